@@ -29,7 +29,12 @@ from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
-from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
+from truetune.parsing.shell_commands import (
+    SCRIPT_SUFFIXES,
+    CommandFile,
+    is_command_file,
+    read_commands,
+)
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
 from truetune.settings.stacks.command_options import configs_of_commands
@@ -471,7 +476,8 @@ def _folder_in_words(folder: Path) -> str:
     """What a folder is, by the files in it that are read."""
     files = [file for _, file in islice(find_source_files([str(folder)]), MAX_NAMED_FILES)]
     if not files or any(file.suffix in SOURCE_SUFFIXES for file in files):
-        return "folder of Python sources"
+        has_jobs = any(file.suffix in SCRIPT_SUFFIXES for file in files)
+        return f"folder of Python sources{' and shell scripts' * has_jobs}"
     if all(file.suffix == ".json" for file in files):
         return "folder of results of lm_eval"
     return "folder of shell scripts"

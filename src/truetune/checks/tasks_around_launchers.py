@@ -179,13 +179,13 @@ def _inner_commands(
     inner_text = next((word for word in command.words if " " in word), "")
     for one in started_commands(file, command, assigned):
         yield one.words, command.text + inner_text
-    script = _shell_script(command, file)
+    script = shell_script(command, file)
     if script is not None:
         for inner in script.commands:
             yield inner.words, script.text
 
 
-def _shell_script(command: ShellCommand, file: CommandFile) -> CommandFile | None:
+def shell_script(command: ShellCommand, file: CommandFile) -> CommandFile | None:
     """The script beside the job that each task runs (`srun bash run.sh`, `srun ./run.sh`); None where it is none."""
     name = next((word for word in command.words[1:] if word.endswith((".sh", ".bash"))), None)
     path = find_in_folder_or_parents(Path(file.path).parent, name)
@@ -279,7 +279,7 @@ def _tasks_on_a_node(
     starter: str, command: ShellCommand, file: CommandFile, launcher: _Launcher
 ) -> _Tasks | None:
     """How often the command runs on a node, where that is surely more than once."""
-    own = _own_options(command)
+    own = own_options(command)
     if starter == SRUN:
         per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")
         total = last_option(own, "--ntasks", "-n")
@@ -338,7 +338,7 @@ def _known_nodes(own: tuple[str, ...], file: CommandFile, launcher: _Launcher) -
     return parse_whole_number(launcher.nodes or "1")
 
 
-def _own_options(command: ShellCommand) -> tuple[str, ...]:
+def own_options(command: ShellCommand) -> tuple[str, ...]:
     """The options of srun or of MPI itself, before the program that it starts."""
     own: list[str] = []
     for word in command.words:

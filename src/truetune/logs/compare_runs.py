@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from truetune.logs.files_beside import RunBeside
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
 from truetune.logs.time_shares import measure_time_shares
 
+LOSS_PLACES = 40
+"""Places of a curve that another run is compared with"""
+MIN_LOSSES = 9
+"""Records from which three places have a median of three"""
 MUCH_ASIDE = 0.1
 """Share of the time for evaluations, from which on bars and times of the whole run say nothing of a step"""
 
@@ -35,6 +41,25 @@ def outline_run(log: RunLog) -> RunBeside | None:
         epochs=log.epochs,
         seconds=seconds,
         is_even=output.pace.is_even if output is not None else False,
+        losses=_loss_places(log),
+        peak_rate=_peak_rate(log),
+    )
+
+
+def _peak_rate(log: RunLog) -> float | None:
+    """The highest learning rate of a run; None where its log has none."""
+    rate = log.curve("learning_rate").finite()
+    return float(rate.value.max()) if rate else None
+
+
+def _loss_places(log: RunLog) -> tuple[tuple[float, float], ...]:
+    """Step and loss at some places over a run; none where its steps are not known."""
+    loss = log.curve("loss").finite()
+    if log.is_numbered or loss.step.size < MIN_LOSSES:
+        return ()
+    parts = np.array_split(np.arange(loss.step.size), min(LOSS_PLACES, loss.step.size // 3))
+    return tuple(
+        (float(np.median(loss.step[part])), float(np.median(loss.value[part]))) for part in parts
     )
 
 

@@ -93,6 +93,9 @@ class RunBeside(NamedTuple):
     seconds: float | None
     is_even: bool = False
     """Do its steps come at an even pace?"""
+    losses: tuple[tuple[float, float], ...] = ()
+    """Step and loss at some places over the run, each the median of the records around it"""
+    peak_rate: float | None = None
 
 
 class RowsBeside(NamedTuple):

@@ -132,7 +132,7 @@ def read_console_pieces(
         console.add_line(text, line, bar)
         record = records.add_line(text, bar)
         if record and RUN_RESULT_KEYS.isdisjoint(record):
-            console.count_record()
+            console.count_record(record)
     records.end()
     log_builder.output = console.finish()
 

@@ -19,6 +19,7 @@ from truetune.logs.run_log_builder import RunLogBuilder
 
 MAX_RUNS = 20
 """Folders beside a run that are looked into. Chosen, not measured: it bounds the time on a folder of many runs"""
+STATE_NAME = "trainer_state"
 MAX_STATE_BYTES = 1 << 25
 """A larger state is left out: that of 100,000 records has about this size"""
 
@@ -39,7 +40,7 @@ class RunSize:
     steps: int
     """Optimizer steps"""
     rows: float
-    """Rows that it saw, each as often as it was seen"""
+    """Rows that it saw, each as often as it was seen; 0 where the log does not say it"""
     peak_rate: float
     loss: float
     """At the end: that of the evaluation where there is one, else the mean of the last records"""
@@ -49,6 +50,8 @@ class RunSize:
 
     epochs: float = 0.0
     """0 where the log does not say them"""
+    flos: float = 0.0
+    """Operations that the Trainer counts over all processes: as many for as many rows. 0 where it does not"""
 
     @property
     def rows_a_step(self) -> float:
@@ -85,34 +88,57 @@ def count_rows_seen(log: RunLog) -> float | None:
 
 
 def measure_run_size(log: RunLog, name: str) -> RunSize | None:
-    """The size of a run that ended; None where its log has no rows, no rate or no loss."""
-    rows, steps = count_rows_seen(log), int(log.done_steps)
+    """The size of a run that ended; None where its log has neither rows nor operations, no rate or no loss."""
+    rows, steps = count_rows_seen(log) or 0.0, int(log.done_steps)
+    flos = _count_flos(log)
     rate = log.curve("learning_rate").finite()
     evaluated, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
-    if not rows or not steps or not rate or not (evaluated or loss):
+    is_measured = bool(rows or flos) and bool(evaluated or loss)
+    if not is_measured or not steps or not rate:
         return None
     # a single record is noisy: the mean of the last tenth is compared
     tail = max(1, loss.value.size // 10)
     last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
     peak = float(rate.value.max())
     is_warming_up = rate.value.size > 1 and float(rate.value[-1]) == peak > float(rate.value[-2])
-    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up, log.epochs)
+    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up, log.epochs, flos)
+
+
+def _count_flos(log: RunLog) -> float:
+    """Operations of a run that made all steps which it had planned, over epochs that are known; else 0.
+
+    A state that a run left on its way has fewer than the whole.
+    """
+    has_ended = log.total_steps is not None and log.last_step >= log.total_steps
+    return (log.number("total_flos") or 0.0) if has_ended and log.epochs else 0.0
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
-    """The ended runs of the Trainer in folders beside that of a run, by name."""
+    """The ended runs of the Trainer beside a run, by name: in other folders, or states of other names in its own."""
     own = Path(log.path)
+    if own.is_file() and own.name != STATE_FILE:
+        return _states_of_other_names(own)
     own = own.parent if own.is_file() else own
     # without a state it may be any folder, such as a home with many runs of other people in it
     if not (own / STATE_FILE).is_file():
         return ()
     states = sorted(path for path in own.resolve().parent.glob(f"*/{STATE_FILE}") if path.is_file())
     others = [path for path in states[:MAX_RUNS] if path.parent != own.resolve()]
-    sizes = [_measure_state(path) for path in others]
+    sizes = [_measure_state(path, path.parent.name) for path in others]
     return tuple(size for size in sizes if size is not None)
 
 
-def _measure_state(path: Path) -> RunSize | None:
+def _states_of_other_names(own: Path) -> tuple[RunSize, ...]:
+    """The runs whose states were copied beside this one: `trainer_state_1gpu.json`, `8gpu.trainer_state.json`."""
+    if STATE_NAME not in own.name:
+        return ()
+    states = sorted(path for path in own.parent.glob(f"*{STATE_NAME}*.json") if path.is_file())
+    others = [path for path in states[:MAX_RUNS] if path.name != own.name]
+    sizes = [_measure_state(path, path.name) for path in others]
+    return tuple(size for size in sizes if size is not None)
+
+
+def _measure_state(path: Path, name: str) -> RunSize | None:
     """The size of the run that wrote this state; None where the state can't be read."""
     try:
         if path.stat().st_size > MAX_STATE_BYTES:
@@ -124,4 +150,4 @@ def _measure_state(path: Path) -> RunSize | None:
         add_trainer_state(content, log_builder)
     except (DataError, OSError):
         return None
-    return measure_run_size(log_builder.build(), path.parent.name)
+    return measure_run_size(log_builder.build(), name)

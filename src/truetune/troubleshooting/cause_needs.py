@@ -140,6 +140,23 @@ BUILDS_PAIRS = re.compile(r"['\"](?:chosen|rejected)['\"]\]?\s*[:=]|\b(?:chosen|
 LABELLED_LOSS = 0.05
 """A loss that never is below has labels. Chosen, not measured: a row without a label has 0 or NaN"""
 
+BY_FSDP1 = re.compile(
+    r"FullyShardedDataParallel\(|\bFSDP\(|fsdp_version['\"]?\W{1,3}1\b|FullyShardedDataParallel as"
+)
+BY_FSDP2 = re.compile(r"fully_shard\(|fsdp_version['\"]?\W{1,3}2\b")
+ALL_GPUS_BUSY = re.compile(
+    r"\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?(?: \w+){0,2} "
+    r"(?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
+    re.IGNORECASE,
+)
+"""`all 4 GPUs at 98 %`, `both cards are busy`"""
+
+TAKES_EXP = re.compile(r"\bexp\(")
+EXP_OF_MEAN = re.compile(
+    r"\bexp\([^()]{0,60}(?:(?:eval|test|valid|val|dev)_?loss|mean|avg|average|total|/)",
+    re.IGNORECASE,
+)
+"""`math.exp(metrics["eval_loss"])`, `exp(total / tokens)`"""
 OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
 """What the Trainer and PyTorch print where one process runs a model on several GPUs"""
 GPU_AT_WORK = re.compile(
@@ -274,6 +291,34 @@ def _many_processes_run(evidence: Evidence) -> str:
     if counts and min(counts) > 1 and not evidence.has(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
+
+
+def _shards_by_fsdp2(evidence: Evidence) -> str:
+    """Is the model sharded by FSDP2, whose parameters torch's clipping knows how to add up?"""
+    if evidence.has(BY_FSDP1):
+        return ""
+    if evidence.has(BY_FSDP2) or re.search(r"(?i)fsdp ?v?2|fully_shard", evidence.question):
+        return "FSDP2 is used, whose norm clip_grad_norm_ takes over all processes"
+    return ""
+
+
+def _exponential_of_one_loss(evidence: Evidence) -> str:
+    """Is exp taken of a loss that is the mean already, wherever it is taken?"""
+    lines = [line for line in evidence.lines if TAKES_EXP.search(line)]
+    if lines and all(map(EXP_OF_MEAN.search, lines)):
+        return "exp is taken of the one mean loss"
+    return ""
+
+
+def _user_starts_several(evidence: Evidence) -> str:
+    """Do the user's words name the launcher that starts a process for each GPU?"""
+    launched = re.compile(r"torchrun|accelerate launch|\bFSDP|\bDDP\b|fully_shard", re.IGNORECASE)
+    return "you start a process for each GPU" if evidence.asks(launched) else ""
+
+
+def _user_sees_all_gpus_busy(evidence: Evidence) -> str:
+    """Do the user's words say that the GPUs are at work?"""
+    return "you see all GPUs at work" if evidence.asks(ALL_GPUS_BUSY) else ""
 
 
 def _several_gpus_work(evidence: Evidence) -> str:
@@ -473,6 +518,21 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(r"^one GPU of several", _many_processes_run),
     make_row(r"^one process was started, and the other GPUs", _several_gpus_work),
+    make_row(
+        r"^(?:one process was started, and the other GPUs|GPUs are mostly idle|one GPU of several)",
+        _user_sees_all_gpus_busy,
+    ),
+    make_row(
+        r"^dropout is on in training alone",
+        lambda evidence: (
+            "it makes a loss higher or lower, and yours is nan"
+            if evidence.asks(re.compile(r"\bnan\b", re.IGNORECASE))
+            else ""
+        ),
+    ),
+    make_row(r"^a perplexity that is the mean of exp", _exponential_of_one_loss),
+    make_row(r"^one process works on all GPUs", _user_starts_several),
+    make_row(r"^gradients under FSDP1 are clipped", _shards_by_fsdp2),
     make_row(
         r"^gradient checkpointing is inactive: the model is in eval mode",
         _if_a_line_has(r"\.train\((?:True)?\)|Trainer\(", "the model is put in training mode"),

@@ -46,6 +46,21 @@ FILTERED = (
 UNFREEZE = "for p in model.model.layers[-2:].parameters():\n    p.requires_grad = True\n"
 NEW_HEAD = "model.lm_head = torch.nn.Linear(8, 4)\n"
 RESIZE = "model.resize_token_embeddings(len(tok))\n"
+FULLY_SHARD = (
+    "from torch.distributed.fsdp import fully_shard\n"
+    "for layer in model.model.layers:\n    fully_shard(layer)\nfully_shard(model)\n"
+)
+OWN_LORA = (
+    "class Lora(torch.nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n"
+    "        self.inner = inner\n        self.a = torch.nn.Parameter(torch.zeros(8, 4))\n"
+)
+
+
+def indented(text: str) -> str:
+    """The text as the body of a block."""
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
 CHANGES = {
     "8-bit Adam": (
         "import bitsandbytes as bnb\nopt = bnb.optim.PagedAdamW8bit(model.parameters(), lr=1e-4)\n"
@@ -115,6 +130,97 @@ CHANGES = {
         + STEPS,
         [],
     ),
+    "shards": (ADAMW + FULLY_SHARD + STEPS, ["SRC087e"]),
+    "shards of the layers alone": (
+        ADAMW + FULLY_SHARD.replace("fully_shard(model)", "pass") + STEPS,
+        ["SRC087e"],
+    ),
+    "shards by a helper, for several processes": (
+        "def groups(m):\n    a, b = [], []\n    for n, p in m.named_parameters():\n"
+        "        (a if p.ndim < 2 else b).append(p)\n    return [{'params': a}, {'params': b}]\n"
+        "def shard(m):\n    from torch.distributed.fsdp import fully_shard\n    for layer in m.model.layers:\n"
+        "        fully_shard(layer)\n    return fully_shard(m)\n"
+        "def main(world):\n"
+        + indented(
+            "model = AutoModelForCausalLM.from_pretrained('org/some')\n"
+            "opt = torch.optim.AdamW(groups(model), lr=1e-4)\n"
+            "if world > 1:\n    model = shard(model)\nelse:\n    model.cuda()\n" + STEPS
+        )
+        + "main(4)\n",
+        ["SRC087e"],
+    ),
+    "shards of a model of one's own": (
+        "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))\n"
+        "model = Net().cuda()\n"
+        + ADAMW
+        + "from torch.distributed._composable.fsdp import fully_shard\n"
+        "for block in model.layers:\n    fully_shard(block)\nfully_shard(model)\n" + STEPS,
+        ["SRC087e"],
+    ),
+    "shards of a model that a function gets": (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        "def fit(model, loader):\n" + indented(ADAMW + "model = FSDP(model)\n" + STEPS),
+        ["SRC087e"],
+    ),
+    "tensor parallel": (
+        ADAMW
+        + "from torch.distributed.tensor.parallel import parallelize_module\n"
+        + "parallelize_module(model, mesh, plan)\n"
+        + STEPS,
+        ["SRC087e"],
+    ),
+    "assigned": (ADAMW + "model.load_state_dict(state, assign=True)\n" + STEPS, ["SRC087e"]),
+    "materialized": (ADAMW + "model.to_empty(device='cuda')\n" + STEPS, ["SRC087e"]),
+    "head replaced by its method": (
+        ADAMW + "model.set_output_embeddings(torch.nn.Linear(8, 4))\n" + STEPS,
+        ["SRC087e"],
+    ),
+    "layers with low-rank weights of one's own": (
+        OWN_LORA
+        + ADAMW
+        + "for n, m in model.named_modules():\n    for c, child in m.named_children():\n"
+        "        setattr(m, c, Lora(child))\n" + STEPS,
+        ["SRC087e"],
+    ),
+    "low-rank weights first": (
+        OWN_LORA + "for n, m in model.named_modules():\n    for c, child in m.named_children():\n"
+        "        setattr(m, c, Lora(child))\n" + ADAMW + STEPS,
+        [],
+    ),
+    "a wrapper without weights": (
+        OWN_LORA.replace("self.a = torch.nn.Parameter(torch.zeros(8, 4))", "self.scale = 2")
+        + ADAMW
+        + "for c, child in model.named_children():\n    setattr(model, c, Lora(child))\n"
+        + STEPS,
+        [],
+    ),
+    "shards first": (FULLY_SHARD + ADAMW + STEPS, []),
+    "shards of another model": (
+        "ref = AutoModelForCausalLM.from_pretrained('org/some')\n"
+        + ADAMW
+        + FULLY_SHARD.replace("model.model", "ref.model").replace("(model)", "(ref)")
+        + STEPS,
+        [],
+    ),
+    "shards in another arm": (
+        "if world > 1:\n"
+        + indented(FULLY_SHARD + ADAMW)
+        + f"else:\n    model.cuda()\n    {ADAMW}{STEPS}",
+        [],
+    ),
+    "parameters kept by FSDP": (
+        ADAMW
+        + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        + "model = FSDP(model, use_orig_params=True)\n"
+        + STEPS,
+        [],
+    ),
+    "moved, cast and compiled": (
+        ADAMW + "model = torch.compile(model.to('cuda').bfloat16())\n" + STEPS,
+        [],
+    ),
+    "loaded in place": (ADAMW + "model.load_state_dict(state)\n" + STEPS, []),
     "resized": (ADAMW + RESIZE + STEPS, ["SRC087w"]),
     "resized if needed": (ADAMW + "if n > 4:\n    " + RESIZE + STEPS, ["SRC087w"]),
     "resized before": (RESIZE + ADAMW + STEPS, []),

@@ -2,7 +2,8 @@
 
 ## What it does
 Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as. A model
-that is not on this machine is judged by its name, where its family is known to overflow (Gemma 2 and 3, T5).
+that is not on this machine is judged by its name, where its family is known to overflow (Gemma 2 and 3, T5). The same
+of `fp16_full_eval`, where the evaluation is run apart from the training (`do_eval`, `do_predict`).
 
 ## Why it is bad
 float16 ends at 65,504; bfloat16 reaches as far as float32, and models that were trained in it use that. Where an
@@ -52,6 +53,11 @@ from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
+FULL_EVAL = "fp16_full_eval"
+EVALUATES = ("do_eval", "do_predict")
+"""Settings of an evaluation behind the training, for which the Trainer casts the weights; during a training it leaves
+them as they are"""
+
 
 def _model_name(config: Config) -> str:
     """The model as the settings name it."""
@@ -92,6 +98,27 @@ class Fp16Overflow(ConfigRule):
             )
         elif _trains_in_float16(config):
             yield from self._of_stored_dtype()
+        elif _evaluates_in_float16(config):
+            yield from self._of_evaluation()
+
+    def _of_evaluation(self) -> Iterator[Finding]:
+        """Weights that are cast to float16 for the evaluation behind the training."""
+        config = self.subject
+        family = overflowing_family(_model_name(config))
+        is_wide = stored_dtype(config) == "bfloat16" or config.spec.training.bf16
+        if family is None and not is_wide:
+            return
+        what = (
+            f"activations of {family} are larger: the loss is NaN"
+            if family is not None
+            else "the model is trained in bfloat16: where its activations are larger, the loss is NaN"
+        )
+        yield self.finding(
+            f"the evaluation behind the training computes in float16, whose largest number is 65,504, and {what}",
+            f"set bf16_full_eval: true in place of {FULL_EVAL}",
+            severity="warning" if family is not None else "info",
+            cases=[setting_case(config, True, FULL_EVAL)],
+        )
 
     def _of_stored_dtype(self) -> Iterator[Finding]:
         """A model that was trained in bfloat16, by its config.json or, where that is not here, by its name."""
@@ -117,6 +144,12 @@ class Fp16Overflow(ConfigRule):
                 " float32 (torch_dtype), and train without fp16",
                 cases=[switch, setting_case(config, _model_name(config), "model", "tokenizer")],
             )
+
+
+def _evaluates_in_float16(config: Config) -> bool:
+    """Is the model cast to float16 for an evaluation that is run apart from the training?"""
+    raw = config.raw
+    return raw.get(FULL_EVAL) is True and any(raw.get(name) is True for name in EVALUATES)
 
 
 def _trains_in_float16(config: Config) -> bool:

@@ -533,6 +533,11 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
+            Cause("each task of Slurm or MPI starts plain `python`: srun sets no RANK, LOCAL_RANK or WORLD_SIZE, so"
+                  " that every task trains alone on all rows. Start torchrun once on each node",
+                  "went from one to four gpus under slurm, all at 98 %, and an epoch takes as long as before; each line"
+                  " of the log is there four times; srun python with several ntasks",
+                  ("tasks-train-alone", "several-trainings-in-one-log")),
             Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
                   " or accelerate launch), and all open the same port: one task on each node",
                   "address already in use on any port and any node; EADDRINUSE in a new job; port is taken although"
@@ -714,6 +719,12 @@ GUIDES = (
             Cause("a perplexity over other tokens: prompts, padding or another tokenizer. Per token it can't be "
                   "compared between models of different tokenizers; nats or bits per byte or character can",
                   "perplexity of two model families or vocabularies compared: which is better?"),
+            Cause("the evaluation computes in float16 (fp16_full_eval, .half(), dtype=float16), which ends at 65,504,"
+                  " and activations of the model are larger (Gemma 2 and 3, T5; trained in bfloat16): evaluate in"
+                  " bfloat16",
+                  "eval loss and perplexity are nan for the tuned and for the untouched base model, and were fine"
+                  " during training",
+                  ("evaluation-overflows-float16", "loss-not-finite")),
             Cause("a perplexity that is the mean of exp(loss) over texts or batches, instead of exp of the mean over "
                   "tokens: a few short texts decide it",
                   "perplexity of thousands (41873) while eval_loss is 1.9; mean of exp, average perplexity"),

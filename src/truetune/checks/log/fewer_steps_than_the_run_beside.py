@@ -1,9 +1,10 @@
 """A run took far fewer optimizer steps over the same rows than the run beside it, at the same learning rate.
 
 ## What it does
-Compares a run of the Trainer with the ended runs in the folders beside it: the rows that each saw (`train_runtime` and
-`train_samples_per_second`), its optimizer steps, its highest learning rate and its last loss. It fires where as many
-rows made at most half as many steps, at the same rate, and the loss ended higher.
+Compares a run of the Trainer with the ended runs in the folders beside it, or with states of other names in its folder
+(`trainer_state_1gpu.json`): the rows that each saw (`train_runtime` and `train_samples_per_second`, else `total_flos`
+over as many epochs), its optimizer steps, its highest learning rate and its last loss. It fires where as many rows made
+at most half as many steps, at the same rate, and the loss ended higher.
 
 ## Why it is bad
 The batch of an optimizer step is rows on a GPU x accumulation x processes. On eight GPUs the same settings make an
@@ -50,6 +51,8 @@ from truetune.logs.sibling_runs import RunSize, measure_run_size
 
 SAME_ROWS = 0.05
 """Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""
+SAME_EPOCHS = 0.02
+"""Epochs that differ by less are as many: the last batch of a process may be left out"""
 SAME_RATE = 0.1
 """Rates that differ by less are the same: logging skips the very peak of a short run"""
 FEWER = 2.0
@@ -77,7 +80,8 @@ class FewerStepsThanTheRunBeside(LogRule):
         own = self._own()
         assert own is not None
         others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)
-        return f"{own.steps:,} optimizer steps of {own.rows_in_words} rows; {others}"
+        rows = f" of {own.rows_in_words} rows" if own.rows else ""
+        return f"{own.steps:,} optimizer steps{rows}; {others}"
 
     def findings(self) -> Iterator[Finding]:
         own = self._own()
@@ -90,13 +94,12 @@ class FewerStepsThanTheRunBeside(LogRule):
         factor = other.steps / own.steps
         what = "eval_loss" if own.is_evaluated else "loss"
         yield self.finding(
-            f"the run took {own.steps:,} optimizer steps of {own.rows_in_words} rows each, where {other.name} took"
-            f" {other.steps:,} of {other.rows_in_words} over as many rows, {_rate_in_words(own)}:"
-            f" {what} ends at {own.loss:.3g} instead of {other.loss:.3g}",
+            f"{_steps_in_words(own, other)}, {_rate_in_words(own)}: {what} ends at {own.loss:.3g} instead of"
+            f" {other.loss:.3g}",
             f"a step has rows on a GPU x accumulation x processes: lower gradient_accumulation_steps (or the rows on a"
-            f" GPU) until that product is {other.rows_in_words} again; or keep the large batch with more epochs"
-            f" and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
-            evidence=(f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}",),
+            f" GPU) until that product is {_batch_in_words(other, factor)} again; or keep the large batch with more"
+            f" epochs and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
+            evidence=(_same_work_in_words(own, other),),
         )
 
     def _own(self) -> RunSize | None:
@@ -107,12 +110,54 @@ def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:
     """Did the other run see as many rows at the same rate in far more steps, and end better?"""
     if own.is_evaluated != other.is_evaluated:
         return False
-    same_rows = abs(own.rows - other.rows) <= SAME_ROWS * other.rows
     same_rate = abs(own.peak_rate - other.peak_rate) <= SAME_RATE * other.peak_rate
     # A warm-up of as many steps does not end in fewer: then the rate is the same, and was never reached.
     same_rate = same_rate or (own.is_warming_up and own.peak_rate < other.peak_rate)
     is_worse = own.loss > (1 + WORSE) * other.loss
-    return same_rows and same_rate and other.steps >= FEWER * own.steps and is_worse
+    return (
+        _saw_as_many_rows(own, other)
+        and same_rate
+        and other.steps >= FEWER * own.steps
+        and is_worse
+    )
+
+
+def _saw_as_many_rows(own: RunSize, other: RunSize) -> bool:
+    """Did both see as many rows: by what they measured, else by the operations of as many epochs?"""
+    if own.rows and other.rows:
+        return abs(own.rows - other.rows) <= SAME_ROWS * other.rows
+    if not own.flos or not other.flos or abs(own.epochs - other.epochs) > SAME_EPOCHS:
+        return False
+    return abs(own.flos - other.flos) <= SAME_ROWS * other.flos
+
+
+def _steps_in_words(own: RunSize, other: RunSize) -> str:
+    """How many steps each took of how many rows, as far as these are known."""
+    if own.rows and other.rows:
+        return (
+            f"the run took {own.steps:,} optimizer steps of {own.rows_in_words} rows each, where {other.name} took"
+            f" {other.steps:,} of {other.rows_in_words} over as many rows"
+        )
+    return (
+        f"the run took {own.steps:,} optimizer steps over {own.epochs:.3g} epochs, where {other.name} took"
+        f" {other.steps:,} over as many: a step has about {other.steps / own.steps:.2g} times the rows"
+    )
+
+
+def _batch_in_words(other: RunSize, factor: float) -> str:
+    """The rows of a step to come back to."""
+    return (
+        other.rows_in_words
+        if other.rows
+        else f"that of {other.name} (here it is {factor:.2g} times that)"
+    )
+
+
+def _same_work_in_words(own: RunSize, other: RunSize) -> str:
+    """What says that both saw as many rows."""
+    if own.rows and other.rows:
+        return f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}"
+    return f"total_flos {own.flos:.3g} in this run, {other.flos:.3g} in {other.name}"
 
 
 def _rate_in_words(own: RunSize) -> str:

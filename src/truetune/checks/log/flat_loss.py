@@ -12,6 +12,8 @@ On rows that were seen once, a flat loss at a sound rate is a warning where two 
 all the digits that are logged: no weight that counts moved between them. It is a note where a whole pass over the rows
 moved the loss by less than 1.5 %, or where the log is that of an adapter or of SFT: continued pretraining looks like
 this too.
+Where another log that is given with it falls by a tenth over as many steps, from the same level and at the same rate,
+it is a warning: the same training works there (on one GPU, say), and here no weight moves.
 Where a classifier's loss sits at ln(classes), that of a model that guesses among them, the finding says so. Each names
 the causes that the log does not rule out.
 
@@ -45,6 +47,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -55,7 +58,7 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
-from truetune.logs.files_beside import FROZEN_IN_CODE
+from truetune.logs.files_beside import FROZEN_IN_CODE, RunBeside
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
@@ -91,14 +94,19 @@ CLASS_METRIC = re.compile(
 )
 """Names of what is measured of classifiers; TRL's `mean_token_accuracy` is none"""
 CAUSES_OF_UNMOVED_WEIGHTS = (
-    "does the optimizer hold the weights that are trained (made after get_peft_model, over the same model:"
-    " truetune check SCRIPT)",
+    "does the optimizer hold the weights that are trained (made after get_peft_model, FSDP or fully_shard, over the"
+    " same model: truetune check SCRIPT)",
     "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
     " is_trainable=True)",
     "are the steps rounded away (weights in bf16 under a small rate: train them in float32)",
     "is zero_grad() called between backward() and step()",
 )
 """In the order in which they are seen"""
+FALLS_BESIDE = 0.1
+"""Share by which the other run's loss falls that learns"""
+SAME_LEVEL, SAME_RATE = 0.1, 0.1
+"""Shares by which first losses and peak rates of two runs of one training differ at most. Chosen: a loss of the first
+records is noisy, and logs leave the very peak out"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
 # Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
@@ -163,7 +171,8 @@ class FlatLoss(LogRule):
         log = self.subject
         evaluated = _unmoved_evaluations(log)
         classes = _classes_guessed(log, fall.level)
-        if not evaluated and not classes and not _is_worth_a_note(log):
+        falling = _falling_beside(log, fall)
+        if not evaluated and not classes and falling is None and not _is_worth_a_note(log):
             return
         text = (
             f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
@@ -174,8 +183,10 @@ class FlatLoss(LogRule):
             text += (
                 f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
             )
+        if falling is not None:
+            text += _of_run_beside(falling)
         remedy = what_remains(log, fall.peak_rate)
-        if evaluated:
+        if evaluated or falling is not None:
             remedy = _why_no_weight_moves(log)
         elif not classes:
             remedy = (
@@ -185,7 +196,7 @@ class FlatLoss(LogRule):
         yield self.finding(
             text,
             remedy,
-            severity="warning" if evaluated or classes else "info",
+            severity="warning" if evaluated or classes or falling is not None else "info",
             evidence=ruled_out(log, fall.peak_rate),
             figure=draw_curves("loss", {"loss": loss}),
         )
@@ -370,6 +381,31 @@ def _unmoved_evaluations(log: RunLog) -> tuple[float, int] | None:
     if int(between.sum()) < MIN_RECORDS or trained.step.size < MIN_EPOCH_RECORDS:
         return None
     return float(evaluated.value[0]), int(evaluated.step.size)
+
+
+def _falling_beside(log: RunLog, fall: Fall) -> RunBeside | None:
+    """The run beside this one that learns from the same level, at the same rate and over as many steps."""
+    if fall.peak_rate is None or log.is_numbered:
+        return None
+    for run in log.files_beside.runs:
+        if run.file == log.path or run.peak_rate is None or not run.losses:
+            continue
+        first = run.losses[0][1]
+        last = min((loss for step, loss in run.losses if step <= log.last_step), default=first)
+        is_alike = abs(first - fall.level) <= SAME_LEVEL * fall.level
+        is_alike = is_alike and abs(run.peak_rate - fall.peak_rate) <= SAME_RATE * fall.peak_rate
+        if is_alike and first - last >= FALLS_BESIDE * first:
+            return run
+    return None
+
+
+def _of_run_beside(run: RunBeside) -> str:
+    """`, where log_1gpu.txt falls from 1.59 to 1.04 at the same learning rate`"""
+    losses = [loss for _, loss in run.losses]
+    name = Path(run.file).name
+    return (
+        f", where {name} falls from {losses[0]:.4g} to {losses[-1]:.4g} at the same learning rate"
+    )
 
 
 def _classes_guessed(log: RunLog, level: float) -> int:

@@ -3,7 +3,8 @@
 ## What it does
 Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it;
 two slices or ranges of the same rows (`train[:90%]`, `train[80%:]`) that overlap; two sides of a division whose rows
-were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies stand on both sides.
+were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies stand on both sides. A trainer that is
+only asked to evaluate trains on nothing, whatever it is given.
 
 ## Why it is bad
 The evaluation loss follows the training loss and says nothing on new data: overfitting can't be seen, and the best
@@ -50,11 +51,13 @@ from truetune.checks.source.evidence.row_parts import (
     steps_to,
 )
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import Mapping, Value, options_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
+EVALUATES = frozenset(("evaluate", "predict"))
 DATA_SETS = ("train_dataset", "eval_dataset")
 
 
@@ -73,7 +76,7 @@ class EvaluatedOnTrainingRows(SourceRule):
                     continue
                 judged.add(trainer.node)
                 train, held = (trainer.keywords.get(name) for name in DATA_SETS)
-                if train is not None and held is not None:
+                if train is not None and held is not None and not _only_evaluates(trace, trainer):
                     yield from self._of_trainer(trainer, train, held)
 
     def _of_trainer(self, trainer: CallEvent, train: Value, held: Value) -> Iterator[Finding]:
@@ -114,6 +117,17 @@ class EvaluatedOnTrainingRows(SourceRule):
             "split them off first: dataset.train_test_split(...), and train on the rest",
             cases=[case_at(self.subject, place)],
         )
+
+
+def _only_evaluates(trace: Trace, trainer: CallEvent) -> bool:
+    """Is a trainer asked to evaluate, and never to train? Its training rows then only satisfy the constructor."""
+    asked = {
+        call.method
+        for call in trace.all_calls
+        if call.receiver is not None
+        and any(way.origin is trainer.result for way in lineages(call.receiver))
+    }
+    return bool(asked & EVALUATES) and "train" not in asked
 
 
 def _node_of(data: Value) -> ast.AST | None:

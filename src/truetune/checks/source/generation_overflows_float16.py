@@ -41,7 +41,6 @@ there, or 4 bits with `bnb_4bit_compute_dtype=torch.float32`. A GGUF in llama.cp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -50,17 +49,18 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.float16_loads import (
+    PIPELINE,
+    dtype_of_steps,
+    model_type_of_folder,
+    name_of_load,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
-from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
+from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.errors import TruetuneError
-from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
-PIPELINE = "transformers.pipeline"
 OVERFLOWING_BY_SIZE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""
 
@@ -106,47 +106,21 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
         chains = model_chains(module, call.receiver) if call.receiver is not None else None
         for chain in chains or ():
             # Steps stand from the last to the first: the last that names a dtype decides.
-            dtype, is_cast = _dtype_of_steps(module, chain.steps), True
+            dtype, is_cast = dtype_of_steps(module, chain.steps), True
             if not dtype:
                 dtype, is_cast = set(load_dtypes(module, chain.load)), False
             if dtype & FLOAT16.names:
                 yield chain.load, is_cast
 
 
-def _dtype_of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
-    """The dtype that casts give the weights; empty where none does."""
-    for step in steps:
-        if step.method in ("half", "float", "bfloat16"):
-            return {"float16" if step.method == "half" else step.method}
-        given = [*step.args, *step.keywords.values()] if step.method == "to" else []
-        named = {module.flow.name(one) or "" for one in given} & OTHERS.union(FLOAT16.names)
-        if named:
-            return set(named)
-    return set()
-
-
 def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
     """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
-    given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
-    if given is None:
-        given = load.argument(1, "model") if load.named(PIPELINE) else load.argument(0, "")
-    names = possible_texts(module, given)
+    names = possible_texts(module, name_of_load(load))
     found = {
-        overflowing_family(name) or overflowing_family(_model_type(module, name)) for name in names
+        overflowing_family(name) or overflowing_family(model_type_of_folder(module, name))
+        for name in names
     }
     return found.pop() if len(found) == 1 else None
-
-
-def _model_type(module: Module, name: str) -> str:
-    """The model_type of a folder on this machine, as a name; empty where there is none."""
-    for folder in (Path(module.path).parent / name, Path(name)):
-        try:
-            config = read_json(folder / "config.json", SETTINGS)
-        except (TruetuneError, OSError, ValueError):
-            continue
-        kind = config.get("model_type") if isinstance(config, dict) else None
-        return str(kind or "").removesuffix("_text")
-    return ""
 
 
 def _plain_family_name(family: str) -> str:

@@ -5,9 +5,11 @@ For a loop of one's own that calls `backward()`: looks whether the optimizer ove
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, on every way
 to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
 gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
-model, or over a model that is loaded again, holds weights that the loss does not train. The same holds for a module
-that is replaced, embeddings that are resized, and weights that are unfrozen behind the optimizer. A DeepSpeed engine
+holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is
+loaded again, holds weights that the loss does not train. The same holds where the parameters become others behind the
+optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `to_empty`,
+`load_state_dict(assign=True)`, a module that is replaced, embeddings that are resized; and for weights that are
+unfrozen. A DeepSpeed engine
 that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
 `lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch leaves
 each step those of one, and a counter that is raised only under its own condition ends the steps.
@@ -46,6 +48,7 @@ Safe: the order is that of every loop of PyTorch.
 
 ## References
 - https://pytorch.org/docs/stable/optim.html ("taking an optimization step")
+- https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html (the optimizer is made behind it)
 """
 
 from __future__ import annotations
@@ -67,7 +70,11 @@ from truetune.checks.source.evidence.backward_and_steps import (
     optimizer_steps,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.changes_behind_optimizers import changes_behind_optimizers
+from truetune.checks.source.evidence.changes_behind_optimizers import (
+    ChangedLater,
+    changes_behind_optimizers,
+    places_that_part,
+)
 from truetune.checks.source.evidence.clearings_before_steps import (
     hooks_that_clear,
     steps_with_cleared_gradients,
@@ -108,6 +115,24 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
         "call resize_token_embeddings first, and make the optimizer behind it",
         "warning",
     ),
+    "sharded": (
+        "the optimizer is made before {} puts shards in the place of the model's parameters: it holds the old ones,"
+        " which get no gradient, and none of those that train",
+        "make the optimizer behind {}",
+        "error",
+    ),
+    "assigned": (
+        "the optimizer is made before load_state_dict(assign=True), which puts the loaded tensors in the place of the"
+        " parameters: it holds the old ones, and those that train are never updated",
+        "load the weights first, and make the optimizer behind that (or load them without assign=True)",
+        "error",
+    ),
+    "materialized": (
+        "the optimizer is made before to_empty(), which makes new parameters for a model on the meta device: it holds"
+        " the old ones, and those that train are never updated",
+        "call to_empty() and fill the weights first, and make the optimizer behind that",
+        "error",
+    ),
     "unfrozen": (
         "weights are unfrozen behind the optimizer, which was given only those that required a gradient when it was"
         " made: these are never updated",
@@ -121,6 +146,16 @@ STEPPED_ELSEWHERE = re.compile(
     r"\b(?:fused_backward|automatic_optimization|training_step)\b|register_post_accumulate"
 )
 """Words of files in which a hook or a framework steps the optimizer"""
+
+
+def _order_of_calls(found: ChangedLater) -> list[str]:
+    """The lines of the two calls in the wrong order, where helpers make the optimizer or the change."""
+    first, second = places_that_part(found)
+    if first is found.optimizer.node and second is found.change.node:
+        return []
+    lines = [getattr(node, "lineno", 0) for node in (first, second)]
+    texts = [ast.unparse(node)[:60] for node in (first, second)]
+    return [f"line {lines[0]} ({texts[0]}) runs before line {lines[1]} ({texts[1]})"]
 
 
 def _own_optimizers(module: Module) -> Iterator[Call]:
@@ -237,8 +272,9 @@ class GradientsNeverUsed(SourceRule):
             text, fix, severity = CHANGES[found.kind]
             yield self.finding(
                 text.format(found.name),
-                fix,
+                fix.format(found.name),
                 severity=severity,
+                evidence=_order_of_calls(found),
                 cases=[
                     case_at(self.subject, found.optimizer.node),
                     case_at(found.change.home, found.change.node),

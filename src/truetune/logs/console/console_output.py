@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
 from truetune.logs.console.file_races import FileRace, find_file_race
@@ -32,6 +33,7 @@ from truetune.logs.console.rank_counts import RankCounts
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
+from truetune.logs.console.repeated_records import RepeatedRecordReader, RepeatedRecords
 from truetune.logs.console.row_preparation import PreparationReader, RowPreparation
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
 from truetune.logs.console.step_pace import PaceReader, StepPace
@@ -203,6 +205,8 @@ class ConsoleOutput:
     """What torch.compile compiled again"""
     prepared: RowPreparation = field(default_factory=RowPreparation)
     """How rows were prepared before the training"""
+    repeated: RepeatedRecords = field(default_factory=RepeatedRecords)
+    """How often each record stands there"""
     is_relaunched: bool = False
     """The output ends in a later launch, which made no step: the steps in it are those of an earlier one"""
 
@@ -269,6 +273,7 @@ class ConsoleReader:
     _ports: PortConflictReader = field(default_factory=PortConflictReader)
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _weights: WeightReportReader = field(default_factory=WeightReportReader)
+    _repeated: RepeatedRecordReader = field(default_factory=RepeatedRecordReader)
     _started: set[str] = field(default_factory=set)
     _steps_at_launch: tuple[int, int] | None = None
     """Records and drawings of bars where a launch begins behind others"""
@@ -296,6 +301,7 @@ class ConsoleReader:
         if LAUNCH_MARK.match(line.text.lstrip()) and (self._now.records or self._done):
             self._steps_at_launch = (self._now.records, self._done)
         self._settings.add_line(line.text)
+        self._repeated.add_line(line.text, number)
         self._ranks.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._rank_lines.add_line(line.text, line.process, number)
@@ -325,8 +331,9 @@ class ConsoleReader:
             self._settings.add_line(text[:MAX_LINE_CHARACTERS])
         self._collectives.add_bar(text, bar)
 
-    def count_record(self) -> None:
+    def count_record(self, record: Mapping[str, Any]) -> None:
         """A record of the training stands on the last line."""
+        self._repeated.add_record(record)
         self._now.records += 1
         self._finished = False
 
@@ -367,6 +374,7 @@ class ConsoleReader:
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),
             prepared=self._prepared.finish(),
+            repeated=self._repeated.finish(),
             is_relaunched=self._steps_at_launch == (self._now.records, self._done),
         )
 

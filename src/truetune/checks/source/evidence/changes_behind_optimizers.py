@@ -1,8 +1,9 @@
 """What a script does to a model behind the optimizer over its weights, so that some that train are in no step.
 
 How it works: by a symbolic run. A module that is put in the place of another (`model.lm_head = nn.Linear(...)`), and
-`resize_token_embeddings`, bring weights that the optimizer has never seen. Weights that are unfrozen are missing in an
-optimizer that was given only those that required a gradient when it was made.
+`resize_token_embeddings`, bring weights that the optimizer has never seen. So do calls that make new parameters of the
+old ones: shards (FSDP, tensor parallelism), `load_state_dict(assign=True)`, `to_empty`. Weights that are unfrozen are
+missing in an optimizer that was given only those that required a gradient when it was made.
 
 The trade-off: models of several origins, and weights that are changed in a loop that trains, are not judged.
 """
@@ -17,19 +18,20 @@ from truetune.checks.source.evidence.optimizers_in_runs import (
     ADAPTER_WRAPPERS,
     made_optimizers,
     models_of_parameters,
-    only_lineage,
     stand_in_other_arms,
     steps_behind,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import Lineage
+from truetune.source.symbolic_execution.lineage import Lineage, lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Event, StoreEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
     Attribute,
     Element,
+    Instance,
     Item,
+    Parameter,
     Result,
     Value,
     operands_of,
@@ -47,6 +49,23 @@ LAYERS = (
     "torch.nn.Parameter",
 )
 """What brings weights of its own"""
+SHARDING = (
+    "torch.*.fully_shard",
+    "torch.*.FullyShardedDataParallel",
+    "torch.*.parallelize_module",
+    "torch.*.distribute_module",
+)
+"""Functions that put shards in the place of the parameters of a module, their first argument"""
+KEEPS_PARAMETERS = "use_orig_params"
+"""FullyShardedDataParallel then keeps the parameters, and gives each its part of the shard"""
+PLACES_OF_MODULES = {
+    "set_output_embeddings": 0,
+    "set_input_embeddings": 0,
+    "add_module": 1,
+    "register_module": 1,
+    "register_parameter": 1,
+}
+"""Methods that put a module into a model, and at which place they are given it"""
 MAX_DEPTH = 12
 """Attributes, items and methods between a weight and its model: about six"""
 
@@ -58,9 +77,19 @@ class ChangedLater:
     optimizer: CallEvent
     change: Event
     kind: str
-    """`replaced`, `resized` or `unfrozen`"""
+    """`replaced`, `resized`, `sharded`, `assigned`, `materialized` or `unfrozen`"""
     name: str
-    """What is replaced, as it is written; empty for the others"""
+    """What is replaced, or the function that shards, as it is written; empty for the others"""
+
+
+def places_that_part(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
+    """The two calls, in the function that leads to both, of which one makes the optimizer and one the change."""
+    ways = [
+        [*(frame.node for frame in reversed(list(event.frames("call")))), event.node]
+        for event in (found.optimizer, found.change)
+    ]
+    pairs = zip(*ways, strict=False)
+    return next((pair for pair in pairs if pair[0] is not pair[1]), (ways[0][-1], ways[1][-1]))
 
 
 def changes_behind_optimizers(module: Module) -> Iterator[ChangedLater]:
@@ -85,7 +114,7 @@ def _first_change(
     """The first change of the optimizer's model that is made behind it and before it steps."""
     given = optimizer.argument(0, "params")
     models = None if given is None else models_of_parameters(given)
-    held = only_lineage(models[0]) if models and len(models) == 1 else None
+    held = _way_to_model(models[0]) if models and len(models) == 1 else None
     # What an adapter freezes behind the optimizer is judged by optimizers_before_adapters.
     if given is None or held is None or _gets_adapter(trace, optimizer):
         return None
@@ -121,28 +150,94 @@ def _changes(
             continue
         if stand_in_other_arms(optimizer, event):
             continue
-        if isinstance(event, StoreEvent):
-            name = _replaced_module(trace, event, held)
-            if name:
-                yield ChangedLater(optimizer, event, "replaced", name)
-        if isinstance(event, CallEvent) and event.method == "resize_token_embeddings":
-            if _belongs_to(event.receiver, held):
-                yield ChangedLater(optimizer, event, "resized", "")
+        name = _replaced_module(trace, event, held)
+        if name:
+            yield ChangedLater(optimizer, event, "replaced", name)
+        if isinstance(event, CallEvent):
+            yield from _new_parameters(optimizer, event, held)
         if freezes and _sets_gradients(event, held) is True:
             yield ChangedLater(optimizer, event, "unfrozen", "")
 
 
-def _replaced_module(trace: Trace, event: StoreEvent, held: Lineage) -> str:
-    """What a store puts a new module in the place of, as it is written; empty where it does not."""
-    value = event.value
-    is_layer = isinstance(value, Result) and value.call.named(*LAYERS)
-    if not is_layer or not isinstance(event.key, str) or not _belongs_to(event.base, held):
+def _new_parameters(optimizer: CallEvent, call: CallEvent, held: Lineage) -> Iterator[ChangedLater]:
+    """The change that a call makes which puts new parameters in the place of a model's."""
+    if call.named(*SHARDING):
+        keeps = call.keywords.get(KEEPS_PARAMETERS)
+        is_kept = keeps is not None and constant_of(keeps) is not False
+        if not is_kept and _belongs_to(call.argument(0, "module"), held):
+            yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called(call)))
+        return
+    if not _belongs_to(call.receiver, held):
+        return
+    if call.method == "resize_token_embeddings":
+        yield ChangedLater(optimizer, call, "resized", "")
+    assign = call.argument(2, "assign") if call.method == "load_state_dict" else None
+    if assign is not None and constant_of(assign) is True:
+        yield ChangedLater(optimizer, call, "assigned", "")
+    if call.method == "to_empty":
+        yield ChangedLater(optimizer, call, "materialized", "")
+
+
+def _called(call: CallEvent) -> ast.AST:
+    """What a call names: `fully_shard` of `fully_shard(model)`."""
+    return getattr(call.node, "func", call.node)
+
+
+def _way_to_model(value: Value) -> Lineage | None:
+    """The one way back of a model to the call that made it, or to the parameter that a function gets it as."""
+    ways = lineages(value)
+    if len(ways) != 1 or not isinstance(ways[0].origin, Result | Instance | Parameter):
+        return None
+    return ways[0]
+
+
+def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
+    """What an event puts a new module in the place of, as it is written; empty where it does not."""
+    put = _put_module(event)
+    if put is None:
+        return ""
+    owner, value, name = put
+    if value is None or not _brings_weights(trace, value) or not _belongs_to(owner, held):
         return ""
     # A new module that is given the old one's weight holds what the optimizer holds.
-    if any(isinstance(use, StoreEvent) and use.base is value for use in trace.uses(value)):
-        return ""
-    target = next(iter(getattr(event.node, "targets", [event.node])))
-    return ast.unparse(target) if isinstance(target, ast.Attribute) else event.key
+    stores = (use for use in trace.uses(value) if isinstance(use, StoreEvent) and use.base is value)
+    return "" if isinstance(value, Result) and any(stores) else name
+
+
+def _put_module(event: Event) -> tuple[Value | None, Value | None, str] | None:
+    """The owner, the new value and the name of what an event puts into an object; None where it puts nothing."""
+    if isinstance(event, StoreEvent):
+        if not isinstance(event.key, str):
+            return None
+        target = next(iter(getattr(event.node, "targets", [event.node])))
+        name = ast.unparse(target) if isinstance(target, ast.Attribute) else event.key
+        return event.base, event.value, name
+    if not isinstance(event, CallEvent):
+        return None
+    if event.named("setattr") and len(event.args) == 3:
+        return event.args[0], event.args[2], "a module of the model"
+    place = PLACES_OF_MODULES.get(event.method or "")
+    if place is None or len(event.args) <= place:
+        return None
+    return event.receiver, event.args[place], "a module of the model"
+
+
+def _brings_weights(trace: Trace, value: Value | None) -> bool:
+    """Is it a new layer, or an object of a class of the project that makes layers or parameters of its own?"""
+    if isinstance(value, Result):
+        return _is_new_layer(value)
+    if not isinstance(value, Instance):
+        return False
+    return any(
+        store.base is value and isinstance(store.value, Result) and _is_new_layer(store.value)
+        for store in trace.stores
+    )
+
+
+def _is_new_layer(made: Result) -> bool:
+    """Does a call make a layer or a parameter that trains?"""
+    trains = made.call.keywords.get("requires_grad")
+    return made.call.named(*LAYERS) and (trains is None or constant_of(trains) is True)
 
 
 def _belongs_to(value: Value | None, held: Lineage) -> bool:
@@ -150,9 +245,9 @@ def _belongs_to(value: Value | None, held: Lineage) -> bool:
     for _ in range(MAX_DEPTH):
         if value is None:
             return False
-        way = only_lineage(value)
-        if way is not None:
-            return way.origin is held.origin
+        ways = lineages(value)
+        if len(ways) == 1 and ways[0].origin is held.origin:
+            return True
         value = _outer(value)
     return False
 

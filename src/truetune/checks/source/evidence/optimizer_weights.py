@@ -15,14 +15,10 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Binding
 
-FSDP_CALLS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PARAMETER_METHODS = ("parameters", "named_parameters")
 MAX_GROUPS = 4
 """Names between an optimizer and the parameters: groups, their lists, and the function that makes them"""
-MAX_CALLERS = 4
-"""Callers that are followed outwards to find the function from which two places are reached"""
 
 
 class OtherWeights(NamedTuple):
@@ -69,34 +65,9 @@ def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
     owners = owners_of_parameters(module, optimizer)
     if len({ast.unparse(owner) for owner in owners}) != 1:
         return None
-    return (
-        _sharded_after(module, optimizer, owners[0])
-        or _weights_of_another_model(module, optimizer, owners[0])
-        or _weights_of_replaced_model(module, optimizer, owners[0])
+    return _weights_of_another_model(module, optimizer, owners[0]) or _weights_of_replaced_model(
+        module, optimizer, owners[0]
     )
-
-
-def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
-    """The call of FSDP behind the optimizer, which puts other parameters in the place of those that it holds."""
-    held = model_source(module, owner)
-    if held is None or not isinstance(held[0].node, ast.Call):
-        return None
-    for call in module.calls(*FSDP_CALLS):
-        model = call.argument(0, "module")
-        sharded = model_source(module, model) if model is not None else None
-        is_same = sharded is not None and sharded[0].node is held[0].node
-        if (
-            is_same
-            and call.node is not held[0].node
-            and _runs_surely_before(module, optimizer.node, call.node)
-        ):
-            return OtherWeights(
-                "the optimizer is made before FSDP wraps the model: it holds weights that FSDP replaces by shards,"
-                " and none of those that train",
-                "make the optimizer behind FSDP(model)",
-                call.node,
-            )
-    return None
 
 
 def _weights_of_another_model(
@@ -253,23 +224,3 @@ def _is_parameter(module: Module, model: ast.expr) -> bool:
     if not isinstance(model, ast.Name):
         return False
     return any(binding.kind == "parameter" for binding in module.scopes.reaching(model))
-
-
-def _runs_surely_before(module: Module, first: ast.AST, second: ast.AST) -> bool:
-    """Is the first surely reached before the second: in the function from which both are reached?"""
-    later = dict(_reached_from(module, second))
-    for function, line in _reached_from(module, first):
-        if function in later:
-            return line < later[function]
-    return False
-
-
-def _reached_from(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, int]]:
-    """The functions from which a place is reached, and the line of each that leads there."""
-    for _ in range(MAX_CALLERS):
-        function = next((p for p in module.parents(node) if isinstance(p, FUNCTIONS)), None)
-        yield function or module.tree, getattr(node, "lineno", 0)
-        callers = module.flow.calls_of(function) if function is not None else []
-        if len(callers) != 1 or module.home(callers[0]) is not module:
-            return
-        node = callers[0]

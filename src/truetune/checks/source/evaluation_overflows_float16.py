@@ -1,0 +1,127 @@
+"""A model is evaluated in float16, and its activations are too large for it.
+
+## What it does
+Looks for evaluations in float16: `fp16_full_eval=True` where the script calls `evaluate` or `predict` (and `fp16=True`
+where it trains nothing), and forward passes whose loss or logits are read, on weights that are loaded or cast to
+float16, or under autocast to it. It warns where the model is of a family that overflows in it (Gemma 2 and 3, T5), by
+its name in the script, by a command that starts the script (in a job, a README or a console log), or by its
+config.json. A model of the one training beside the script is a note, and a warning where an output there shows a loss
+of the evaluation that is NaN. Of T5 a cast counts alone: `from_pretrained` keeps the layers in float32 that overflow.
+Of models that generate, `generation-overflows-float16` speaks.
+
+## Why it is bad
+float16 ends at 65,504, and these models pass it inside of their layers: the logits become NaN, and so do the loss and
+the perplexity, of the untouched base as well. The training in bfloat16 was fine, so that the merge or the data seem to
+be at fault.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("google/gemma-2-9b-it", dtype="auto")
+arguments = TrainingArguments("eval", fp16_full_eval=True)
+print(Trainer(model=model, args=arguments, eval_dataset=rows).evaluate())
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("google/gemma-2-9b-it", dtype="auto")
+arguments = TrainingArguments("eval", bf16_full_eval=True)
+print(Trainer(model=model, args=arguments, eval_dataset=rows).evaluate())
+```
+
+## Fix safety
+bfloat16 where the GPU has it (from Ampere on: A10, RTX 30). A T4 or V100 computes it slowly, or not at all: float32
+there.
+
+## References
+- huggingface/transformers#36822 (Gemma 3), huggingface/transformers#4586 (T5); unsloth documentation, "Gemma 3"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.float16_evaluations import (
+    AUTOCAST_SETTING,
+    EvaluatedModel,
+    Float16Evaluation,
+    evaluated_model,
+    evaluations,
+    float16_evaluations,
+    nan_beside,
+)
+
+OVERFLOWS_AS_LOADED = "gemma"
+"""Beginning of the families that overflow however they are loaded"""
+
+
+class EvaluationOverflowsFloat16(SourceRule):
+    code = "SRC340"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("evaluations", evaluations)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in float16_evaluations(module):
+            model = evaluated_model(module, found)
+            if model is None or not _overflows(model, found):
+                continue
+            shown = nan_beside(module)
+            is_proved = model.is_sure or bool(shown)
+            yield self.finding(
+                _message(model),
+                _advice(found),
+                severity="warning" if is_proved else "info",
+                evidence=[shown] if shown else [],
+                cases=[
+                    case_at(
+                        module, found.node, module.lines.line(module.place(found.node)[0]).strip()
+                    )
+                ],
+            )
+            return
+
+
+def _overflows(model: EvaluatedModel, found: Float16Evaluation) -> bool:
+    """Does the family overflow, loaded or cast as it is?"""
+    return found.is_cast or model.family.startswith(OVERFLOWS_AS_LOADED) or not model.family
+
+
+def _message(model: EvaluatedModel) -> str:
+    """What is wrong, as far as the model is known."""
+    if not model.family:
+        return (
+            f"{model.where} trains in bfloat16, and the evaluation computes in float16, whose largest number is 65,504:"
+            " where activations of the model are larger, the loss is NaN"
+        )
+    named = f" ({model.where})" if model.where else ""
+    return (
+        f"the evaluation computes in float16, whose largest number is 65,504, and activations of {model.family}{named}"
+        " are larger: the logits and the loss are NaN, of the untouched base too"
+    )
+
+
+def _advice(found: Float16Evaluation) -> str:
+    """The edit."""
+    if found.setting == AUTOCAST_SETTING:
+        return (
+            "set bf16=True in place of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"
+        )
+    if found.setting:
+        return (
+            "set bf16_full_eval=True in place of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
+            " neither"
+        )
+    return (
+        "load it with dtype=torch.bfloat16, and cast to nothing else; on a GPU without bfloat16 (T4, V100) with"
+        " torch.float32"
+    )
