@@ -417,6 +417,16 @@ def _read_script(path: Path) -> str:
         return ""
 
 
+def fits_a_format_of_rows(path: str) -> bool:
+    """Are the rows of a file such that a format is told by the columns of the first one?"""
+    try:
+        (source,) = find_sources([path])
+    except (DataError, ValueError):
+        return False
+    row = _first_row(source)
+    return bool(row) and row is not None and _fits_a_format(row)
+
+
 def _fits_a_format(row: Mapping[str, Any]) -> bool:
     """Is a row one of training, by its columns?"""
     try:
