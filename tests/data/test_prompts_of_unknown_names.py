@@ -73,7 +73,10 @@ WHICH_IS_THE_ANSWER = {
         "completion",
     ),
     "texts of one length": (
-        [{"prompt": f"{n}?", "completion": f"{SENTENCE} {n}.", "answer": f"{SENTENCE} 0."} for n in range(9)],
+        [
+            {"prompt": f"{n}?", "completion": f"{SENTENCE} {n}.", "answer": f"{SENTENCE} 0."}
+            for n in range(9)
+        ],
         "answer",
     ),
     "a text beside a value that is the reference": (
@@ -81,7 +84,10 @@ WHICH_IS_THE_ANSWER = {
         "answer",
     ),
     "a surer name": (
-        [{"question": "?", "response": "8", "answer": SENTENCE, "finish_reason": "stop"} for _ in range(9)],
+        [
+            {"question": "?", "response": "8", "answer": SENTENCE, "finish_reason": "stop"}
+            for _ in range(9)
+        ],
         "response",
     ),
 }

@@ -240,9 +240,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     other rows, and what was found in the ids is added to `seen`.
     """
     run = _shape_by_script(run, seen)
-    if run.eval_data != seen.spec.eval_data:
-        facts = (("compared with", name_list([Path(path).name for path in run.data])),)
-        seen.subjects.append(Subject("evaluation rows", ", ".join(run.eval_data), facts))
+    _name_evaluation_rows(run, seen)
     lacking = _absent_model(run)
     if lacking is not None:
         seen.judged.append(Judgement(not_judged=(lacking,)))
@@ -250,11 +248,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
         of_script = _judge_ids_of_script(run, seen, progress)
-        if of_script is not None:
-            return of_script
-        report = _judge_rows(run, seen, progress)
-        _judge_held_out_rows(run, seen, report, progress)
-        return report
+        return _judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script
     of_ids = _check_tokenized(run, tokenized, seen, progress)
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
@@ -265,6 +259,23 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     return of_rows or of_ids
 
 
+def _name_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
+    """Name the evaluation rows that nobody named, among what was looked at."""
+    if run.eval_data and run.eval_data != seen.spec.eval_data:
+        facts = (("compared with", name_list([Path(path).name for path in run.data])),)
+        seen.subjects.append(Subject("evaluation rows", ", ".join(run.eval_data), facts))
+
+
+def _judge_rows_and_held_out(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """As `_judge_rows`; rows that are held out by the name of their file are judged by themselves as well."""
+    report = _judge_rows(run, seen, progress)
+    if seen.is_paired:
+        _judge_held_out_rows(run, seen, report, progress)
+    return report
+
+
 def _judge_held_out_rows(
     run: RunSpec, seen: PathsCheck, of_training: Report | None, progress: Progress | None
 ) -> None:
@@ -272,8 +283,6 @@ def _judge_held_out_rows(
 
     What the training rows have as well is said of them alone.
     """
-    if not seen.is_paired:
-        return
     own = replace(seen, subjects=list(seen.subjects), judged=[])
     try:
         report = _judge_rows(

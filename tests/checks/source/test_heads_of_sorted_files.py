@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,8 @@ OF_ONE_KIND = {
     "own loop": 'rows = read("train.jsonl")\nheld = read("valid.jsonl")[:50]\n'
     + 'model = AutoModelForCausalLM.from_pretrained("m")\n'
     + "for row in rows:\n    model(**row).loss.backward()\nfor row in held:\n    model(**row).loss",
-    "evaluate": LOADED + 'held = data["validation"].take(60)\ntrainer = Trainer("m",'
+    "evaluate": LOADED
+    + 'held = data["validation"].take(60)\ntrainer = Trainer("m",'
     + ' TrainingArguments("out"), train_dataset=data["train"])\ntrainer.train()\ntrainer.evaluate(held)',
     "head of the training rows": LOADED
     + 'train(data["train"].select(range(50, 400)), data["train"].select(range(50)))',
@@ -158,7 +160,8 @@ OF_ONE_KIND = {
 }
 WHOLE_OR_MIXED = {
     "all": LOADED + 'train(data["train"], data["validation"])',
-    "shuffled": LOADED + 'train(data["train"], data["validation"].shuffle(seed=3).select(range(50)))',
+    "shuffled": LOADED
+    + 'train(data["train"], data["validation"].shuffle(seed=3).select(range(50)))',
     "shuffled list": 'held = read("valid.jsonl")\nrandom.shuffle(held)\ntrain(read("train.jsonl"), held[:50])',
     "training rows": LOADED + 'train(data["train"].select(range(50)), data["validation"])',
     "debugging": LOADED
@@ -177,7 +180,12 @@ def write_kinds(folder: Path) -> None:
     """Files of 200 rows of four tasks: sorted by task in several shapes, in turn, and sorted by a date."""
     tasks = [task for task in ("classify", "extract", "rewrite", "tell") for _ in range(50)]
     chats = [
-        {"messages": [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": "a b"}]}
+        {
+            "messages": [
+                {"role": "user", "content": f"{n}?"},
+                {"role": "assistant", "content": "a b"},
+            ]
+        }
         for n in range(200)
     ]
     systems = [
@@ -185,11 +193,16 @@ def write_kinds(folder: Path) -> None:
         for task, chat in zip(tasks, chats, strict=True)
     ]
     plain = [{"prompt": f"{n}?", "completion": "a b"} for n in range(200)]
-    answers = ["yes" if n < 60 else f"It took {n} days until the whole order came to us." for n in range(200)]
-    files = {
+    answers = [
+        "yes" if n < 60 else f"It took {n} days until the whole order came to us."
+        for n in range(200)
+    ]
+    files: dict[str, Sequence[Mapping[str, object]]] = {
         "train": [{**row, "task": task} for row, task in zip(plain, tasks, strict=True)],
         "valid": [{**row, "task": task} for row, task in zip(plain, tasks, strict=True)],
-        "nested_valid": [{**row, "meta": {"task": one}} for row, one in zip(chats, tasks, strict=True)],
+        "nested_valid": [
+            {**row, "meta": {"task": one}} for row, one in zip(chats, tasks, strict=True)
+        ],
         "systems_valid": systems,
         "lengths_valid": [{"prompt": f"{n}?", "completion": one} for n, one in enumerate(answers)],
         "mixed_valid": [{**row, "task": tasks[n * 50 % 200]} for n, row in enumerate(plain)],

@@ -28,23 +28,30 @@ TRAIN = (
     'trainer.save_model("out/best")\n'
 )
 UNFIXED = {
-    "list of a set": "labels = list(set(train['label']))\nlabel2id = {name: i for i, name in enumerate(labels)}" + LOAD,
-    "index": "names = list({one for one in train['label']})\ntest['y'] = [names.index(one) for one in test['label']]\nlabels = names.index('a')"
+    "list of a set": "labels = list(set(train['label']))\nlabel2id = {name: i for i, name in enumerate(labels)}"
+    + LOAD,
+    "index": "names = list({one for one in train['label']})\n"
+    + "test['y'] = [names.index(one) for one in test['label']]\nlabels = names.index('a')"
     + LOAD,
     "trained": "label2id = dict(zip(set(train.label), range(3)))" + TRAIN,
     "filled set": "labels = set()\nfor row in train.itertuples():\n    labels.add(row.label)\n"
     + "id2label = dict(enumerate(labels))"
     + LOAD,
-    "loop": "label2id = {}\nfor i, name in enumerate(set(train.label)):\n    label2id[name] = i\n" + LOAD,
-    "two sets": "label2id = {n: i for i, n in enumerate(set(train.label) | set(test.label))}" + LOAD,
-    "lookup": "classes = list(set(train.label))" + LOAD + "label = classes[model(**batch).logits.argmax()]",
+    "loop": "label2id = {}\nfor i, name in enumerate(set(train.label)):\n    label2id[name] = i\n"
+    + LOAD,
+    "two sets": "label2id = {n: i for i, n in enumerate(set(train.label) | set(test.label))}"
+    + LOAD,
+    "lookup": "classes = list(set(train.label))"
+    + LOAD
+    + "label = classes[model(**batch).logits.argmax()]",
     "ClassLabel": "feature = ClassLabel(names=list(set(train.label)))" + TRAIN,
     "folders": "label2id = {n: i for i, n in enumerate(os.listdir('data'))}" + LOAD,
     "paths": "classes = [p.name for p in Path('data').iterdir()]\nlabel2id = {n: i for i, n in enumerate(classes)}"
     + TRAIN,
     "config of the evaluation": "labels = list(set(train.label))\n"
     + 'model = AutoModelForSequenceClassification.from_pretrained("out/best", id2label=dict(enumerate(labels)))',
-    "numbered by appearance": "test['y'] = pd.factorize(test.label)[0]\ntrain['y'] = pd.factorize(train.label)[0]" + LOAD,
+    "numbered by appearance": "test['y'] = pd.factorize(test.label)[0]\ntrain['y'] = pd.factorize(train.label)[0]"
+    + LOAD,
     "unique": "label2id = {n: i for i, n in enumerate(train.label.unique())}\n"
     + "labels_of_test = {n: i for i, n in enumerate(test.label.unique())}"
     + LOAD,
@@ -53,8 +60,10 @@ UNFIXED = {
     + LOAD,
 }
 FIXED = {
-    "sorted": "labels = sorted(set(train['label']))\nlabel2id = {name: i for i, name in enumerate(labels)}" + LOAD,
-    "sorted in place": "labels = list(set(train.label))\nlabels.sort()\nid2label = dict(enumerate(labels))" + LOAD,
+    "sorted": "labels = sorted(set(train['label']))\nlabel2id = {name: i for i, name in enumerate(labels)}"
+    + LOAD,
+    "sorted in place": "labels = list(set(train.label))\nlabels.sort()\nid2label = dict(enumerate(labels))"
+    + LOAD,
     "written out": "labels = ['a', 'b', 'c']\nid2label = dict(enumerate(labels))" + LOAD,
     "kept in the config": "labels = list(set(train.label))\nid2label = dict(enumerate(labels))\n"
     + TRAIN.replace("num_labels=3", "id2label=id2label"),
@@ -70,7 +79,8 @@ FIXED = {
     "no classifier": "labels = list(set(train.label))\nlabel2id = {n: i for i, n in enumerate(labels)}",
     "not saved": "labels = list(set(train.label))\nlabel2id = {n: i for i, n in enumerate(labels)}"
     + TRAIN.replace('trainer.save_model("out/best")\n', ""),
-    "one encoder": "encoder = LabelEncoder().fit(train.label)\ntest['label'] = encoder.transform(test.label)" + LOAD,
+    "one encoder": "encoder = LabelEncoder().fit(train.label)\ntest['label'] = encoder.transform(test.label)"
+    + LOAD,
     "one factorize": "train['label'] = pd.factorize(train.label)[0]" + LOAD,
     "sorted folders": "label2id = {n: i for i, n in enumerate(sorted(os.listdir('data')))}" + LOAD,
 }

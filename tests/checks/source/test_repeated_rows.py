@@ -83,7 +83,7 @@ SOUND = {
     + 'rows = [{"prompt": random.choices(ASKS)[0].format(x=row["x"]), "answer": row["y"]} for row in rows]\n'
     + CUT,
     "drawn questions": 'ASKS = ["Say {x}.", "Tell {x}."]\nnames = json.load(open("names.json"))\n'
-    + 'rows = [ask.format(x=random.choice(names)) for ask in random.choices(ASKS, k=900)]\n'
+    + "rows = [ask.format(x=random.choice(names)) for ask in random.choices(ASKS, k=900)]\n"
     + CUT,
     "copies taken out": LIST
     + RARE
@@ -96,7 +96,8 @@ SOUND = {
     "a part with replacement for a look": FRAME
     + "print(frame.sample(5, replace=True))\ntrain, val = train_test_split(frame)",
     "bootstrap of a score": FRAME
-    + "train, val = train_test_split(frame)\nscores = [val.sample(len(val), replace=True).label.mean() for _ in range(99)]",
+    + "train, val = train_test_split(frame)\n"
+    + "scores = [val.sample(len(val), replace=True).label.mean() for _ in range(99)]",
     "drawn without replacement": FRAME
     + "frame = resample(frame, replace=False, n_samples=900)\ntrain, val = train_test_split(frame)",
     "two files": FRAME
@@ -108,9 +109,7 @@ SOUND = {
     "cleaned rows": LIST
     + 'rows = [{"text": row["text"].strip(), "label": row["label"]} for row in rows]\n'
     + CUT,
-    "ids of classes": LIST
-    + "weights = [1] * len(rows)\n"
-    + CUT,
+    "ids of classes": LIST + "weights = [1] * len(rows)\n" + CUT,
 }
 
 

@@ -139,7 +139,9 @@ def _difference(head: SortedHead) -> str:
             f" {head.lengths.of_others:g} (medians): the other kind of row is never tested"
         )
     verb = "is" if len(head.missing) == 1 else "are"
-    return f"their `{head.column}` is {_names(head.held)} alone: {_missing(head)} {verb} never tested"
+    return (
+        f"their `{head.column}` is {_names(head.held)} alone: {_missing(head)} {verb} never tested"
+    )
 
 
 def _names(labels: tuple[str, ...]) -> str:

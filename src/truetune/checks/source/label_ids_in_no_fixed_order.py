@@ -80,7 +80,9 @@ READS_NAMES = re.compile(r"config\.(?:id2label|label2id)(?!\s*=[^=])")
 WRITERS = ("json.dump", "json.dumps", "pickle.dump", "joblib.dump", "yaml.*dump", "numpy.save*")
 KEPT_NAMES = re.compile(r"label|class|id2|2id|intent|categor|names|mapping|vocab", re.I)
 SEED = "PYTHONHASHSEED"
-JOB_SUFFIXES = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".env", ".yaml", ".yml", ".toml", ""))
+JOB_SUFFIXES = frozenset(
+    (".sh", ".bash", ".sbatch", ".slurm", ".env", ".yaml", ".yml", ".toml", "")
+)
 MAX_JOB_FILES, MAX_JOB_BYTES = 60, 100_000
 """Files beside the script that may set the seed of hashes, and the largest of them"""
 ORDERS = {
@@ -117,16 +119,19 @@ class LabelIdsInNoFixedOrder(SourceRule):
         yield from self._of_files_numbered(numberings)
         unfixed = [one for one in numberings if one.kind in ORDERS and not numbers_alone(one)]
         effect = _effect(module) if unfixed else ""
-        if not effect or _is_seeded(module):
-            return
-        first = unfixed[0]
-        severity = "error" if first.kind == SET else "warning"
+        if effect and not _is_seeded(module):
+            yield self._of_unfixed(unfixed[0], effect)
+
+    def _of_unfixed(self, first: Numbering, effect: str) -> Finding:
+        """That ids come from an order that differs in each process."""
+        module = self.subject
         others = [one for one in numberings_beside(module) if one.kind == first.kind]
-        yield self.finding(
+        return self.finding(
             f"label ids come from {ORDERS[first.kind]}: {effect}",
             "number sorted(...) names in each script, and keep them in the model's config (id2label=, label2id=); train"
             " again, for the ids of a model that was trained so are not known",
-            severity=severity,
+            # A folder on one machine is mostly listed in one order.
+            severity="error" if first.kind == SET else "warning",
             evidence=[_other_in_words(one) for one in others[:2]],
             cases=[case_at(module, first.node)],
         )
@@ -186,7 +191,9 @@ def _is_seeded(module: Module) -> bool:
     folder = Path(module.path).parent
     if not folder.is_dir():
         return False
-    files = [one for one in sorted(folder.iterdir()) if one.suffix in JOB_SUFFIXES and one.is_file()]
+    files = [
+        one for one in sorted(folder.iterdir()) if one.suffix in JOB_SUFFIXES and one.is_file()
+    ]
     return any(SEED in _text_of(file) for file in files[:MAX_JOB_FILES])
 
 

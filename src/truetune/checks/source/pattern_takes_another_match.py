@@ -98,13 +98,11 @@ class PatternTakesAnotherMatch(SourceRule):
             part = f", group {match.group}" if match.group else ""
             yield self.finding(
                 f"the {match.which} match of {pattern!r}{part} in `{match.column}` is `{found.reference}` in"
-                f" {found.own:,} of {found.of:,} rows, {found.reading.what} in {found.other:,}: right answers"
-                " count as wrong",
+                f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
+                " wrong",
                 found.reading.remedy,
                 evidence=list(_evidence(found)),
                 cases=[case_at(self.subject, match.node)],
-                count=found.other - found.own,
-                total=found.of,
             )
 
 

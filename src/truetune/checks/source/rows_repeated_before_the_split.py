@@ -4,8 +4,8 @@
 Follows the rows that a script divides (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of
 sklearn) back to the file that they are read from. It fires where they were drawn with replacement on the way
 (`random.choices`, `sample(replace=True)`, `sklearn.utils.resample`), added by an oversampler of imblearn, taken several
-times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. Silent where copies are
-taken out again, and where folds keep groups together.
+times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. Silent where copies
+are taken out again, and where folds keep groups together.
 
 ## Why it is bad
 A copy of an evaluation row is among the training rows. The score is near 1 for a model that has learned them by heart,

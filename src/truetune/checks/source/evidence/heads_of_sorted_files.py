@@ -102,21 +102,27 @@ def sorted_heads(module: Module) -> Iterator[SortedHead]:
     seen: set[ast.AST] = set()
     trains = trains_a_model(module)
     for trace in traces_of(module):
-        evaluated = _values_evaluated(trace) if trains else frozenset()
+        evaluated = _values_evaluated(trace) if trains else None
         for head in _heads_of(trace, module):
             if head.node in seen or head.is_off or _is_shuffled(trace, head.data):
                 continue
-            rows = rows_in_order(trace, module, head.data)
-            if rows is None:
-                continue
-            if trains:
-                is_evaluated = id(head.value) in evaluated or _is_held_out(trace, head, rows)
-                found = _of_one_kind(head, rows) if is_evaluated else None
-            else:
-                found = None if head.is_split else _without_labels(module, head, rows)
+            found = _judge_head(trace, module, head, evaluated)
             if found is not None:
                 seen.add(head.node)
                 yield found
+
+
+def _judge_head(
+    trace: Trace, module: Module, head: _Head, evaluated: frozenset[int] | None
+) -> SortedHead | None:
+    """What a head lacks of its file; `evaluated` is what a training evaluates on, None where nothing is trained."""
+    rows = rows_in_order(trace, module, head.data)
+    if rows is None:
+        return None
+    if evaluated is None:
+        return None if head.is_split else _without_labels(module, head, rows)
+    is_evaluated = id(head.value) in evaluated or _is_held_out(trace, head, rows)
+    return _of_one_kind(head, rows) if is_evaluated else None
 
 
 def _heads_of(trace: Trace, module: Module) -> Iterator[_Head]:
@@ -297,9 +303,7 @@ def _without_labels(module: Module, head: _Head, rows: FileRows) -> SortedHead |
     for column in _label_columns(module, rows):
         held, missing = missing_values([row[column] for row in rows.rows], count)
         if missing:
-            return SortedHead(
-                head.node, rows.source, column, count, len(rows.rows), held, missing
-            )
+            return SortedHead(head.node, rows.source, column, count, len(rows.rows), held, missing)
     return None
 
 
@@ -312,9 +316,7 @@ def _of_one_kind(head: _Head, rows: FileRows) -> SortedHead | None:
     for column in kind_columns(class_columns(flat)):
         held, missing = missing_values([row[column] for row in flat], count)
         if missing:
-            return SortedHead(
-                head.node, rows.source, column, count, len(rows.rows), held, missing
-            )
+            return SortedHead(head.node, rows.source, column, count, len(rows.rows), held, missing)
     lengths = other_answer_lengths(rows.rows, count)
     if lengths is None:
         return None

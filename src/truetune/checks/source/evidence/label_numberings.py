@@ -47,12 +47,23 @@ KEEPING = (
 KEEPING_METHODS = frozenset(("tolist", "to_list", "copy", "dropna", "astype", "to_numpy", "keys"))
 SETS = ("set", "frozenset")
 SET_METHODS = frozenset(("union", "intersection", "difference", "symmetric_difference"))
+SET_OPERATORS = frozenset(("|", "&", "-", "^"))
 LISTINGS = ("os.listdir", "os.scandir", "glob.glob", "glob.iglob", "os.walk")
 LISTING_METHODS = frozenset(("iterdir", "glob", "rglob"))
 APPEARANCES = ("dict.fromkeys", "collections.Counter", "pandas.unique")
+APPEARANCE_METHODS = frozenset(("unique", "factorize", "fromkeys", "value_counts"))
 ENCODERS = ("sklearn.preprocessing.LabelEncoder", "sklearn.preprocessing.OrdinalEncoder")
 ENCODING_METHODS = frozenset(("fit", "fit_transform"))
-UNWRAPPED = (*SETS, "sorted", "list", "tuple", "numpy.unique", "pandas.unique", "pandas.factorize", *APPEARANCES)
+UNWRAPPED = (
+    *SETS,
+    "sorted",
+    "list",
+    "tuple",
+    "numpy.unique",
+    "pandas.unique",
+    "pandas.factorize",
+    *APPEARANCES,
+)
 """Functions whose first argument is the column that is numbered, or a list of it"""
 LABELS = re.compile(
     r"label|class|categor|intent|topic|sentiment|emotion|target|tag|lang|team|(?:id|idx|ix)2|2(?:id|idx|ix)|"
@@ -102,23 +113,28 @@ def label_numberings(module: Module) -> Iterator[Numbering]:
 def _counted(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
     """(place, what is counted through) of the numberings of a run."""
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated:
-            continue
-        if call.named("enumerate") and call.args and _is_kept(module, call.node):
-            yield call.node, call.args[0]
-        elif call.named("zip") and _is_kept(module, call.node):
-            yield from ((call.node, one) for one in call.args if not _is_range(one))
-        elif call.method == "index" and call.receiver is not None:
-            yield call.node, call.receiver
-        elif call.named("datasets.ClassLabel") and "names" in call.keywords:
-            yield call.node, call.keywords["names"]
-        elif call.named("pandas.factorize") or call.method == "factorize" or _is_encoder(call):
-            yield call.node, call.result
+        if call.home.path == module.path and not call.is_repeated:
+            yield from ((call.node, one) for one in _counted_by(module, call))
     for value in trace.values:
         if isinstance(value, Item) and not isinstance(value.key, Constant | Slice | Sequence):
             node = value.node
             if node is not None and module.holds(node) and _is_list(value.base):
                 yield node, value.base
+
+
+def _counted_by(module: Module, call: CallEvent) -> Iterator[Value]:
+    """What a call counts through, where the numbers are kept."""
+    if call.named("enumerate", "zip"):
+        kept = call.args if _is_kept(module, call.node) else ()
+        yield from (
+            one for one in kept[: 1 if call.named("enumerate") else 2] if not _is_range(one)
+        )
+    elif call.method == "index" and call.receiver is not None:
+        yield call.receiver
+    elif call.named("datasets.ClassLabel") and "names" in call.keywords:
+        yield call.keywords["names"]
+    elif call.named("pandas.factorize") or call.method == "factorize" or _is_encoder(call):
+        yield call.result
 
 
 def _is_encoder(call: CallEvent) -> bool:
@@ -199,20 +215,28 @@ def _kind_of_order(value: Value) -> str | None:
             return SORTED
         is_set = value.kind == "set" or isinstance(value.node, ast.SetComp)
         return SET if is_set else None
-    if isinstance(value, Operation) and value.operator in ("|", "&", "-", "^"):
-        return SET if all(_kind_of_order(one) == SET for one in value.operands) else None
-    if not isinstance(value, Result):
-        return None
-    call = value.call
-    if call.named("sorted", "numpy.unique") or _is_encoder(call):
+    if isinstance(value, Operation):
+        are_sets = value.operator in SET_OPERATORS and all(
+            _kind_of_order(one) == SET for one in value.operands
+        )
+        return SET if are_sets else None
+    return _kind_of_call(value.call) if isinstance(value, Result) else None
+
+
+def _kind_of_call(call: CallEvent) -> str | None:
+    """What kind of order a call gives; None where it gives that of what it is given."""
+    kinds = (
+        (SORTED, ("sorted", "numpy.unique"), frozenset()),
+        (SET, SETS, SET_METHODS),
+        (LISTING, LISTINGS, LISTING_METHODS),
+        (APPEARANCE, (*APPEARANCES, "pandas.factorize"), APPEARANCE_METHODS),
+    )
+    if _is_encoder(call):
         return SORTED
-    if call.named(*SETS) or call.method in SET_METHODS:
-        return SET
-    if call.named(*LISTINGS) or call.method in LISTING_METHODS:
-        return LISTING
-    if call.named(*APPEARANCES) or call.method in ("unique", "factorize", "fromkeys", "value_counts"):
-        return APPEARANCE
-    return APPEARANCE if call.named("pandas.factorize") else None
+    return next(
+        (kind for kind, names, methods in kinds if call.named(*names) or call.method in methods),
+        None,
+    )
 
 
 def _without_step(value: Value) -> Value | None:
@@ -237,7 +261,9 @@ def numbers_alone(numbering: Numbering) -> bool:
         return bool(known) and all(isinstance(one, int) for one in known)
     cells = cells_in_order(numbering)
     # A table is read as text here; the script's reader makes numbers of it.
-    return cells is not None and all(isinstance(one, int) or str(one).isdecimal() for one in cells[0])
+    return cells is not None and all(
+        isinstance(one, int) or str(one).isdecimal() for one in cells[0]
+    )
 
 
 def cells_in_order(numbering: Numbering) -> tuple[list[Any], str] | None:

@@ -91,7 +91,15 @@ def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
                 example = _example(own, best, pairs)
                 if found is None:
                     found = OtherReading(
-                        match, reference, best, right, gained, len(pairs), rows.source, example, None
+                        match,
+                        reference,
+                        best,
+                        right,
+                        gained,
+                        len(pairs),
+                        rows.source,
+                        example,
+                        None,
                     )
             elif right >= MIN_RIGHT * len(pairs):
                 better = (rows.source, right, len(pairs))
@@ -155,15 +163,15 @@ def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     own = _taker(match, match.pattern, match.which, match.group)
     if not any(module.methods(*CASES)):
         folded = _folded(equal)
-        yield Reading("without regard to case it is", "compare casefold() of both sides", own, folded)
+        yield Reading("without regard to case", "compare casefold() of both sides", own, folded)
     if not any(module.calls(*NUMBERS)):
         as_number = _as_numbers(equal)
         remedy = "compare numbers: float(text.replace(',', '')) of both sides"
-        yield Reading("as a number it is", remedy, own, as_number)
+        yield Reading("compared as a number", remedy, own, as_number)
     if not any(module.methods(*STRIPS)):
         bare = _bare(equal)
         yield Reading(
-            "without the spaces and marks around it it is", "strip both sides, .strip(' .*$')", own, bare
+            "without spaces and marks around it", "strip both sides, .strip(' .*$')", own, bare
         )
 
 
@@ -172,14 +180,15 @@ def _of_other_matches(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
     if match.which == FIRST and not match.starts_at_begin:
         taker = _taker(match, match.pattern, LAST, match.group)
         remedy = "take the last match (findall(text)[-1]), or what stands behind the words for the answer"
-        yield Reading("the last one is it", remedy, taker, equal)
+        yield Reading("the last match", remedy, taker, equal)
     if match.which == LAST:
         taker = _taker(match, match.pattern, FIRST, match.group)
-        yield Reading("the first one is it", "take the first match (search(text))", taker, equal)
+        yield Reading("the first match", "take the first match (search(text))", taker, equal)
     for group in range(match.pattern.groups + 1):
         if group != match.group:
             taker = _taker(match, match.pattern, match.which, group)
-            yield Reading(f"group {group} of it is", f"take group({group})", taker, equal)
+            what = f"its group {group}" if group else "the whole match"
+            yield Reading(what, f"take group({group})", taker, equal)
 
 
 def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
@@ -189,11 +198,13 @@ def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
             pattern = re.compile(match.pattern.pattern, match.pattern.flags | flag)
             name = f"re.{flag.name}"
             taker = _taker(match, pattern, match.which, match.group)
-            yield Reading(f"with {name} what it finds is it", f"give {name} to the pattern", taker, equal)
+            yield Reading(f"with {name}", f"give {name} to the pattern", taker, equal)
     if match.starts_at_begin:
         anywhere = match._replace(starts_at_begin=False)
         taker = _taker(anywhere, match.pattern, FIRST, match.group)
-        yield Reading("what search finds further on is it", "use search, which finds it anywhere", taker, equal)
+        yield Reading(
+            "what search finds further on", "use search, which finds it anywhere", taker, equal
+        )
 
 
 def _taker(
@@ -246,9 +257,7 @@ def _as_numbers(equal: Equal) -> Equal:
 
 def _without_separators(equal: Equal) -> Equal:
     """The comparison without commas and spaces, which a script that replaces something may take out."""
-    return lambda taken, reference: equal(
-        SEPARATORS.sub("", taken), SEPARATORS.sub("", reference)
-    )
+    return lambda taken, reference: equal(SEPARATORS.sub("", taken), SEPARATORS.sub("", reference))
 
 
 def _number(text: str) -> float | None:

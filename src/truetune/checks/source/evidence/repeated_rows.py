@@ -40,8 +40,9 @@ from truetune.source.symbolic_execution.values import (
 MAX_VALUES = 1_500
 """Values that are looked at behind one division. Chosen: a script that prepares rows has some hundreds"""
 READERS = (
-    "open", "json.load*", "csv.*reader", "csv.DictReader", "pandas.read_*", "datasets.load_*", "datasets.Dataset.from_*",
-    "polars.read_*", "polars.scan_*", "jsonlines.open", "pickle.load", "sqlite3.connect", "srsly.read_*",
+    "open", "json.load*", "csv.*reader", "csv.DictReader", "pandas.read_*", "datasets.load_*",
+    "datasets.Dataset.from_*", "polars.read_*", "polars.scan_*", "jsonlines.open", "pickle.load",
+    "sqlite3.connect", "srsly.read_*",
 )  # fmt: skip
 READING_METHODS = ("open", "read_text", "read_bytes", "readlines")
 SPLITTERS = (
@@ -59,11 +60,11 @@ FUNCTIONS_OF_ROWS = (
 )  # fmt: skip
 METHODS_OF_ROWS = frozenset(
     (
-        "map", "apply", "assign", "astype", "copy", "fillna", "filter", "flatten_indices", "groupby", "items", "iterrows",
-        "itertuples", "query", "dropna", "remove_columns", "rename", "rename_column", "rename_columns", "reset_index",
-        "sample", "select", "select_columns", "shuffle", "sort", "sort_values", "to_dict", "to_list", "to_pandas", "tolist",
-        "values", "with_format", "explode", "get_group", "droplevel", "add_column", "class_encode_column", "cast_column",
-        "from_list", "from_pandas", "split", "splitlines",
+        "map", "apply", "assign", "astype", "copy", "fillna", "filter", "flatten_indices", "groupby", "items",
+        "iterrows", "itertuples", "query", "dropna", "remove_columns", "rename", "rename_column", "rename_columns",
+        "reset_index", "sample", "select", "select_columns", "shuffle", "sort", "sort_values", "to_dict", "to_list",
+        "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
+        "class_encode_column", "cast_column", "from_list", "from_pandas", "split", "splitlines",
     )
 )  # fmt: skip
 DRAWS = ("random.choices",)
@@ -71,7 +72,20 @@ RESAMPLERS = ("sklearn.utils.resample",)
 OVERSAMPLERS = ("imblearn.over_sampling.*", "imblearn.combine.*")
 NUMPY_DRAWS = ("numpy.random.choice",)
 TEXT_METHODS = frozenset(
-    ("strip", "lstrip", "rstrip", "lower", "upper", "title", "replace", "split", "join", "format", "get", "items")
+    (
+        "strip",
+        "lstrip",
+        "rstrip",
+        "lower",
+        "upper",
+        "title",
+        "replace",
+        "split",
+        "join",
+        "format",
+        "get",
+        "items",
+    )
 )
 """Methods of texts and rows, which say the same in another form"""
 
@@ -188,47 +202,62 @@ def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
 def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
     """(place, what) where a value holds rows several times; None where it does not."""
     if isinstance(value, Result):
-        return _repeat_of_call(value.call)
-    if isinstance(value, Operation) and value.operator == "*":
-        counts = [constant_of(one) for one in value.operands if isinstance(one, Constant | Option)]
-        lists = [one for one in value.operands if isinstance(one, Sequence | Item | Result)]
-        lists = [one for one in lists if not _is_written_out(one)]
-        if lists and any(type(count) is int and count > 1 for count in counts):
-            return value.node, "a list is taken several times"
+        what = _repeat_of_call(value.call)
+        return None if what is None else (value.call.node, what)
+    if isinstance(value, Operation):
+        return (value.node, "a list is taken several times") if _is_multiplied(value) else None
     if isinstance(value, Sequence):
         made = _row_made_of_another(value)
-        return None if made is None else (made.node, "rows are made of others and stand beside them")
+        return (
+            None if made is None else (made.node, "rows are made of others and stand beside them")
+        )
     return None
 
 
-def _repeat_of_call(call: CallEvent) -> tuple[ast.AST | None, str] | None:
-    """As `_repeat_of`, for what a call gives."""
+def _is_multiplied(product: Operation) -> bool:
+    """Is it a list of rows times a number above one?"""
+    counts = [constant_of(one) for one in product.operands if isinstance(one, Constant | Option)]
+    lists = [one for one in product.operands if isinstance(one, Sequence | Item | Result)]
+    if product.operator != "*" or all(map(_is_written_out, lists)):
+        return False
+    return any(type(count) is int and count > 1 for count in counts)
+
+
+def _repeat_of_call(call: CallEvent) -> str | None:
+    """What repeats rows in what a call gives; None where nothing does."""
     if any(map(_is_written_out, call.args[:1])):
         return None
-    if call.named(*DRAWS):
-        return call.node, "random.choices draws rows with replacement"
-    replaces = constant_of(call.keywords.get("replace"))
-    if call.method == "sample" and replaces is True:
-        return call.node, "sample(replace=True) draws rows with replacement"
-    if call.named(*RESAMPLERS) and call.lacks("replace", 1) or (
-        call.named(*RESAMPLERS) and constant_of(call.argument(1, "replace")) is True
-    ):
-        return call.node, "resample draws rows with replacement"
-    if call.named(*NUMPY_DRAWS) and call.argument(2, "replace") is None and len(call.args) > 1:
-        return call.node, "numpy.random.choice draws with replacement"
+    drawn = _draw_of_call(call)
+    if drawn is not None:
+        return drawn
     if call.method == "fit_resample" and isinstance(call.receiver, Result):
         if call.receiver.call.named(*OVERSAMPLERS):
             sampler = call.receiver.call.names[0].rpartition(".")[2]
-            return call.node, f"{sampler} adds rows that it copies, or makes of their neighbours"
+            return f"{sampler} adds rows that it copies, or makes of their neighbours"
         return None
     if call.named("datasets.interleave_datasets"):
         strategy = constant_of(call.keywords.get("stopping_strategy"))
-        is_repeated = strategy == "all_exhausted"
-        return (call.node, "interleave_datasets repeats the smaller sets") if is_repeated else None
+        return (
+            "interleave_datasets repeats the smaller sets" if strategy == "all_exhausted" else None
+        )
     if call.method == "repeat" and isinstance(call.receiver, Attribute | Result):
-        return call.node, "repeat puts rows in several times"
-    repeated = repeats_rows(call.result)
-    return None if repeated is not call else (call.node, "rows are joined with themselves")
+        return "repeat puts rows in several times"
+    return "rows are joined with themselves" if repeats_rows(call.result) is call else None
+
+
+def _draw_of_call(call: CallEvent) -> str | None:
+    """The draw with replacement that a call makes; None where it makes none."""
+    if call.named(*DRAWS):
+        return "random.choices draws rows with replacement"
+    if call.method == "sample" and constant_of(call.keywords.get("replace")) is True:
+        return "sample(replace=True) draws rows with replacement"
+    # sklearn's default is with replacement.
+    replaces = call.lacks("replace", 1) or constant_of(call.argument(1, "replace")) is True
+    if call.named(*RESAMPLERS) and replaces:
+        return "resample draws rows with replacement"
+    if call.named(*NUMPY_DRAWS) and call.argument(2, "replace") is None and len(call.args) > 1:
+        return "numpy.random.choice draws with replacement"
+    return None
 
 
 def _row_made_of_another(rows: Sequence) -> Value | None:
@@ -303,9 +332,7 @@ def _rows_of_call(call: CallEvent) -> Iterator[Value]:
     """What the rows that a call gives come from."""
     if call.named(*FUNCTIONS_OF_ROWS):
         yield from call.args[:1] if not call.named("itertools.chain*") else call.args
-    elif call.method == "fit_resample":
-        yield from call.args[:1]
-    elif call.named(*RESAMPLERS, *DRAWS):
+    elif call.method == "fit_resample" or call.named(*RESAMPLERS, *DRAWS):
         yield from call.args[:1]
     elif call.method in METHODS_OF_ROWS and call.receiver is not None:
         yield call.receiver

@@ -110,19 +110,21 @@ def _taken_by(module: Module, call: Call) -> tuple[str, int] | None:
     """(which match, which group) a script takes of what a search gives; None where that is not plain."""
     name = _name_of_search(call)
     uses = list(_uses_of(module, call.node))
-    if name == "findall":
-        pattern = pattern_of(module, call)
-        places = {_constant_index(use) for use in uses if isinstance(use, ast.Subscript)}
-        if pattern is None or pattern.groups > 1 or len(places) != 1:
-            return None
-        which = {0: FIRST, -1: LAST}.get(places.pop() or 0)
-        # `None` of `_constant_index` is no place: an index that is not known.
-        known = all(_constant_index(use) is not None for use in uses if isinstance(use, ast.Subscript))
-        return (which, pattern.groups) if which is not None and known else None
     if name == "finditer":
         return None
-    groups = {_group_taken(module, use) for use in uses} - {None}
-    return (FIRST, groups.pop() or 0) if len(groups) == 1 else None
+    if name == "findall":
+        return _taken_of_all(pattern_of(module, call), uses)
+    groups = [group for use in uses if (group := _group_taken(module, use)) is not None]
+    return (FIRST, groups[0]) if len(set(groups)) == 1 else None
+
+
+def _taken_of_all(pattern: re.Pattern[str] | None, uses: list[ast.AST]) -> tuple[str, int] | None:
+    """As `_taken_by`, of the list that `findall` gives: its first item or its last one."""
+    places = {_constant_index(use) for use in uses if isinstance(use, ast.Subscript)}
+    if pattern is None or pattern.groups > 1 or len(places) != 1:
+        return None
+    which = {0: FIRST, -1: LAST}.get(places.pop())
+    return None if which is None else (which, pattern.groups)
 
 
 def _uses_of(module: Module, node: ast.expr) -> Iterator[ast.AST]:
@@ -167,9 +169,8 @@ def _group_taken(module: Module, use: ast.AST) -> int | None:
         return None
     if not call.args:
         return 0
-    group = call.args[0]
-    is_number = isinstance(group, ast.Constant) and type(group.value) is int
-    return group.value if is_number and isinstance(group, ast.Constant) else None
+    group = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+    return group if isinstance(group, int) and not isinstance(group, bool) else None
 
 
 def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
@@ -213,20 +214,16 @@ def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
         for inner in _values_of_name(module, text):
             yield from _ways(module, inner, depth - 1)
         return
-    inner, change = _change_of(text)
-    if inner is not None and change is not None:
-        for way in _ways(module, inner, depth):
+    before, change = _change_of(text)
+    if before is not None and change is not None:
+        for way in _ways(module, before, depth):
             yield _Way(way.column, (*way.changes, change))
 
 
 def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """What a name stands for: the one value that it is given, or what the calls of its function pass."""
     function = _function_around(module, name)
-    bound = [
-        node
-        for node in ast.walk(function if function is not None else module.tree)
-        if isinstance(node, ast.Name) and node.id == name.id and not isinstance(node.ctx, ast.Load)
-    ]
+    bound = _bindings(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
         if not bound and isinstance(function, ast.FunctionDef):
@@ -236,6 +233,12 @@ def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     if isinstance(assigned, ast.Assign) and len(assigned.targets) == 1:
         if isinstance(assigned.targets[0], ast.Name):
             yield assigned.value
+
+
+def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
+    """Where a name is bound in a function or a file."""
+    names = (node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == name)
+    return [node for node in names if not isinstance(node.ctx, ast.Load)]
 
 
 def _change_of(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
