@@ -17,7 +17,7 @@ from truetune.data.find_data_files import find_sources
 from truetune.data.sort_folder_files import MAX_FILES, fits_a_format_of_rows
 from truetune.errors import TruetuneError
 
-TRAINING_NAME = re.compile(r"(?:^|[\W_])(?:train|training|trn|sft)(?:$|[\W_\d])", re.I)
+TRAINING_NAME = re.compile(r"(?:^|[\W_])(?:train|training|trn)(?:$|[\W_\d])", re.I)
 HELD_OUT_NAME = re.compile(
     r"(?:^|[\W_])(?:val|valid|validation|dev|devel|test|tst|eval|evaluation|held_?out|hold_?out)(?:$|[\W_\d])",
     re.I,

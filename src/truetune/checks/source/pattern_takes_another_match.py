@@ -27,7 +27,7 @@ ROWS = [
 ]
 right = 0
 for row in ROWS:
-    found = re.search(r"\\d+", row["completion"])
+    found = re.search(r"\d+", row["completion"])
     right += bool(found) and found.group() == row["answer"]
 ```
 
@@ -47,7 +47,7 @@ ROWS = [
 ]
 right = 0
 for row in ROWS:
-    found = re.findall(r"\\d+", row["completion"])
+    found = re.findall(r"\d+", row["completion"])
     right += bool(found) and found[-1] == row["answer"]
 ```
 

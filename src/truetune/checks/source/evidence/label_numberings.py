@@ -225,7 +225,7 @@ def _kind_of_order(value: Value) -> str | None:
 
 def _kind_of_call(call: CallEvent) -> str | None:
     """What kind of order a call gives; None where it gives that of what it is given."""
-    kinds = (
+    kinds: tuple[tuple[str, tuple[str, ...], frozenset[str]], ...] = (
         (SORTED, ("sorted", "numpy.unique"), frozenset()),
         (SET, SETS, SET_METHODS),
         (LISTING, LISTINGS, LISTING_METHODS),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.scored_rows import WholeRows, all_rows_beside
 from truetune.checks.source.evidence.taken_matches import FIRST, LAST, TakenMatch
+from truetune.render.render_plan import THINK_END
 from truetune.source.module import Module
 
 MIN_ROWS = 8
@@ -23,6 +24,8 @@ MIN_ROWS = 8
 # Chosen, not measured. Of four letters one in four is right by chance, so a reading that gains a fifth of the rows
 # beside a script that is right in some is no accident, and a model that is right in three of ten is one.
 MIN_GAIN, MIN_RIGHT = 0.2, 0.3
+MAX_PARTS = 0.05
+"""Share of the texts in which a match is a letter of a word, from which another rule names the pattern"""
 MAX_REFERENCE_WORDS = 4
 """Words of a reference that is compared as it is"""
 MAX_TEXT = 20_000
@@ -80,6 +83,8 @@ def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
             if len(pairs) < MIN_ROWS:
                 continue
             own = _own_reading(module, match)
+            if _takes_parts(match, pairs):
+                continue
             right = _count_right(own, pairs)
             best = max(
                 _other_readings(module, match),
@@ -129,6 +134,22 @@ def _pairs(
             yield searched, plain
 
 
+def _takes_parts(match: TakenMatch, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Is the match often a letter inside a word? That is said of the pattern (pattern-takes-part-of-a-word)."""
+    letters = [
+        text
+        for text, _ in pairs
+        if (found := match.pattern.search(text)) is not None and _is_letter_of_a_word(text, found)
+    ]
+    return match.which == FIRST and len(letters) >= MAX_PARTS * len(pairs)
+
+
+def _is_letter_of_a_word(text: str, found: re.Match[str]) -> bool:
+    """Is a match one letter, with other letters beside it?"""
+    around = text[: found.start()][-1:] + text[found.end() :][:1]
+    return len(found.group()) == 1 and found.group().isalpha() and any(map(str.isalpha, around))
+
+
 def _count_right(reading: Reading, pairs: Sequence[tuple[str, str]]) -> int:
     """The rows in which a reading gives the reference."""
     return sum(_is_right(reading, *pair) for pair in pairs)
@@ -158,6 +179,10 @@ def _own_reading(module: Module, match: TakenMatch) -> Reading:
 def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     """Readings that differ from the script's in one thing."""
     equal = _equal(module)
+    if THINK_END not in module.text:
+        behind = _behind_thought(match)
+        remedy = f"take what is behind {THINK_END} first; answers that end before it were cut: allow more tokens"
+        yield Reading(f"behind {THINK_END}", remedy, behind, equal)
     yield from _of_other_matches(match, equal)
     yield from _of_other_patterns(match, equal)
     own = _taker(match, match.pattern, match.which, match.group)
@@ -205,6 +230,16 @@ def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
         yield Reading(
             "what search finds further on", "use search, which finds it anywhere", taker, equal
         )
+
+
+def _behind_thought(match: TakenMatch) -> Callable[[str], str | None]:
+    """What takes the script's match of the text behind a reasoning block, where there is one."""
+    own = _taker(match, match.pattern, match.which, match.group)
+
+    def take(text: str) -> str | None:
+        return own(text.rpartition(THINK_END)[2])
+
+    return take
 
 
 def _taker(

@@ -121,9 +121,10 @@ def _taken_by(module: Module, call: Call) -> tuple[str, int] | None:
 def _taken_of_all(pattern: re.Pattern[str] | None, uses: list[ast.AST]) -> tuple[str, int] | None:
     """As `_taken_by`, of the list that `findall` gives: its first item or its last one."""
     places = {_constant_index(use) for use in uses if isinstance(use, ast.Subscript)}
-    if pattern is None or pattern.groups > 1 or len(places) != 1:
+    place = places.pop() if len(places) == 1 else None
+    if pattern is None or pattern.groups > 1 or place is None:
         return None
-    which = {0: FIRST, -1: LAST}.get(places.pop())
+    which = {0: FIRST, -1: LAST}.get(place)
     return None if which is None else (which, pattern.groups)
 
 
