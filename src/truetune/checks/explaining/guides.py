@@ -911,7 +911,8 @@ GUIDES = (
                   " rows is ten points",
                   "score changes with the number of rows that are evaluated; subset, first 100 examples; the validation"
                   " loss is many times lower than the training loss, far too good",
-                  ("harness-runs-not-comparable", "head-of-a-sorted-file-evaluated")),
+                  ("harness-runs-not-comparable", "head-of-a-sorted-file-evaluated",
+                   "head-of-a-sorted-validation")),
             Cause("rows were repeated, or others made of them, before they were divided: oversampling, augmentation,"
                   " back-translation. Copies stand on both sides: divide first",
                   "validation accuracy 0.97, in production 0.70; the metric can't be true; minority classes were"

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.kinds_of_rows import (
     LABEL_COLUMN,
@@ -62,6 +62,8 @@ HELD_OUT = re.compile(
     r"(?:^|[\W_])(?:val|valid|validation|dev|test|eval|evaluation|held_?out)(?:$|[\W_\d])", re.I
 )
 """In the name of a file of rows that are not trained"""
+NOWHERE = ast.Pass()
+"""The place of a head that no script takes"""
 MAX_VALUES = 3_000
 """Values that an evaluation is made of; a script with rows written out has more, and is not judged"""
 
@@ -309,18 +311,25 @@ def _without_labels(module: Module, head: _Head, rows: FileRows) -> SortedHead |
 
 def _of_one_kind(head: _Head, rows: FileRows) -> SortedHead | None:
     """The kinds of rows that a head lacks, or the lengths of answers that it has alone."""
-    count = _count_of_rows(head, rows)
-    if count < MIN_HEAD or count == len(rows.rows):
+    found = head_of_one_kind(rows.rows, rows.source, _count_of_rows(head, rows))
+    return None if found is None else found._replace(node=head.node)
+
+
+def head_of_one_kind(
+    rows: Sequence[Mapping[str, Any]], source: str, count: int
+) -> SortedHead | None:
+    """What the first `count` rows of a file lack: a kind of row, or answers of other lengths; None for nothing."""
+    if not MIN_HEAD <= count < len(rows):
         return None
-    flat = tuple(map(flattened, rows.rows))
+    flat = tuple(map(flattened, rows))
     for column in kind_columns(class_columns(flat)):
         held, missing = missing_values([row[column] for row in flat], count)
         if missing:
-            return SortedHead(head.node, rows.source, column, count, len(rows.rows), held, missing)
-    lengths = other_answer_lengths(rows.rows, count)
+            return SortedHead(NOWHERE, source, column, count, len(rows), held, missing)
+    lengths = other_answer_lengths(rows, count)
     if lengths is None:
         return None
-    return SortedHead(head.node, rows.source, "", count, len(rows.rows), (), (), lengths)
+    return SortedHead(NOWHERE, source, "", count, len(rows), (), (), lengths)
 
 
 def _label_columns(module: Module, rows: FileRows) -> Iterator[str]:

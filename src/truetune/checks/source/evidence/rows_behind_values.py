@@ -173,6 +173,15 @@ def _find_file(module: Module, name: str) -> Path | None:
     return None
 
 
+def read_rows_of_file(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """The first rows of a file; none where it is not here, too large, or can't be read."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return ()
+    return _read_rows(str(path), found.st_mtime_ns) if found.st_size <= MAX_BYTES else ()
+
+
 @lru_cache(maxsize=8)
 def _read_rows(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
     """The first rows of a file; none where it can't be read. `changed` is when it was written, for the cache."""
