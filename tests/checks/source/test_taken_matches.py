@@ -53,6 +53,8 @@ WEAK = [{"completion": f"I think {n} or {n + 1}", "answer": 7000 + n} for n in r
 FIRST_RIGHT = [
     {"completion": f"{n}, since {n - 1} and 1 are {n}", "answer": str(n)} for n in range(11, 51)
 ]
+CHECKED_LAST: Rows = [{"pred": f"It must be {n}", "gold": f"{n}"} for n in range(11, 51)]
+MARKED_STOP: Rows = [{"pred": f"It must be {n}.", "ref": f"{n}"} for n in range(11, 51)]
 TAKEN_WRONG: dict[str, tuple[Rows, str]] = {
     "first number": (
         WORKED,
@@ -93,6 +95,12 @@ TAKEN_WRONG: dict[str, tuple[Rows, str]] = {
         MONEY,
         "m = re.search(r'[\\d,]+', row['prediction'])\n    ok += m is not None and m.group() == row['label']",
     ),
+    "first word": (CHECKED_LAST, "ok += row['pred'].split()[0] == row['gold']"),
+    "last line": (
+        CHECKED,
+        "text = row['completion'].strip()\n    ok += text.splitlines()[-1] == row['gold']",
+    ),
+    "full stop": (MARKED_STOP, "ok += row['pred'].split()[-1] == row['ref']"),
     "compiled": (
         CLASSES,
         "m = LABEL.search(row['response'].strip())\n    ok += m is not None and m.group(1) == row['label']\n",
@@ -137,6 +145,8 @@ TAKEN_RIGHT: dict[str, tuple[Rows, str]] = {
         "m = re.search(r'[\\d,]+', row['prediction'])\n"
         "    ok += float(m.group().replace(',', '')) == float(row['label'])",
     ),
+    "last word": (CHECKED_LAST, "ok += row['pred'].split()[-1] == row['gold']"),
+    "first line": (CHECKED, "ok += row['completion'].splitlines()[0] == row['gold']"),
     "few rows": (
         WORKED[:5],
         "m = re.search(r'\\d+', row['completion'])\n    ok += m and int(m.group()) == row['answer']",

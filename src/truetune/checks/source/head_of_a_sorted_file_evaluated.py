@@ -1,7 +1,7 @@
 """An evaluation takes the first rows of a file that is sorted: some labels, or kinds of rows, are never tested.
 
 ## What it does
-In a script that asks a model, looks for what takes the first rows of a file beside it (`select(range(n))`, `rows[:n]`,
+In a script that asks a model, finds what takes the first rows of a file beside it (`select(range(n))`, `rows[:n]`,
 `islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the default of an option), and counts
 the column of labels that the script reads. It names the labels that the whole file has and the head has not, where as
 many rows drawn at random would have them. In a script that trains, it reads the heads that go to `eval_dataset`,

@@ -2,9 +2,10 @@ r"""A pattern takes another match, or another part of it, than the one that is t
 
 ## What it does
 Runs the pattern that a script searches for over the predictions in it, or beside it, as the script does: the first or
-the last match, the group that it takes. It fires where that is the reference far less often than what one change
-gives: the last match for the first one, another group, `re.IGNORECASE`, `re.DOTALL`, a comparison without case or
-without the full stop. A fifth of the rows has to be won, and three of ten have to be right then.
+the last match, the group that it takes; `text.split()[0]` and `text.splitlines()[-1]` are read so too. It fires where
+that is the reference far less often than what one change gives: the last match for the first one, another group,
+`re.IGNORECASE`, `re.DOTALL`, a comparison without case or without the full stop. A fifth of the rows has to be won,
+and three of ten have to be right then.
 
 ## Why it is bad
 Right answers count as wrong. A model that was tuned on worked solutions writes numbers on the way to its result: the
@@ -68,7 +69,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.readings_of_answers import OtherReading, other_reading
-from truetune.checks.source.evidence.taken_matches import searches, taken_matches
+from truetune.checks.source.evidence.taken_matches import (
+    PART_NAMES,
+    PARTS,
+    TakenMatch,
+    searches,
+    taken_matches,
+)
 from truetune.source.module import Module
 
 SHOWN_PATTERN = 80
@@ -76,7 +83,8 @@ SHOWN_PATTERN = 80
 
 
 def _places(module: Module) -> Iterator[ast.AST]:
-    """Where a text is searched by a pattern."""
+    """Where a text is searched by a pattern, or divided."""
+    yield from (call.node for call in module.methods(*PARTS))
     if module.mentions("re"):
         yield from (call.node for call in searches(module))
 
@@ -94,16 +102,23 @@ class PatternTakesAnotherMatch(SourceRule):
             if found is None:
                 continue
             judged.add(match.node)
-            pattern = match.pattern.pattern[:SHOWN_PATTERN]
-            part = f", group {match.group}" if match.group else ""
             yield self.finding(
-                f"the {match.which} match of {pattern!r}{part} in `{match.column}` is `{found.reference}` in"
+                f"{_match_in_words(match)} in `{match.column}` is `{found.reference}` in"
                 f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
                 " wrong",
                 found.reading.remedy,
                 evidence=list(_evidence(found)),
                 cases=[case_at(self.subject, match.node)],
             )
+
+
+def _match_in_words(match: TakenMatch) -> str:
+    """What a script takes, for a sentence."""
+    name = PART_NAMES.get(match.pattern.pattern)
+    if name is not None:
+        return f"the {match.which} {name}"
+    part = f", group {match.group}" if match.group else ""
+    return f"the {match.which} match of {match.pattern.pattern[:SHOWN_PATTERN]!r}{part}"
 
 
 def _evidence(found: OtherReading) -> Iterator[str]:

@@ -88,7 +88,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
             if found.division in known:
                 continue
             yield self.finding(
-                f"{found.what}, and the rows are divided behind that: copies of one row are trained on and"
+                f"{found.what}, and the rows are divided after that: copies of one row are trained on and"
                 " evaluated on",
                 "divide the rows first, and repeat rows of the training part alone",
                 cases=[case_at(module, found.division), case_at(module, found.repeat)],

@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.scored_rows import WholeRows, all_rows_beside
-from truetune.checks.source.evidence.taken_matches import FIRST, LAST, TakenMatch
+from truetune.checks.source.evidence.taken_matches import (
+    FIRST,
+    LAST,
+    PART_NAMES,
+    TakenMatch,
+)
 from truetune.render.render_plan import THINK_END
 from truetune.source.module import Module
 
@@ -202,13 +207,15 @@ def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
 
 def _of_other_matches(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
     """The last match for the first one, and another group."""
+    name = PART_NAMES.get(match.pattern.pattern, "match")
     if match.which == FIRST and not match.starts_at_begin:
         taker = _taker(match, match.pattern, LAST, match.group)
-        remedy = "take the last match (findall(text)[-1]), or what stands behind the words for the answer"
-        yield Reading("the last match", remedy, taker, equal)
+        how = "findall(text)[-1]" if name == "match" else "[-1]"
+        remedy = f"take the last {name} ({how}), or the one after the words for the answer"
+        yield Reading(f"the last {name}", remedy, taker, equal)
     if match.which == LAST:
         taker = _taker(match, match.pattern, FIRST, match.group)
-        yield Reading("the first match", "take the first match (search(text))", taker, equal)
+        yield Reading(f"the first {name}", f"take the first {name}", taker, equal)
     for group in range(match.pattern.groups + 1):
         if group != match.group:
             taker = _taker(match, match.pattern, match.which, group)

@@ -36,6 +36,10 @@ PLAIN_METHODS: dict[str, Callable[[str], str]] = {
     "upper": str.upper,
     "casefold": str.casefold,
 }
+PARTS = {"split": re.compile(r"\S+"), "splitlines": re.compile(r"[^\n]+")}
+"""Methods that divide a text, and a pattern whose matches are the parts"""
+PART_NAMES = {r"\S+": "word", r"[^\n]+": "line"}
+"""What a match of these patterns is"""
 Change = Callable[[str], str]
 
 
@@ -71,6 +75,7 @@ class _Way(NamedTuple):
 
 def taken_matches(module: Module) -> Iterator[TakenMatch]:
     """The searches of a file whose taken match and columns are known; one for each column."""
+    yield from _parts_of_texts(module)
     if not module.mentions("re"):
         return
     for call in searches(module):
@@ -91,6 +96,20 @@ def taken_matches(module: Module) -> Iterator[TakenMatch]:
             yield TakenMatch(
                 call.node, way.column, pattern, which, group, way.changes, earlier, begins
             )
+
+
+def _parts_of_texts(module: Module) -> Iterator[TakenMatch]:
+    """The words and lines that `text.split()[0]` and `text.splitlines()[-1]` take, as matches of a pattern."""
+    for node in module.nodes(ast.Subscript):
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
+            continue
+        pattern = PARTS.get(call.func.attr)
+        which = {0: FIRST, -1: LAST}.get(_constant_index(node) or 0)
+        if pattern is None or which is None or _constant_index(node) is None:
+            continue
+        for way in _ways(module, call.func.value, MAX_DEPTH):
+            yield TakenMatch(node, way.column, pattern, which, 0, way.changes, (), False)
 
 
 def searches(module: Module) -> Iterator[Call]:
