@@ -34,6 +34,7 @@ LEAVE = re.compile(r"leave (?P<key>\w+) out")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
     "schedule-replaces-the-rate", "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
+    "head-of-a-sorted-validation",
     "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",
     "learning-rate-far-from-published", "new-tokens-left-untrained", "tied-head-trained-alone",
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",

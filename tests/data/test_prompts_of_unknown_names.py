@@ -57,3 +57,44 @@ def test_of_two_candidates_none_is_taken() -> None:
         for n in range(9)
     ]
     assert "prompt" not in recognise_prediction_columns(rows, {}, "p.jsonl")
+
+
+SENTENCE = "First four and four are eight, then one more. So the answer is"
+WHICH_IS_THE_ANSWER = {
+    "a number beside a text": (
+        [{"prompt": f"{n}?", "completion": f"{SENTENCE} {n}.", "answer": f"{n}"} for n in range(9)],
+        "completion",
+    ),
+    "a question, and what ended the reply": (
+        [
+            {"question": f"{n}?", "answer": f"{n}", "completion": f"{n}", "finish_reason": "stop"}
+            for n in range(9)
+        ],
+        "completion",
+    ),
+    "texts of one length": (
+        [
+            {"prompt": f"{n}?", "completion": f"{SENTENCE} {n}.", "answer": f"{SENTENCE} 0."}
+            for n in range(9)
+        ],
+        "answer",
+    ),
+    "a text beside a value that is the reference": (
+        [{"prompt": f"{n}?", "completion": f"{n}", "answer": f"{SENTENCE} {n}."} for n in range(9)],
+        "answer",
+    ),
+    "a surer name": (
+        [
+            {"question": "?", "response": "8", "answer": SENTENCE, "finish_reason": "stop"}
+            for _ in range(9)
+        ],
+        "response",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "name"), WHICH_IS_THE_ANSWER.values(), ids=WHICH_IS_THE_ANSWER)
+def test_which_of_completion_and_answer_the_model_wrote(
+    rows: list[dict[str, str]], name: str
+) -> None:
+    assert recognise_prediction_columns(rows, {}, "preds.jsonl")["prediction"] == name

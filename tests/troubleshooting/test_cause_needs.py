@@ -45,7 +45,13 @@ def log(name: str, values: list[float]) -> RunLog:
     return RunLog("run.log", "JSONL", curves={name: Curve(steps, np.asarray(values))})
 
 
+CLASSIFIER = "m = AutoModelForSequenceClassification.from_pretrained('q', num_labels=9)\n"
 RULED_OUT = [
+    ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.pad_token_id"),
+    (
+        "the classifier's pad_token_id",
+        CLASSIFIER + "model.config.pad_token_id = self.tokenizer.pad_token_id",
+    ),
     ("a warm-up is set, and", TRAINS + "lr_scheduler_type='cosine', warmup_ratio=0.1"),
     ("a warm-up is set, and", "micro_batch_size: 2\nlr_scheduler: linear"),
     ("a warm-up is set, and", TRAINS),
@@ -87,6 +93,8 @@ RULED_OUT = [
     ("nn.DataParallel", "torchrun --nproc_per_node=2 train.py"),
 ]
 KEPT = [
+    ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.eos_token_id"),
+    ("the classifier's pad_token_id", CLASSIFIER + "tok.pad_token = tok.eos_token"),
     ("a warm-up is set, and", TRAINS + "lr_scheduler_type='constant', warmup_steps=100"),
     ("one process was started", "python train.py"),
     ("one process was started", "num_processes: 1"),

@@ -22,6 +22,7 @@ from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.detected_trainers import DetectedTrainers
 from truetune.checks.gpus_beside import read_gpu_file
+from truetune.checks.held_out_files import pair_files
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
@@ -139,6 +140,8 @@ class PathsCheck:
     """What the paths merge, serve or load"""
     named: tuple[str, ...] = ()
     """The paths themselves"""
+    is_paired: bool = False
+    """The evaluation rows are files that are named so beside the training rows"""
     tokens_added: frozenset[str] | None = None
     """What scripts and settings among the paths add to the tokenizer; None until rows are looked at"""
     beside: FilesBeside | None = None
@@ -237,6 +240,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     other rows, and what was found in the ids is added to `seen`.
     """
     run = _shape_by_script(run, seen)
+    _name_evaluation_rows(run, seen)
     lacking = _absent_model(run)
     if lacking is not None:
         seen.judged.append(Judgement(not_judged=(lacking,)))
@@ -244,7 +248,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
         of_script = _judge_ids_of_script(run, seen, progress)
-        return _judge_rows(run, seen, progress) if of_script is None else of_script
+        return _judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script
     of_ids = _check_tokenized(run, tokenized, seen, progress)
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
@@ -253,6 +257,49 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if of_rows is not None and of_ids is not None:
         seen.add(of_ids)
     return of_rows or of_ids
+
+
+def _name_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
+    """Name the evaluation rows that nobody named, among what was looked at."""
+    if run.eval_data and run.eval_data != seen.spec.eval_data:
+        facts = (("compared with", name_list([Path(path).name for path in run.data])),)
+        seen.subjects.append(Subject("evaluation rows", ", ".join(run.eval_data), facts))
+
+
+def _judge_rows_and_held_out(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """As `_judge_rows`; rows that are held out by the name of their file are judged by themselves as well."""
+    report = _judge_rows(run, seen, progress)
+    if seen.is_paired:
+        _judge_held_out_rows(run, seen, report, progress)
+    return report
+
+
+def _judge_held_out_rows(
+    run: RunSpec, seen: PathsCheck, of_training: Report | None, progress: Progress | None
+) -> None:
+    """Add the errors in rows that are held out by the name of their file; the rest of what rules say is of training.
+
+    What the training rows have as well is said of them alone.
+    """
+    own = replace(seen, subjects=list(seen.subjects), judged=[])
+    try:
+        report = _judge_rows(
+            run.model_copy(update={"data": run.eval_data, "eval_data": ()}), own, progress
+        )
+    except TruetuneError:
+        return  # the comparison with the training rows says what is wrong with the file
+    of_rows = Judgement.of([*seen.judged, _judgement_of(of_training)])
+    known = {finding.code for finding in of_rows.findings}
+    found = Judgement.of([*own.judged, _judgement_of(report)]).findings
+    errors = (one for one in found if one.severity == "error" and one.code not in known)
+    seen.judged.append(Judgement(tuple(errors)))
+
+
+def _judgement_of(report: Report | None) -> Judgement:
+    """What a report judges; nothing where there is none."""
+    return Judgement() if report is None else Judgement(report.findings)
 
 
 def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
@@ -533,7 +580,12 @@ def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
                 "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
             )
         return None
-    return run.model_copy(update={"data": data, "tokenizer": tokenizer})
+    run = run.model_copy(update={"data": data, "tokenizer": tokenizer})
+    pair = None if run.eval_data or not seen.data else pair_files(data)
+    if pair is None:
+        return run
+    seen.is_paired = True
+    return run.model_copy(update={"data": pair.training, "eval_data": pair.held_out})
 
 
 def _is_tokenizer_to_judge(seen: PathsCheck, tokenizer: str | None, *, named: bool) -> bool:

@@ -73,6 +73,13 @@ MIN_PROMPT_WORDS = 3
 MIN_DISTINCT = 0.9
 """Share of different texts from which they differ from row to row"""
 MIN_ROWS = 5
+NAMES_OF_EITHER = frozenset(("answer", "output", "result"))
+"""Names that references have as often as predictions"""
+QUESTION_NAMES = frozenset(("question", "questions", "problem", "query", "q"))
+"""Names that data sets of questions and answers give their prompts"""
+# Chosen, not measured: a number, a letter or a name has three words at most, and a text that gives one has far more.
+MAX_VALUE_WORDS, MIN_TEXT_RATIO = 3, 3
+"""Words of a column of values, and how many times more a column of texts has"""
 MAX_LOOKED_AT = 1_000
 """Rows that are looked at for a prompt of an unknown name"""
 ID_COLUMNS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
@@ -100,6 +107,8 @@ def recognise_prediction_columns(
     taken = dict(columns)
     # Whole names first: a part of a name is a guess, and must not take a column from a name that is known.
     _take_whole_names(names, taken)
+    if "prediction" not in columns and "reference" not in columns:
+        _exchange_short_prediction(rows, taken)
     for kind in NAME_PARTS:
         candidates = [] if kind in taken else _columns_named_in_part(kind, rows, names, taken)
         if len(candidates) == 1:
@@ -115,6 +124,33 @@ def recognise_prediction_columns(
             f"{_advise_on_missing_column(rows, names, taken)}"
         )
     return taken
+
+
+def _exchange_short_prediction(rows: Sequence[Row], taken: dict[str, str]) -> None:
+    """Take `completion` as the prediction and `answer` as the reference where the rows show that it is so.
+
+    Both names are used for both. A data set of questions calls its references answers, an API what the model wrote a
+    completion; and where one of the two is a word or a number, and the other a text, the model wrote the text.
+    """
+    prediction, reference = taken.get("prediction"), taken.get("reference")
+    if prediction is None or reference is None:
+        return
+    if not normalize_column_name(reference).startswith("completion"):
+        return
+    if normalize_column_name(prediction) not in NAMES_OF_EITHER:
+        return
+    asks = normalize_column_name(taken.get("prompt", "")) in QUESTION_NAMES
+    short, long = _median_words(rows, prediction), _median_words(rows, reference)
+    is_value = short <= MAX_VALUE_WORDS and long >= MIN_TEXT_RATIO * max(short, 1)
+    if is_value or (asks and "stopped" in taken):
+        taken["prediction"], taken["reference"] = reference, prediction
+
+
+def _median_words(rows: Sequence[Row], name: str) -> int:
+    """The words of a column's texts, in the middle."""
+    texts = [row.get(name) for row in rows[:MAX_LOOKED_AT]]
+    words = sorted(len(text.split()) for text in texts if isinstance(text, str))
+    return words[len(words) // 2] if words else 0
 
 
 def _take_prompt_of_unknown_name(

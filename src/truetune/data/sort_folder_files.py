@@ -217,7 +217,21 @@ def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool
     """Does a file hold predictions, by the first rows of all files?"""
     if _is_prediction(rows[path], SURE_PREDICTIONS) or _is_written_reply(path, rows[path]):
         return True
+    if _is_reply_beside_answer(path, rows[path]):
+        return True
     return _is_prediction(rows[path], POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows)
+
+
+def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
+    """Does a row hold two answers, and what ended one of them, where no script beside trains on its file?
+
+    One of the two is the reference: `completion` with its `finish_reason` beside the `answer` of a data set.
+    """
+    names = {normalize_column_name(name) for name in row}
+    if not names & ENDS or len(names & POSSIBLE_PREDICTIONS) < 2:
+        return False
+    file = Path(path)
+    return not any(_trains(text) and file.stem in text for text in _texts_of_scripts(file))
 
 
 def _first_row(source: Source) -> Mapping[str, Any] | None:
@@ -415,6 +429,16 @@ def _read_script(path: Path) -> str:
         return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
     except (OSError, TruetuneError):
         return ""
+
+
+def fits_a_format_of_rows(path: str) -> bool:
+    """Are the rows of a file such that a format is told by the columns of the first one?"""
+    try:
+        (source,) = find_sources([path])
+    except (DataError, ValueError):
+        return False
+    row = _first_row(source)
+    return bool(row) and row is not None and _fits_a_format(row)
 
 
 def _fits_a_format(row: Mapping[str, Any]) -> bool:

@@ -51,6 +51,10 @@ GUARDED = re.compile(
     r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)"
     r"|if not rank\b|is_master|save_state\("
 )
+CLASSIFIER_LOAD = re.compile(r"ForSequenceClassification\.from_pretrained\(")
+PAD_OF_TOKENIZER = re.compile(
+    r"\bpad_token_id\s{0,4}=\s{0,4}[\w.]{0,40}?(?:tok\w{0,20}|processor|processing_class)\.pad_token_id"
+)
 SAVES = re.compile(r"save_pretrained\(|torch\.save\(|save_model\(")
 SHARED_OUT = re.compile(
     r"\.prepare\(|DistributedSampler|split_dataset_by_node|StatefulDataLoader|setup_dataloaders"
@@ -216,6 +220,15 @@ def _scheduler_of_trainer(evidence: Evidence) -> str:
 def _saving_is_guarded(evidence: Evidence) -> str:
     if evidence.trains_by_library or (evidence.has(SAVES) and evidence.has(GUARDED)):
         return "only one process saves"
+    return ""
+
+
+def _classifier_pads_alike(evidence: Evidence) -> str:
+    """Every script that loads a classifier gives its model the tokenizer's pad."""
+    classifying = evidence.files_with(CLASSIFIER_LOAD)
+    set_alike = [any(PAD_OF_TOKENIZER.search(line) for line in lines) for lines in classifying]
+    if set_alike and all(set_alike):
+        return "the classifier's pad_token_id is set to the tokenizer's"
     return ""
 
 
@@ -534,6 +547,10 @@ RULES: tuple[Row, ...] = (
         _steps_are_no_bf16,
     ),
     make_row(r"was trained on the merged SFT model", _no_merged_start),
+    make_row(
+        r"^a classifier reads its answer off a pad|^the classifier's pad_token",
+        _classifier_pads_alike,
+    ),
     make_row(r"^keep_alive is 0", _model_stays_loaded),
     make_row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
     make_row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),

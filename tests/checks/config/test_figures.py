@@ -20,6 +20,7 @@ NOT_APPLYING = (
     "pretokenized-rows-bypass-masking",
     "completion-loss-without-completion",
     "rows-left-out-by-limit",
+    "head-of-a-sorted-validation",
     "rows-padded-to-the-limit",
     "rows-of-uneven-length-padded",
     "own-rows-not-trained",

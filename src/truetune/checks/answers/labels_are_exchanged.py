@@ -129,7 +129,8 @@ class LabelsAreExchanged(AnswersRule):
             f"labels are exchanged between answers and references: {renaming.as_it_is} of {renaming.of} are right,"
             f" and {renaming.right} where {swapped}",
             "compare the order of the label names in the script that made the training rows with that of the"
-            " references; read a few rows by hand",
+            " references: an order by set(...) or list(set(...)) is another one in each process; keep one sorted list,"
+            " or the config's id2label, and read a few rows by hand",
             cases=sample_cases([one.sample for one in labelled if one.answer != one.reference]),
             count=renaming.of - renaming.as_it_is,
             total=renaming.of,

@@ -1,15 +1,18 @@
-"""An evaluation takes the first rows of a file that is sorted by label: some labels are never tested.
+"""An evaluation takes the first rows of a file that is sorted: some labels, or kinds of rows, are never tested.
 
 ## What it does
-In a script that asks a model and trains none, looks for what takes the first rows of a file beside it
-(`select(range(n))`, `rows[:n]`, `islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the
-default of an option), and counts the column of labels that the script reads. It names the labels that the whole file
-has and the head has not, where as many rows drawn at random would have them. Silent where anything filters, sorts or
-shuffles the rows before.
+In a script that asks a model, finds what takes the first rows of a file beside it (`select(range(n))`, `rows[:n]`,
+`islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the default of an option), and counts
+the column of labels that the script reads. It names the labels that the whole file has and the head has not, where as
+many rows drawn at random would have them. In a script that trains, it reads the heads that go to `eval_dataset`,
+`evaluate` or `predict`, and those of a file that is named as a validation. There the column of a task, a source or a
+language counts too, and so do system prompts, and answers that are three times as short or long as those of the other
+rows. Silent where anything filters, sorts or shuffles the rows before.
 
 ## Why it is bad
-A model that always gives the one label of the head is right every time. The score is near 1 and says nothing about the
-labels that were never asked for.
+A model that always gives the one label of the head is right every time. The score is near 1, or the evaluation loss
+far below that of the training, and says nothing about the rows that were never asked for. The best checkpoint is then
+the best one for the kind that comes first.
 
 ## Example
 ```python
@@ -73,6 +76,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.heads_of_sorted_files import SortedHead, sorted_heads
+from truetune.checks.source.evidence.kinds_of_rows import is_label
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
 from truetune.errors import name_list
 from truetune.source.module import Module
@@ -83,20 +87,27 @@ SCORES = re.compile(
     r"accuracy|\bf1|correct|hits|precision|recall|exact_match|classification_report", re.I
 )
 
+EVALUATES = re.compile(r"eval|valid|\bdev\b|\bval\b|test", re.I)
+
 
 def _heads(module: Module) -> Iterator[ast.AST]:
     """Places that may take the first rows, in a script that evaluates."""
     is_evaluation = asks_a_model(module) or SCORES.search(module.text) is not None
-    if trains_a_model(module) or not is_evaluation:
+    if not is_evaluation and not _evaluates_in_training(module):
         return
     for call in (
         *module.methods("select", "head", "take", "limit"),
-        *module.calls("itertools.islice"),
+        *module.calls("itertools.islice", "torch.utils.data.Subset"),
     ):
         yield call.node
     for call in module.calls("pandas.read_*", "datasets.load_dataset"):
         yield call.node
     yield from (*module.nodes(ast.Slice), *module.nodes(ast.Break))
+
+
+def _evaluates_in_training(module: Module) -> bool:
+    """Does a script that trains name rows that it evaluates on?"""
+    return trains_a_model(module) and EVALUATES.search(module.text) is not None
 
 
 class HeadOfASortedFileEvaluated(SourceRule):
@@ -111,12 +122,26 @@ class HeadOfASortedFileEvaluated(SourceRule):
             return
         for head in sorted_heads(module):
             yield self.finding(
-                f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and their"
-                f" `{head.column}` is {_names(head.held)} alone: {_missing(head)} is never tested",
-                "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each label apart",
+                f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
+                f" {_difference(head)}",
+                "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each"
+                f" {'kind' if head.lengths else 'label' if is_label(head.column) else head.column} apart",
                 cases=[case_at(module, head.node)],
             )
             return
+
+
+def _difference(head: SortedHead) -> str:
+    """In what the rows of a head differ from the others."""
+    if head.lengths is not None:
+        return (
+            f"their answers have {head.lengths.of_head:g} words, those of the other rows"
+            f" {head.lengths.of_others:g} (medians): the other kind of row is never tested"
+        )
+    verb = "is" if len(head.missing) == 1 else "are"
+    return (
+        f"their `{head.column}` is {_names(head.held)} alone: {_missing(head)} {verb} never tested"
+    )
 
 
 def _names(labels: tuple[str, ...]) -> str:

@@ -68,7 +68,7 @@ def _columns_behind(module: Module, given: ast.expr, depth: int = 3) -> Iterator
     for function in module.nodes(ast.FunctionDef):
         names = [one.arg for one in function.args.args]
         if given.id in names and given in ast.walk(function):
-            for passed in _arguments_passed(module, function, names.index(given.id)):
+            for passed in arguments_passed(module, function, names.index(given.id)):
                 yield from _columns_behind(module, passed, depth - 1)
 
 
@@ -88,7 +88,7 @@ def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
                     yield key.value
 
 
-def _arguments_passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
+def arguments_passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
     """What calls give a function at a place; also a process that is started on it, with `args=(...)`."""
     name = function.args.args[place].arg
     for call in module.all_calls:

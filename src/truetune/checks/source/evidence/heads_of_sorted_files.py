@@ -2,7 +2,9 @@
 
 How it works: in the symbolic run, `select(range(n))`, `rows[:n]`, `islice`, `head`, `take`, `nrows=n` and
 `split="test[:n]"` are made on the rows of the file; a column of labels that the script reads tells which of them the
-head lacks.
+head lacks. In a script that trains, the heads count that its trainer evaluates on, or that are taken of a file whose
+name is that of a validation; there a column of kinds (`task`), the system prompts or the lengths of the answers tell
+of which kind the head is.
 
 The trade-off: where anything on the way from the file filters, sorts or shuffles, nothing is known; a label that is so
 rare that it may be missing from as many rows drawn at random is no evidence.
@@ -12,11 +14,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
+from truetune.checks.source.evidence.kinds_of_rows import (
+    LABEL_COLUMN,
+    AnswerLengths,
+    flattened,
+    kind_columns,
+    missing_values,
+    other_answer_lengths,
+)
 from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES
 from truetune.checks.source.evidence.rows_behind_values import FileRows
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import (
@@ -29,26 +40,32 @@ from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
     Choice,
     Item,
     Operation,
     Result,
     Slice,
     Value,
+    operands_of,
 )
 
-LABEL_COLUMN = re.compile(
-    r"(?:\w+_)?(?:labels?|class|category|target|answer|gold|expected|intent|sentiment|reference|output|completion|"
-    r"verdict|topic|y)",
-    re.I,
-)
 MIN_HEAD = 20
 """Fewer rows are printed to see them, or are examples for a prompt. Chosen, not measured"""
-MAX_CHANCE = 1e-3
-"""Chance that rows drawn at random lack a label, from which it is the order of the file. Chosen, not measured"""
-SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)\]")
+SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)(?P<percent>%?)\]")
 HEADS = {"head": "n", "take": "n", "limit": "n"}
 """Methods that give the first rows, with the name of their argument"""
+EVALUATIONS = ("eval_dataset", "eval_data", "test_dataset", "validation_data", "val_dataset")
+"""Arguments that take the rows of an evaluation"""
+EVALUATING_METHODS = ("evaluate", "predict")
+HELD_OUT = re.compile(
+    r"(?:^|[\W_])(?:val|valid|validation|dev|test|eval|evaluation|held_?out)(?:$|[\W_\d])", re.I
+)
+"""In the name of a file of rows that are not trained"""
+NOWHERE = ast.Pass()
+"""The place of a head that no script takes"""
+MAX_VALUES = 3_000
+"""Values that an evaluation is made of; a script with rows written out has more, and is not judged"""
 
 
 class SortedHead(NamedTuple):
@@ -62,6 +79,8 @@ class SortedHead(NamedTuple):
     held: tuple[str, ...]
     missing: tuple[tuple[str, int], ...]
     """The labels that are not in the head, each with its rows"""
+    lengths: AnswerLengths | None = None
+    """Those of the answers, where they alone tell the head from the other rows"""
 
 
 class _Head(NamedTuple):
@@ -70,23 +89,88 @@ class _Head(NamedTuple):
     node: ast.AST
     data: Value
     rows: int
+    value: Value | None = None
+    """What the cut gives; None where a loop ends"""
+    is_percent: bool = False
+    """`rows` is a share in percent"""
+    is_off: bool = False
+    """It stands in a branch that the defaults of the options do not take"""
+    is_split: bool = False
+    """The other rows are the other part of a split"""
 
 
 def sorted_heads(module: Module) -> Iterator[SortedHead]:
     """The heads of a file that lack labels, each place once."""
     seen: set[ast.AST] = set()
+    trains = trains_a_model(module)
     for trace in traces_of(module):
-        if any(trace.calls(*SHUFFLES)):
-            continue
-        for head in (
-            *_by_calls(trace, module),
-            *_by_slices(trace, module),
-            *_by_breaks(trace, module),
-        ):
-            found = None if head.node in seen else _without_labels(trace, module, head)
+        evaluated = _values_evaluated(trace) if trains else None
+        for head in _heads_of(trace, module):
+            if head.node in seen or head.is_off or _is_shuffled(trace, head.data):
+                continue
+            found = _judge_head(trace, module, head, evaluated)
             if found is not None:
                 seen.add(head.node)
                 yield found
+
+
+def _judge_head(
+    trace: Trace, module: Module, head: _Head, evaluated: frozenset[int] | None
+) -> SortedHead | None:
+    """What a head lacks of its file; `evaluated` is what a training evaluates on, None where nothing is trained."""
+    rows = rows_in_order(trace, module, head.data)
+    if rows is None:
+        return None
+    if evaluated is None:
+        return None if head.is_split else _without_labels(module, head, rows)
+    is_evaluated = id(head.value) in evaluated or _is_held_out(trace, head, rows)
+    return _of_one_kind(head, rows) if is_evaluated else None
+
+
+def _heads_of(trace: Trace, module: Module) -> Iterator[_Head]:
+    """Everything that takes the first rows of something."""
+    yield from _by_calls(trace, module)
+    yield from _by_slices(trace, module)
+    yield from _by_breaks(trace, module)
+
+
+def _is_shuffled(trace: Trace, data: Value) -> bool:
+    """Are these rows, or what they were made of, shuffled in place?"""
+    shuffled = {id(one) for call in trace.calls(*SHUFFLES) for one in call.args[:1]}
+    return bool(shuffled) and not shuffled.isdisjoint(_made_of([data]))
+
+
+def _made_of(values: list[Value]) -> frozenset[int]:
+    """The identities of the values, and of what they were made of."""
+    pending, seen = list(values), set[int]()
+    while pending and len(seen) < MAX_VALUES:
+        one = pending.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            pending.extend(operands_of(one))
+    return frozenset(seen)
+
+
+def _values_evaluated(trace: Trace) -> frozenset[int]:
+    """The identities of what the evaluations of a run are made of."""
+    given: list[Value] = []
+    for call in trace.all_calls:
+        given += [call.keywords[name] for name in EVALUATIONS if name in call.keywords]
+        if call.method in EVALUATING_METHODS:
+            given += call.args[:1]
+    return _made_of(given)
+
+
+def _is_held_out(trace: Trace, head: _Head, rows: FileRows) -> bool:
+    """Is a head of a file that is named as a validation, and of which nothing is trained?"""
+    if HELD_OUT.search(PurePath(rows.source).stem) is None:
+        return False
+    trained = [
+        call.keywords["train_dataset"]
+        for call in trace.all_calls
+        if "train_dataset" in call.keywords
+    ]
+    return id(head.value) not in _made_of(trained)
 
 
 def _by_calls(trace: Trace, module: Module) -> Iterator[_Head]:
@@ -96,7 +180,22 @@ def _by_calls(trace: Trace, module: Module) -> Iterator[_Head]:
             continue
         given = _data_and_count(call)
         if given is not None and given[0] is not None and given[1] is not None:
-            yield _Head(call.node, given[0], given[1])
+            percent = call.named("datasets.load_dataset") and _is_percent(call)
+            yield _Head(call.node, given[0], given[1], call.result, percent, _is_off(call))
+
+
+def _is_off(call: CallEvent) -> bool:
+    """Does a call stand in a branch that the defaults of options leave out?"""
+    for branch in call.frames("branch"):
+        test = constant_of(branch.value)
+        if test is not NO_CONSTANT and bool(test) is not branch.taken:
+            return True
+    return False
+
+
+def _is_percent(call: CallEvent) -> bool:
+    """Does `split="test[:5%]"` count in percent?"""
+    return "%" in str(constant_of(call.keywords.get("split")))
 
 
 def _data_and_count(call: CallEvent) -> tuple[Value | None, int | None] | None:
@@ -107,6 +206,8 @@ def _data_and_count(call: CallEvent) -> tuple[Value | None, int | None] | None:
         return call.receiver, _number(call.argument(0, HEADS[call.method]))
     if call.named("itertools.islice") and len(call.args) == 2:
         return call.args[0], _number(call.args[1])
+    if call.named("torch.utils.data.Subset") and len(call.args) == 2:
+        return call.args[0], _count_of_range(call.args[1])
     if call.named("pandas.read_*"):
         return call.result, _number(call.keywords.get("nrows"))
     if call.named("datasets.load_dataset"):
@@ -117,7 +218,9 @@ def _data_and_count(call: CallEvent) -> tuple[Value | None, int | None] | None:
 
 
 def _count_of_range(value: Value | None) -> int | None:
-    """The rows of `range(n)`."""
+    """The rows of `range(n)`, also as a list."""
+    if isinstance(value, Result) and value.call.named("list") and value.call.args:
+        value = value.call.args[0]
     is_range = isinstance(value, Result) and value.call.named("range")
     if not isinstance(value, Result) or not is_range or not value.call.args:
         return None
@@ -128,7 +231,7 @@ def _count_of_range(value: Value | None) -> int | None:
 
 
 def _by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
-    """`rows[:n]` without a `rows[n:]`, which would be the other part of a split."""
+    """`rows[:n]`; where there is a `rows[n:]` too, it is a part of a split."""
     slices = list(slices_of(trace))
     starts = {_place(one, one.key.start) for one in slices if isinstance(one.key, Slice)}
     for one in slices:
@@ -136,10 +239,10 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
         if not isinstance(key, Slice) or key.start is not None or key.step is not None:
             continue
         rows = _number(key.stop)
-        is_split = _place(one, key.stop) in starts
         node = key.node
-        if rows is not None and not is_split and node is not None and module.holds(node):
-            yield _Head(node, one.base, rows)
+        if rows is not None and node is not None and module.holds(node):
+            is_split = _place(one, key.stop) in starts
+            yield _Head(node, one.base, rows, one, is_split=is_split)
 
 
 def _by_breaks(trace: Trace, module: Module) -> Iterator[_Head]:
@@ -188,23 +291,45 @@ def _number(value: Value | None) -> int | None:
     return plain if type(plain) is int and plain >= MIN_HEAD else None
 
 
-def _without_labels(trace: Trace, module: Module, head: _Head) -> SortedHead | None:
+def _count_of_rows(head: _Head, rows: FileRows) -> int:
+    """How many rows a head has; as many as the file where it is the whole of it."""
+    count = round(len(rows.rows) * head.rows / 100) if head.is_percent else head.rows
+    return min(count, len(rows.rows))
+
+
+def _without_labels(module: Module, head: _Head, rows: FileRows) -> SortedHead | None:
     """The labels of the file that a head lacks, where chance does not explain it."""
-    found = rows_in_order(trace, module, head.data)
-    if found is None or head.rows >= len(found.rows):
+    count = _count_of_rows(head, rows)
+    if count < MIN_HEAD or count == len(rows.rows):
         return None
-    for column in _label_columns(module, found):
-        counts = Counter(str(row[column]) for row in found.rows)
-        held = Counter(str(row[column]) for row in found.rows[: head.rows])
-        missing = [
-            (name, count)
-            for name, count in counts.most_common()
-            if name not in held and (1 - count / len(found.rows)) ** head.rows < MAX_CHANCE
-        ]
+    for column in _label_columns(module, rows):
+        held, missing = missing_values([row[column] for row in rows.rows], count)
         if missing:
-            sizes = (head.rows, len(found.rows))
-            return SortedHead(head.node, found.source, column, *sizes, tuple(held), tuple(missing))
+            return SortedHead(head.node, rows.source, column, count, len(rows.rows), held, missing)
     return None
+
+
+def _of_one_kind(head: _Head, rows: FileRows) -> SortedHead | None:
+    """The kinds of rows that a head lacks, or the lengths of answers that it has alone."""
+    found = head_of_one_kind(rows.rows, rows.source, _count_of_rows(head, rows))
+    return None if found is None else found._replace(node=head.node)
+
+
+def head_of_one_kind(
+    rows: Sequence[Mapping[str, Any]], source: str, count: int
+) -> SortedHead | None:
+    """What the first `count` rows of a file lack: a kind of row, or answers of other lengths; None for nothing."""
+    if not MIN_HEAD <= count < len(rows):
+        return None
+    flat = tuple(map(flattened, rows))
+    for column in kind_columns(class_columns(flat)):
+        held, missing = missing_values([row[column] for row in flat], count)
+        if missing:
+            return SortedHead(NOWHERE, source, column, count, len(rows), held, missing)
+    lengths = other_answer_lengths(rows, count)
+    if lengths is None:
+        return None
+    return SortedHead(NOWHERE, source, "", count, len(rows), (), (), lengths)
 
 
 def _label_columns(module: Module, rows: FileRows) -> Iterator[str]:

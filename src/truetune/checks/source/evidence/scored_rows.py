@@ -76,6 +76,17 @@ def rows_beside(module: Module, column: str) -> WholeRows | None:
     return found[0] if len(found) == 1 else None
 
 
+def all_rows_beside(module: Module, column: str) -> Iterator[WholeRows]:
+    """As `rows_beside`, of every file that has the column: those that the script names, or those beside it."""
+    named = named_rows(module)
+    files = islice(_row_files(module), MAX_FILES) if not named else ()
+    found = [*named.items(), *((path.name, _records_of(path)) for path in files)]
+    for name, rows in found:
+        with_column = [row for row in rows if column in row]
+        if with_column:
+            yield WholeRows(with_column, name)
+
+
 def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
     """The rows of the script itself, else those of each file that it names; their values as they are."""
     values = [

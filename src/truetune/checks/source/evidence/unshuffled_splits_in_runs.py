@@ -92,7 +92,7 @@ def _test_share(call: CallEvent) -> float | int | None:
 
 def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
     """`rows[:n]` and `rows[n:]`."""
-    for tail, start in _second_parts(trace):
+    for tail, start in second_parts(trace):
         node = tail.key.node
         if node is None or not module.holds(node):
             continue
@@ -102,7 +102,7 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
             yield from _one_sided(node, rows, row)
 
 
-def _second_parts(trace: Trace) -> Iterator[tuple[Item, Value]]:
+def second_parts(trace: Trace) -> Iterator[tuple[Item, Value]]:
     """(`rows[n:]`, `n`) of the splits of a run into `rows[:n]` and `rows[n:]`; both bounds are written alike."""
     heads: set[tuple[int, str]] = set()
     tails: dict[tuple[int, str], tuple[Item, Value]] = {}

@@ -1,0 +1,186 @@
+"""The settings evaluate on the first rows of a file that is sorted: some kinds of rows are never tested.
+
+## What it does
+Reads the evaluation files that LLaMA-Factory cuts by `max_samples`, and those of which Axolotl takes a slice
+(`split: train[:60]`), where they are here. It compares the first rows with the whole file: by a column of kinds or
+labels (`task`, `source`, `language`), by the system prompts, and by the lengths of the answers. It names what the whole
+file has and the first rows have not, where as many rows drawn at random would have it.
+
+## Why it is bad
+The evaluation loss is that of one kind of row: far below the training loss where the answers of this kind are short. It
+says nothing of the others, and the best checkpoint is the best one for the kind that comes first.
+
+## Example
+```yaml
+files:
+  train.json: [{instruction: a, output: b}, {instruction: c, output: d}]
+  val.json:
+    - {instruction: q1, output: "no", task: sort}
+    - {instruction: q2, output: "no", task: sort}
+    - {instruction: q3, output: "no", task: sort}
+    - {instruction: q4, output: "no", task: sort}
+    - {instruction: q5, output: "no", task: sort}
+    - {instruction: q6, output: "no", task: sort}
+    - {instruction: q7, output: "no", task: sort}
+    - {instruction: q8, output: "no", task: sort}
+    - {instruction: q9, output: "no", task: sort}
+    - {instruction: q10, output: "no", task: sort}
+    - {instruction: q11, output: "no", task: sort}
+    - {instruction: q12, output: "no", task: sort}
+    - {instruction: q13, output: "no", task: sort}
+    - {instruction: q14, output: "no", task: sort}
+    - {instruction: q15, output: "no", task: sort}
+    - {instruction: q16, output: "no", task: sort}
+    - {instruction: q17, output: "no", task: sort}
+    - {instruction: q18, output: "no", task: sort}
+    - {instruction: q19, output: "no", task: sort}
+    - {instruction: q20, output: "no", task: sort}
+    - {instruction: w1, output: "Once", task: tell}
+    - {instruction: w2, output: "Then", task: tell}
+    - {instruction: w3, output: "When", task: tell}
+    - {instruction: w4, output: "Here", task: tell}
+    - {instruction: w5, output: "From", task: tell}
+    - {instruction: w6, output: "Long", task: tell}
+    - {instruction: w7, output: "With", task: tell}
+    - {instruction: w8, output: "Last", task: tell}
+    - {instruction: w9, output: "Soon", task: tell}
+    - {instruction: w10, output: "Late", task: tell}
+    - {instruction: w11, output: "Over", task: tell}
+    - {instruction: w12, output: "Down", task: tell}
+config:
+  base_model: some/model
+  datasets: [{path: train.json, type: alpaca}]
+  test_datasets: [{path: val.json, type: alpaca, split: "train[:20]"}]
+  adapter: lora
+  num_epochs: 1
+```
+
+## Use instead
+```yaml
+files:
+  train.json: [{instruction: a, output: b}, {instruction: c, output: d}]
+  val.json:
+    - {instruction: q1, output: "no", task: sort}
+    - {instruction: w1, output: "Once", task: tell}
+    - {instruction: q2, output: "no", task: sort}
+    - {instruction: w2, output: "Then", task: tell}
+config:
+  base_model: some/model
+  datasets: [{path: train.json, type: alpaca}]
+  test_datasets: [{path: val.json, type: alpaca, split: train}]
+  adapter: lora
+  num_epochs: 1
+```
+
+## Fix safety
+The evaluation has other rows: its loss can't be compared with that of earlier runs.
+
+## References
+- LLaMA-Factory 0.9.5 `data/loader.py`: `dataset.select(range(max_samples))`
+- huggingface/datasets documentation, "Slice splits"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.heads_of_sorted_files import SortedHead, head_of_one_kind
+from truetune.checks.source.evidence.rows_behind_values import read_rows_of_file
+from truetune.errors import name_list
+from truetune.settings.config import Config
+
+NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")
+NO_FILE = Unmet("the evaluation's rows are not on this machine")
+SLICE = re.compile(r"\w+\[:(?P<rows>\d+)(?P<percent>%?)\]")
+MAX_SHOWN = 4
+"""Kinds that a message names"""
+
+
+class _Limit(NamedTuple):
+    """A file of which the first rows are evaluated."""
+
+    file: str
+    rows: int
+    is_percent: bool
+    key: str
+    value: int | str
+
+
+class HeadOfASortedValidation(ConfigRule):
+    code = "CFG144"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    stacks = ("llama-factory", "axolotl")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        limits = list(_limits(self.subject))
+        if not limits:
+            return NO_LIMIT
+        return None if any(read_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
+
+    def figure(self) -> Measurement:
+        limits = list(_limits(self.subject))
+        what = "evaluation files whose first rows lack a kind of row"
+        return count_measurement(what, 0, len(limits))
+
+    def findings(self) -> Iterator[Finding]:
+        for limit in _limits(self.subject):
+            rows = read_rows_of_file(Path(limit.file))
+            count = round(len(rows) * limit.rows / 100) if limit.is_percent else limit.rows
+            head = head_of_one_kind(rows, Path(limit.file).name, count)
+            if head is not None:
+                name = limit.key.rpartition(".")[2]
+                yield self.finding(
+                    f"{name} {limit.value} evaluates the first {head.rows:,} of {head.whole:,} rows of {head.source}:"
+                    f" {_difference(head)}",
+                    "shuffle the rows of the file once, or evaluate all of them",
+                    cases=[setting_case(self.subject, limit.value, limit.key)],
+                )
+                return
+
+
+def _difference(head: SortedHead) -> str:
+    """In what the first rows differ from the others."""
+    if head.lengths is not None:
+        return (
+            f"their answers have {head.lengths.of_head:g} words, those of the other rows"
+            f" {head.lengths.of_others:g} (medians)"
+        )
+    held = name_list([repr(one) for one in head.held[:MAX_SHOWN]])
+    missing = name_list([f"{name!r} ({count:,} rows)" for name, count in head.missing[:MAX_SHOWN]])
+    return f"their `{head.column}` is {held} alone, and {missing} never tested"
+
+
+def _limits(config: Config) -> Iterator[_Limit]:
+    """The evaluation files of which the settings take the first rows."""
+    if config.stack == "axolotl":
+        yield from _slices(config)
+        return
+    most = config.raw.get("max_samples")
+    if isinstance(most, int) and not isinstance(most, bool) and most > 0:
+        for file in config.spec.eval_data:
+            yield _Limit(file, most, False, "max_samples", most)
+
+
+def _slices(config: Config) -> Iterator[_Limit]:
+    """The slices that Axolotl takes of its evaluation sets."""
+    for index, item in table_entries(config, "test_datasets"):
+        path, split = item.get("path"), item.get("split")
+        found = SLICE.fullmatch(split) if isinstance(split, str) else None
+        if found is None or not isinstance(path, str) or not isinstance(split, str):
+            continue
+        # The settings know a file by the name that it is found under.
+        for file in config.spec.eval_data:
+            if Path(file).name == Path(path).name:
+                key = f"test_datasets.{index}.split"
+                yield _Limit(file, int(found["rows"]), bool(found["percent"]), key, split)

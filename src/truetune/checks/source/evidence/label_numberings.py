@@ -1,0 +1,354 @@
+"""Numbers that a script gives to labels by an order that is not fixed: of a set, of a folder's listing, of appearance.
+
+How it works: in the symbolic run, what is counted through (`enumerate`, `zip` with `range`, `names.index(...)`,
+`names[number]`, `ClassLabel(names=...)`, `factorize`) is followed back to what gives its order. `sorted` and `sort` fix
+it. Two numberings by appearance, or by the sorted names of two files, are compared on the files beside the script.
+
+The trade-off: a number counts as that of a label only where a dictionary or a lookup keeps it, so that a loop which
+prints a set is none. Sets of numbers have one order in every process, and are left alone where the rows show them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.errors import DataError
+from truetune.source.module import Module, read_module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Constant,
+    Element,
+    Item,
+    Operation,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+)
+
+SET, LISTING, APPEARANCE, SORTED = "set", "listing", "appearance", "sorted"
+MAX_STEPS = 12
+"""Steps from what is counted to what orders it. Chosen, not measured: scripts have three"""
+MAX_SIBLINGS, MAX_BYTES = 20, 200_000
+"""Other scripts of the folder that are read, and the largest of them"""
+MIN_SHARED = 0.5
+"""Share of the labels that two files of one task have in common. Chosen, not measured"""
+KEEPING = (
+    "list", "tuple", "enumerate", "numpy.array", "numpy.asarray", "pandas.Series", "reversed", "filter", "map",
+)  # fmt: skip
+KEEPING_METHODS = frozenset(("tolist", "to_list", "copy", "dropna", "astype", "to_numpy", "keys"))
+SETS = ("set", "frozenset")
+SET_METHODS = frozenset(("union", "intersection", "difference", "symmetric_difference"))
+SET_OPERATORS = frozenset(("|", "&", "-", "^"))
+LISTINGS = ("os.listdir", "os.scandir", "glob.glob", "glob.iglob", "os.walk")
+LISTING_METHODS = frozenset(("iterdir", "glob", "rglob"))
+APPEARANCES = ("dict.fromkeys", "collections.Counter", "pandas.unique")
+APPEARANCE_METHODS = frozenset(("unique", "factorize", "fromkeys", "value_counts"))
+ENCODERS = ("sklearn.preprocessing.LabelEncoder", "sklearn.preprocessing.OrdinalEncoder")
+ENCODING_METHODS = frozenset(("fit", "fit_transform"))
+UNWRAPPED = (
+    *SETS,
+    "sorted",
+    "list",
+    "tuple",
+    "numpy.unique",
+    "pandas.unique",
+    "pandas.factorize",
+    *APPEARANCES,
+)
+"""Functions whose first argument is the column that is numbered, or a list of it"""
+LABELS = re.compile(
+    r"label|class|categor|intent|topic|sentiment|emotion|target|tag|lang|team|(?:id|idx|ix)2|2(?:id|idx|ix)|"
+    r"to_(?:id|idx|ix)|folder|dir",
+    re.I,
+)
+"""Names of what is numbered, in the line or the column"""
+
+
+class Numbering(NamedTuple):
+    """Labels that are numbered."""
+
+    node: ast.AST
+    """What gives the order: `set(...)`, `os.listdir(...)`"""
+    kind: str
+    """SET, LISTING, APPEARANCE or SORTED"""
+    order: Value
+    module: Module
+
+
+class DifferentOrders(NamedTuple):
+    """Two numberings by appearance whose orders differ in the files."""
+
+    here: Numbering
+    other: Numbering
+    number: int
+    names: tuple[str, str]
+    """What the number stands for in the one and in the other"""
+    files: tuple[str, str]
+
+
+def label_numberings(module: Module) -> Iterator[Numbering]:
+    """The numberings of labels in a script, each place once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        sorted_in_place = {id(call.receiver) for call in trace.methods("sort")}
+        for place, counted in _counted(trace, module):
+            if not _is_of_labels(module, place):
+                continue
+            order = _order_of(counted, sorted_in_place)
+            if order is None or order[1].node is None or order[1].node in seen:
+                continue
+            seen.add(order[1].node)
+            yield Numbering(order[1].node, order[0], order[1], module)
+
+
+def _counted(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
+    """(place, what is counted through) of the numberings of a run."""
+    for call in trace.all_calls:
+        if call.home.path == module.path and not call.is_repeated:
+            yield from ((call.node, one) for one in _counted_by(module, call))
+    for value in trace.values:
+        if isinstance(value, Item) and not isinstance(value.key, Constant | Slice | Sequence):
+            node = value.node
+            if node is not None and module.holds(node) and _is_list(value.base):
+                yield node, value.base
+
+
+def _counted_by(module: Module, call: CallEvent) -> Iterator[Value]:
+    """What a call counts through, where the numbers are kept."""
+    if call.named("enumerate", "zip"):
+        kept = call.args if _is_kept(module, call.node) else ()
+        yield from (
+            one for one in kept[: 1 if call.named("enumerate") else 2] if not _is_range(one)
+        )
+    elif call.method == "index" and call.receiver is not None:
+        yield call.receiver
+    elif call.named("datasets.ClassLabel") and "names" in call.keywords:
+        yield call.keywords["names"]
+    elif call.named("pandas.factorize") or call.method == "factorize" or _is_encoder(call):
+        yield call.result
+
+
+def _is_encoder(call: CallEvent) -> bool:
+    """Does a call number labels by an encoder of sklearn?"""
+    encoder = call.receiver
+    is_encoding = call.method in ENCODING_METHODS and isinstance(encoder, Result)
+    return is_encoding and isinstance(encoder, Result) and encoder.call.named(*ENCODERS)
+
+
+def _is_list(value: Value) -> bool:
+    """Is it made a list by the script?"""
+    return isinstance(value, Sequence) or (isinstance(value, Result) and value.call.named("list"))
+
+
+def _is_range(value: Value) -> bool:
+    """Is it `range(...)`, or `count()`?"""
+    return isinstance(value, Result) and value.call.named("range", "itertools.count")
+
+
+def _is_kept(module: Module, call: ast.AST) -> bool:
+    """Do the pairs that are counted become a dictionary, or entries of one?"""
+    parent = module.scopes.parent.get(call)
+    if isinstance(parent, ast.comprehension):
+        owner = module.scopes.parent.get(parent)
+        return isinstance(owner, ast.DictComp)
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Name) and parent.func.id == "dict"
+    if isinstance(parent, ast.For) and parent.iter is call:
+        names = {one.id for one in ast.walk(parent.target) if isinstance(one, ast.Name)}
+        return any(_keeps_pair(one, names) for one in ast.walk(parent))
+    return False
+
+
+def _keeps_pair(node: ast.AST, names: set[str]) -> bool:
+    """`label2id[name] = number` of two names."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
+        return False
+    key = node.targets[0].slice
+    parts = [one.id for one in (key, node.value) if isinstance(one, ast.Name)]
+    return len(parts) == 2 and set(parts) <= names
+
+
+def _is_of_labels(module: Module, place: ast.AST) -> bool:
+    """Does the statement around a numbering speak of labels?"""
+    around: ast.AST = place
+    for one in module.parents(place):
+        around = one
+        if isinstance(one, ast.stmt):
+            break
+    if isinstance(around, ast.For):
+        text = " ".join(map(ast.unparse, (around.target, around.iter, around.body[0])))
+    elif isinstance(around, ast.FunctionDef | ast.ClassDef | ast.With | ast.If | ast.While):
+        text = ast.unparse(place)
+    else:
+        text = ast.unparse(around)
+    return LABELS.search(text) is not None
+
+
+def _order_of(value: Value, sorted_in_place: set[int]) -> tuple[str, Value] | None:
+    """(kind, what gives the order) of a list; None where its order is not known."""
+    for _ in range(MAX_STEPS):
+        if id(value) in sorted_in_place:
+            return SORTED, value
+        kind = _kind_of_order(value)
+        if kind is not None:
+            return kind, value
+        inner = _without_step(value)
+        if inner is None:
+            return None
+        value = inner
+    return None
+
+
+def _kind_of_order(value: Value) -> str | None:
+    """What kind of order a value has by itself; None where it has that of what it is made of."""
+    if isinstance(value, Sequence):
+        if value.ordered_by is not None:
+            return SORTED
+        is_set = value.kind == "set" or isinstance(value.node, ast.SetComp)
+        return SET if is_set else None
+    if isinstance(value, Operation):
+        are_sets = value.operator in SET_OPERATORS and all(
+            _kind_of_order(one) == SET for one in value.operands
+        )
+        return SET if are_sets else None
+    return _kind_of_call(value.call) if isinstance(value, Result) else None
+
+
+def _kind_of_call(call: CallEvent) -> str | None:
+    """What kind of order a call gives; None where it gives that of what it is given."""
+    kinds: tuple[tuple[str, tuple[str, ...], frozenset[str]], ...] = (
+        (SORTED, ("sorted", "numpy.unique"), frozenset()),
+        (SET, SETS, SET_METHODS),
+        (LISTING, LISTINGS, LISTING_METHODS),
+        (APPEARANCE, (*APPEARANCES, "pandas.factorize"), APPEARANCE_METHODS),
+    )
+    if _is_encoder(call):
+        return SORTED
+    return next(
+        (kind for kind, names, methods in kinds if call.named(*names) or call.method in methods),
+        None,
+    )
+
+
+def _without_step(value: Value) -> Value | None:
+    """What a list takes its order from; None where that is not known."""
+    if isinstance(value, Sequence):
+        return value.made_over
+    if isinstance(value, Result):
+        call = value.call
+        if call.named(*KEEPING):
+            return call.args[-1] if call.named("filter", "map") else next(iter(call.args), None)
+        return call.receiver if call.method in KEEPING_METHODS else None
+    if isinstance(value, Item) and isinstance(value.key, Slice):
+        return value.base
+    return None
+
+
+def numbers_alone(numbering: Numbering) -> bool:
+    """Are the members of a set numbers, whose order is the same in each process?"""
+    order = numbering.order
+    if isinstance(order, Sequence) and not order.is_open:
+        known = [constant_of(one) for one in order.items]
+        return bool(known) and all(isinstance(one, int) for one in known)
+    cells = cells_in_order(numbering)
+    # A table is read as text here; the script's reader makes numbers of it.
+    return cells is not None and all(
+        isinstance(one, int) or str(one).isdecimal() for one in cells[0]
+    )
+
+
+def cells_in_order(numbering: Numbering) -> tuple[list[Any], str] | None:
+    """(different values in their order, file) of the column that is numbered; None where the rows are not here."""
+    read = _column_behind(numbering.order)
+    rows: FileRows | None = None if read is None else rows_behind(numbering.module, read[0])
+    if read is None or rows is None or not rows.is_whole:
+        return None
+    cells = [row[read[1]] for row in rows.rows if read[1] in row]
+    known = [one for one in cells if isinstance(one, str | int | float)]
+    if not known or len(known) < len(cells):
+        return None
+    different = list(dict.fromkeys(known))
+    if numbering.kind == SORTED:
+        different = sorted(different, key=lambda one: (isinstance(one, str), one))
+    return different, rows.source
+
+
+def _column_behind(value: Value) -> tuple[Value, str] | None:
+    """(data, column) that a numbering is made of: `unique("intent")`, `frame["intent"].unique()`, `frame.intent`."""
+    for _ in range(MAX_STEPS):
+        name = constant_of(value.key) if isinstance(value, Item) else None
+        if isinstance(value, Item) and isinstance(name, str):
+            return value.base, name
+        if isinstance(value, Attribute):
+            return value.base, value.name
+        named = _column_of_call(value)
+        if named is not None:
+            return named
+        inner = _inside(value)
+        if inner is None:
+            return None
+        value = inner
+    return None
+
+
+def _column_of_call(value: Value) -> tuple[Value, str] | None:
+    """(data, column) of `data.unique("intent")`."""
+    if not isinstance(value, Result) or value.call.method != "unique":
+        return None
+    name = constant_of(value.call.args[0]) if value.call.args else None
+    receiver = value.call.receiver
+    return (receiver, name) if isinstance(name, str) and receiver is not None else None
+
+
+def _inside(value: Value) -> Value | None:
+    """What a list, a set or the values of a column are made of."""
+    if isinstance(value, Sequence):
+        return value.items[0] if value.items else value.made_over
+    if isinstance(value, Element):
+        return value.iterable
+    if not isinstance(value, Result):
+        return None
+    call = value.call
+    if call.named(*UNWRAPPED) or _is_encoder(call):
+        return next(iter(call.args), None)
+    is_of_column = call.method in KEEPING_METHODS or call.method in ("unique", "factorize")
+    return call.receiver if is_of_column else None
+
+
+def numberings_beside(module: Module) -> Iterator[Numbering]:
+    """The numberings of the other scripts in the folder."""
+    path = Path(module.path)
+    siblings = sorted(path.parent.glob("*.py"))[:MAX_SIBLINGS] if path.parent.is_dir() else []
+    for sibling in siblings:
+        try:
+            if sibling.resolve() != path.resolve() and sibling.stat().st_size <= MAX_BYTES:
+                yield from label_numberings(read_module(sibling))
+        except (DataError, OSError):
+            continue
+
+
+def different_orders(here: Numbering, other: Numbering) -> DifferentOrders | None:
+    """The first number that stands for two labels, where two numberings of one kind are of two files."""
+    if here.kind != other.kind:
+        return None
+    one, second = cells_in_order(here), cells_in_order(other)
+    if one is None or second is None or one[1] == second[1]:
+        return None
+    # Other labels altogether are another task.
+    if len(set(one[0]) & set(second[0])) < MIN_SHARED * max(len(one[0]), len(second[0])):
+        return None
+    pairs = zip(one[0], second[0], strict=False)
+    for number, (name, other_name) in enumerate(pairs):
+        if name != other_name:
+            names = (str(name), str(other_name))
+            return DifferentOrders(here, other, number, names, (one[1], second[1]))
+    return None

@@ -1,0 +1,339 @@
+"""Rows that a script puts in several times, or of which it makes others, before it divides them for the training.
+
+How it works: in the symbolic run, the rows that are divided (`train_test_split`, `random_split`, `rows[:n]` and
+`rows[n:]`, the folds of sklearn) are followed back to where they are read. On the way stand draws with replacement
+(`random.choices`, `sample(replace=True)`, `resample`), the samplers of imblearn, a list times a number, a data set
+that is joined twice, and rows that are made of others by a call (a translation there and back) and joined with them.
+
+The trade-off: only steps that give rows again are followed, so that a template which is drawn for each row is no draw
+of rows. Where copies are taken out again, before the division or behind it, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.row_parts import repeats_rows
+from truetune.checks.source.evidence.unshuffled_splits_in_runs import second_parts
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Choice,
+    Constant,
+    Element,
+    Item,
+    Mapping,
+    Operation,
+    Option,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+    operands_of,
+)
+
+MAX_VALUES = 1_500
+"""Values that are looked at behind one division. Chosen: a script that prepares rows has some hundreds"""
+READERS = (
+    "open", "json.load*", "csv.*reader", "csv.DictReader", "pandas.read_*", "datasets.load_*",
+    "datasets.Dataset.from_*", "polars.read_*", "polars.scan_*", "jsonlines.open", "pickle.load",
+    "sqlite3.connect", "srsly.read_*",
+)  # fmt: skip
+READING_METHODS = ("open", "read_text", "read_bytes", "readlines")
+SPLITTERS = (
+    "sklearn.model_selection.train_test_split",
+    "torch.utils.data.random_split",
+    "torch.utils.data.dataset.random_split",
+)
+FOLDS = ("sklearn.model_selection.*Fold", "sklearn.model_selection.*ShuffleSplit")
+GROUPED = ("sklearn.model_selection.*Group*",)
+"""Folds that keep the rows of a group, and so the copies of a row, on one side"""
+FUNCTIONS_OF_ROWS = (
+    "list", "tuple", "sorted", "reversed", "random.sample", "pandas.concat", "pandas.DataFrame", "polars.concat",
+    "datasets.concatenate_datasets", "datasets.Dataset.from_*", "itertools.chain*", "copy.*copy", "numpy.array",
+    "numpy.concatenate", "sklearn.utils.shuffle", "numpy.random.permutation", "enumerate", "tqdm.*",
+)  # fmt: skip
+METHODS_OF_ROWS = frozenset(
+    (
+        "map", "apply", "assign", "astype", "copy", "fillna", "filter", "flatten_indices", "groupby", "items",
+        "iterrows", "itertuples", "query", "dropna", "remove_columns", "rename", "rename_column", "rename_columns",
+        "reset_index", "sample", "select", "select_columns", "shuffle", "sort", "sort_values", "to_dict", "to_list",
+        "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
+        "class_encode_column", "cast_column", "from_list", "from_pandas", "split", "splitlines",
+    )
+)  # fmt: skip
+DRAWS = ("random.choices",)
+RESAMPLERS = ("sklearn.utils.resample",)
+OVERSAMPLERS = ("imblearn.over_sampling.*", "imblearn.combine.*")
+NUMPY_DRAWS = ("numpy.random.choice",)
+TEXT_METHODS = frozenset(
+    (
+        "strip",
+        "lstrip",
+        "rstrip",
+        "lower",
+        "upper",
+        "title",
+        "replace",
+        "split",
+        "join",
+        "format",
+        "get",
+        "items",
+    )
+)
+"""Methods of texts and rows, which say the same in another form"""
+
+
+class RepeatedRows(NamedTuple):
+    """A division of rows that were put in several times."""
+
+    division: ast.AST
+    repeat: ast.AST
+    what: str
+    """What repeats them, for a sentence"""
+
+
+class _Division(NamedTuple):
+    """Rows, and what divides them."""
+
+    node: ast.AST
+    rows: tuple[Value, ...]
+    number: int
+    """Its place in the run; 0 of slices, which are no events"""
+
+
+def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
+    """The divisions of a script whose rows are repeated before, each once."""
+    seen: set[ast.AST] = set()
+    for trace in filter(_reads_rows, traces_of(module)):
+        for division in (*_by_calls(trace, module), *_by_slices(trace, module)):
+            if division.node in seen or takes_copies_out(module, division.node):
+                continue
+            found = next((one for rows in division.rows for one in _repeats(rows)), None)
+            if found is not None:
+                seen.add(division.node)
+                yield RepeatedRows(division.node, *found)
+
+
+def _by_calls(trace: Trace, module: Module) -> Iterator[_Division]:
+    """Divisions by a function or a method."""
+    for call in trace.all_calls:
+        if call.home.path != module.path or call.is_repeated:
+            continue
+        if call.named(*SPLITTERS):
+            yield _Division(call.node, call.args, call.number)
+        elif call.method == "train_test_split" and call.receiver is not None:
+            yield _Division(call.node, (call.receiver,), call.number)
+        elif call.method == "split" and _is_fold(call.receiver):
+            yield _Division(call.node, call.args[:1], call.number)
+        elif call.method == "drop" and call.receiver is not None:
+            if _is_index_of_sample(call, call.receiver):
+                yield _Division(call.node, (call.receiver,), call.number)
+
+
+def _is_fold(value: Value | None) -> bool:
+    """Is it an object of sklearn that divides rows one by one?"""
+    if not isinstance(value, Result):
+        return False
+    return value.call.named(*FOLDS) and not value.call.named(*GROUPED)
+
+
+def _is_index_of_sample(call: CallEvent, frame: Value) -> bool:
+    """`frame.drop(part.index)`, where the part was drawn from the frame: are these the other rows?"""
+    given = call.argument(0, "index") or call.keywords.get("labels")
+    if not isinstance(given, Attribute) or given.name != "index":
+        return False
+    part = given.base
+    return isinstance(part, Result) and part.call.method == "sample" and part.call.receiver is frame
+
+
+def _by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
+    """`rows[:n]` and `rows[n:]`."""
+    for tail, _ in second_parts(trace):
+        node = tail.key.node
+        if node is not None and module.holds(node):
+            yield _Division(node, (tail.base,), 0)
+
+
+def takes_copies_out(module: Module, division: ast.AST) -> bool:
+    """Are rows of one side left out behind a division where the other side holds them?"""
+    line = getattr(division, "lineno", 0)
+    return any(
+        node.lineno >= line and any(isinstance(one, ast.NotIn) for one in node.ops)
+        for node in module.nodes(ast.Compare)
+    ) or any(
+        call.node.lineno >= line
+        for call in module.methods("isin", "drop_duplicates", "difference", "difference_update")
+    )
+
+
+def _reads_rows(trace: Trace) -> bool:
+    """Does a run read rows from somewhere?"""
+    return any(call.named(*READERS) or call.method in READING_METHODS for call in trace.all_calls)
+
+
+def _is_written_out(value: Value) -> bool:
+    """Is it a list of constants, such as templates or names?"""
+    if not isinstance(value, Sequence) or value.is_open:
+        return False
+    return all(isinstance(one, Constant) for one in value.items)
+
+
+def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
+    """(place, what) of the steps behind rows that put some of them in several times."""
+    pending, seen = [value], set[int]()
+    while pending and len(seen) < MAX_VALUES:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        found = _repeat_of(one)
+        if found is not None and found[0] is not None:
+            yield found[0], found[1]
+        pending.extend(_rows_behind(one))
+
+
+def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
+    """(place, what) where a value holds rows several times; None where it does not."""
+    if isinstance(value, Result):
+        what = _repeat_of_call(value.call)
+        return None if what is None else (value.call.node, what)
+    if isinstance(value, Operation):
+        return (value.node, "a list is taken several times") if _is_multiplied(value) else None
+    if isinstance(value, Sequence):
+        made = _row_made_of_another(value)
+        return (
+            None if made is None else (made.node, "rows are made of others and stand beside them")
+        )
+    return None
+
+
+def _is_multiplied(product: Operation) -> bool:
+    """Is it a list of rows times a number above one?"""
+    counts = [constant_of(one) for one in product.operands if isinstance(one, Constant | Option)]
+    lists = [one for one in product.operands if isinstance(one, Sequence | Item | Result)]
+    if product.operator != "*" or all(map(_is_written_out, lists)):
+        return False
+    return any(type(count) is int and count > 1 for count in counts)
+
+
+def _repeat_of_call(call: CallEvent) -> str | None:
+    """What repeats rows in what a call gives; None where nothing does."""
+    if any(map(_is_written_out, call.args[:1])):
+        return None
+    drawn = _draw_of_call(call)
+    if drawn is not None:
+        return drawn
+    if call.method == "fit_resample" and isinstance(call.receiver, Result):
+        if call.receiver.call.named(*OVERSAMPLERS):
+            sampler = call.receiver.call.names[0].rpartition(".")[2]
+            return f"{sampler} adds rows that it copies, or makes of their neighbours"
+        return None
+    if call.named("datasets.interleave_datasets"):
+        strategy = constant_of(call.keywords.get("stopping_strategy"))
+        return (
+            "interleave_datasets repeats the smaller sets" if strategy == "all_exhausted" else None
+        )
+    if call.method == "repeat" and isinstance(call.receiver, Attribute | Result):
+        return "repeat puts rows in several times"
+    return "rows are joined with themselves" if repeats_rows(call.result) is call else None
+
+
+def _draw_of_call(call: CallEvent) -> str | None:
+    """The draw with replacement that a call makes; None where it makes none."""
+    if call.named(*DRAWS):
+        return "random.choices draws rows with replacement"
+    if call.method == "sample" and constant_of(call.keywords.get("replace")) is True:
+        return "sample(replace=True) draws rows with replacement"
+    # sklearn's default is with replacement.
+    replaces = call.lacks("replace", 1) or constant_of(call.argument(1, "replace")) is True
+    if call.named(*RESAMPLERS) and replaces:
+        return "resample draws rows with replacement"
+    if call.named(*NUMPY_DRAWS) and call.argument(2, "replace") is None and len(call.args) > 1:
+        return "numpy.random.choice draws with replacement"
+    return None
+
+
+def _row_made_of_another(rows: Sequence) -> Value | None:
+    """A row of a list that a call makes of another row of the list: a translation there and back, a paraphrase."""
+    for row in rows.items:
+        behind = _texts_made_by_calls(row)
+        if any(id(one) in behind for one in rows.items if one is not row):
+            return row
+    return None
+
+
+def _texts_made_by_calls(row: Value) -> set[int]:
+    """The identities of what the texts of a row are made of, where a call makes them: no `strip`, no `replace`."""
+    given = row.entries if isinstance(row, Mapping | Result) else {}
+    entries = [one.base if isinstance(one, Item) else one for one in given.values()]
+    pending: list[Value] = [
+        one for one in entries if isinstance(one, Result) and one.call.method not in TEXT_METHODS
+    ]
+    seen: set[int] = set()
+    while pending and len(seen) < MAX_VALUES:
+        one = pending.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            pending.extend(operands_of(one))
+    return seen
+
+
+def _rows_behind(value: Value) -> Iterator[Value]:
+    """What the rows of a value come from, by steps that give rows again."""
+    if isinstance(value, Choice):
+        yield from value.options
+    elif isinstance(value, Sequence):
+        yield from _rows_of_list(value)
+    elif isinstance(value, Operation):
+        yield from value.operands if value.operator == "+" else ()
+    elif isinstance(value, Item):
+        if isinstance(value.key, Slice | Constant | Operation | Sequence):
+            yield value.base
+        if isinstance(value.base, Attribute):
+            yield value.key
+    elif isinstance(value, Attribute):
+        yield from (value.base,) if value.name in ("loc", "iloc", "values") else ()
+    elif isinstance(value, Element):
+        yield value.iterable
+    elif isinstance(value, Result):
+        yield from _rows_of_call(value.call)
+
+
+def _rows_of_list(rows: Sequence) -> Iterator[Value]:
+    """What the rows of a list come from: of a comprehension, what it goes over; of other lists, their elements."""
+    if rows.made_over is not None:
+        yield rows.made_over
+    for item in rows.items:
+        if isinstance(item, Element):
+            yield item.iterable
+        elif isinstance(item, Result | Item | Attribute | Operation):
+            yield item
+        elif isinstance(item, Mapping):
+            yield from (one.iterable for one in _elements_of(item))
+
+
+def _elements_of(row: Mapping) -> Iterator[Element]:
+    """The elements of other lists that a row is made of directly: `{"text": r["text"]}`, `{**r}`."""
+    parts = [*row.entries.values(), *(() if row.rest is None else (row.rest,))]
+    for part in parts:
+        base = part.base if isinstance(part, Item) else part
+        if isinstance(base, Element):
+            yield base
+
+
+def _rows_of_call(call: CallEvent) -> Iterator[Value]:
+    """What the rows that a call gives come from."""
+    if call.named(*FUNCTIONS_OF_ROWS):
+        yield from call.args[:1] if not call.named("itertools.chain*") else call.args
+    elif call.method == "fit_resample" or call.named(*RESAMPLERS, *DRAWS):
+        yield from call.args[:1]
+    elif call.method in METHODS_OF_ROWS and call.receiver is not None:
+        yield call.receiver
+        yield from (given for _, given in call.returned_by_callbacks)

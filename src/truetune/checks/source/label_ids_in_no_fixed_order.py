@@ -1,0 +1,213 @@
+"""Label ids come from the order of a set, of a folder's listing, or of appearance: another process has other ids.
+
+## What it does
+Finds where a script numbers labels (`enumerate(set(...))`, `list(set(...)).index(name)`, `{name: i for i, name in
+enumerate(os.listdir(...))}`) in an order that is not fixed, and where these numbers outlive the process: a classifier
+is saved and the names are not, or a trained one is loaded. Two numberings by appearance (`unique()`, `factorize()`,
+`dict.fromkeys`) are compared on their files. `sorted(...)` fixes the order, and so do names that are kept in the
+model's config, in a file, or under a PYTHONHASHSEED of the project's jobs.
+
+## Why it is bad
+The order of a set of texts differs in each process of Python. The model's class 3 is then another label in the
+evaluation: accuracy is near chance, another number in each run, and a confusion matrix has one full cell in each row
+that is off the diagonal. Several processes of one training each teach other ids.
+
+## Example
+```python
+from datasets import load_dataset
+from transformers import AutoModelForSequenceClassification
+
+rows = load_dataset("csv", data_files="train.csv", split="train")
+labels = list(set(rows["intent"]))
+label2id = {name: i for i, name in enumerate(labels)}
+model = AutoModelForSequenceClassification.from_pretrained("out/intent/best", num_labels=len(labels))
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from transformers import AutoModelForSequenceClassification
+
+rows = load_dataset("csv", data_files="train.csv", split="train")
+labels = sorted(set(rows["intent"]))
+label2id = {name: i for i, name in enumerate(labels)}
+model = AutoModelForSequenceClassification.from_pretrained("out/intent/best", num_labels=len(labels))
+```
+
+## Fix safety
+There is no automatic fix: a model that was trained by such ids keeps them. Which id is which label shows in a confusion
+matrix on training rows; else train again with sorted names, and keep `id2label` in the config.
+
+## References
+- Python documentation, `PYTHONHASHSEED`: the hashes of texts are salted with a random value in each process
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.label_numberings import (
+    APPEARANCE,
+    LISTING,
+    SET,
+    SORTED,
+    DifferentOrders,
+    Numbering,
+    different_orders,
+    label_numberings,
+    numberings_beside,
+    numbers_alone,
+)
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.module import Module
+
+CLASSIFIERS = (
+    "transformers.*ForSequenceClassification.from_pretrained",
+    "transformers.*ForTokenClassification.from_pretrained",
+    "transformers.*ForImageClassification.from_pretrained",
+    "setfit.SetFitModel.from_pretrained",
+    "torch.nn.Linear",
+)
+SAVES = frozenset(("save_model", "save_pretrained", "push_to_hub", "save_state"))
+READS_NAMES = re.compile(r"config\.(?:id2label|label2id)(?!\s*=[^=])")
+WRITERS = ("json.dump", "json.dumps", "pickle.dump", "joblib.dump", "yaml.*dump", "numpy.save*")
+KEPT_NAMES = re.compile(r"label|class|id2|2id|intent|categor|names|mapping|vocab", re.I)
+SEED = "PYTHONHASHSEED"
+JOB_SUFFIXES = frozenset(
+    (".sh", ".bash", ".sbatch", ".slurm", ".env", ".yaml", ".yml", ".toml", "")
+)
+MAX_JOB_FILES, MAX_JOB_BYTES = 60, 100_000
+"""Files beside the script that may set the seed of hashes, and the largest of them"""
+ORDERS = {
+    SET: "the order of a set, which differs in each process",
+    LISTING: "the order in which a file system lists a folder, which differs from machine to machine",
+}
+OF_FILES = {
+    APPEARANCE: "in the order in which they appear in a file",
+    SORTED: "by the sorted names of each file, and one of them lacks some",
+}
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Where labels may be numbered."""
+    for call in (
+        *module.calls("enumerate", "zip", "datasets.ClassLabel", "pandas.factorize"),
+        *module.methods("index", "factorize", "fit_transform", "fit"),
+    ):
+        yield call.node
+    yield from module.nodes(ast.Subscript)
+
+
+class LabelIdsInNoFixedOrder(SourceRule):
+    code = "SRC350"
+    symptoms = ("odd-metrics", "good-here-bad-there")
+    severity = "error"
+    looks_at = CodePlaces("places that number labels", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(_places(module)) or not any(module.calls(*CLASSIFIERS)):
+            return
+        numberings = list(label_numberings(module))
+        yield from self._of_files_numbered(numberings)
+        unfixed = [one for one in numberings if one.kind in ORDERS and not numbers_alone(one)]
+        effect = _effect(module) if unfixed else ""
+        if effect and not _is_seeded(module):
+            yield self._of_unfixed(unfixed[0], effect)
+
+    def _of_unfixed(self, first: Numbering, effect: str) -> Finding:
+        """That ids come from an order that differs in each process."""
+        module = self.subject
+        others = [one for one in numberings_beside(module) if one.kind == first.kind]
+        return self.finding(
+            f"label ids come from {ORDERS[first.kind]}: {effect}",
+            "number sorted(...) names in each script, and keep them in the model's config (id2label=, label2id=); train"
+            " again, for the ids of a model that was trained so are not known",
+            # A folder on one machine is mostly listed in one order.
+            severity="error" if first.kind == SET else "warning",
+            evidence=[_other_in_words(one) for one in others[:2]],
+            cases=[case_at(module, first.node)],
+        )
+
+    def _of_files_numbered(self, numberings: list[Numbering]) -> Iterator[Finding]:
+        """Two numberings in the order of two files."""
+        own = [one for one in numberings if one.kind in OF_FILES]
+        others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
+        for place, here in enumerate(own):
+            for other in (*own[:place], *others):
+                found = different_orders(here, other)
+                if found is not None:
+                    yield self._of_files(found)
+                    return
+
+    def _of_files(self, found: DifferentOrders) -> Finding:
+        """That one number stands for two labels."""
+        module = self.subject
+        (name, other_name), (file, other_file) = found.names, found.files
+        return self.finding(
+            f"labels are numbered {OF_FILES[found.here.kind]}: {found.number} is {name!r} by {file}, and"
+            f" {other_name!r} by {other_file}",
+            "number the sorted names of the training rows once, and use them in both places",
+            cases=[case_at(module, found.here.node), case_at(found.other.module, found.other.node)],
+        )
+
+
+def _effect(module: Module) -> str:
+    """What becomes of ids that outlive their process; empty where they do not."""
+    if not trains_a_model(module):
+        is_read = READS_NAMES.search(module.text) is not None
+        return "" if is_read else "they are not those of the run that trained the model"
+    if _keeps_names(module):
+        return ""
+    if any(module.methods(*SAVES)) or any(module.calls("torch.save", "joblib.dump")):
+        return "the names are not saved, and who loads the model numbers them otherwise"
+    return ""
+
+
+def _keeps_names(module: Module) -> bool:
+    """Does a training write the names, or give them to the model's config?"""
+    for call in module.all_calls:
+        if {"id2label", "label2id"} & call.keywords.keys():
+            return True
+        is_writer = call.named(*WRITERS) or call.method in ("write_text", "dump")
+        if is_writer and any(KEPT_NAMES.search(ast.unparse(one)) for one in call.args):
+            return True
+    return any(
+        isinstance(node.targets[0], ast.Attribute)
+        and node.targets[0].attr in ("id2label", "label2id")
+        for node in module.nodes(ast.Assign)
+    )
+
+
+def _is_seeded(module: Module) -> bool:
+    """Does a job or a file of settings beside the script fix the hashes?"""
+    folder = Path(module.path).parent
+    if not folder.is_dir():
+        return False
+    files = [
+        one for one in sorted(folder.iterdir()) if one.suffix in JOB_SUFFIXES and one.is_file()
+    ]
+    return any(SEED in _text_of(file) for file in files[:MAX_JOB_FILES])
+
+
+def _text_of(file: Path) -> str:
+    """The text of a small file; empty where it can't be read."""
+    try:
+        if file.stat().st_size > MAX_JOB_BYTES:
+            return ""
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _other_in_words(other: Numbering) -> str:
+    """Another script with such ids."""
+    line = other.module.place(other.node)[0]
+    return f"{Path(other.module.path).name}, line {line}, numbers labels in such an order too"

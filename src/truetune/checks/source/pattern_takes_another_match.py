@@ -1,0 +1,131 @@
+r"""A pattern takes another match, or another part of it, than the one that is the answer.
+
+## What it does
+Runs the pattern that a script searches for over the predictions in it, or beside it, as the script does: the first or
+the last match, the group that it takes; `text.split()[0]` and `text.splitlines()[-1]` are read so too. It fires where
+that is the reference far less often than what one change gives: the last match for the first one, another group,
+`re.IGNORECASE`, `re.DOTALL`, a comparison without case or without the full stop. A fifth of the rows has to be won,
+and three of ten have to be right then.
+
+## Why it is bad
+Right answers count as wrong. A model that was tuned on worked solutions writes numbers on the way to its result: the
+first one is never the answer, and accuracy is near 0, while the base model that answers with a number alone is scored
+well.
+
+## Example
+```python
+import re
+
+ROWS = [
+    {"completion": "3 boxes of 4 are 12. The answer is 12.", "answer": "12"},
+    {"completion": "7 days of 24 hours are 168. The answer is 168.", "answer": "168"},
+    {"completion": "2 times 9 is 18. The answer is 18.", "answer": "18"},
+    {"completion": "5 of 40 are gone: 35. The answer is 35.", "answer": "35"},
+    {"completion": "6 rows of 6 are 36. The answer is 36.", "answer": "36"},
+    {"completion": "80 less 11 is 69. The answer is 69.", "answer": "69"},
+    {"completion": "4 and 5 are 9. The answer is 9.", "answer": "9"},
+    {"completion": "10 of 3 are 30. The answer is 30.", "answer": "30"},
+]
+right = 0
+for row in ROWS:
+    found = re.search(r"\d+", row["completion"])
+    right += bool(found) and found.group() == row["answer"]
+```
+
+## Use instead
+```python
+import re
+
+ROWS = [
+    {"completion": "3 boxes of 4 are 12. The answer is 12.", "answer": "12"},
+    {"completion": "7 days of 24 hours are 168. The answer is 168.", "answer": "168"},
+    {"completion": "2 times 9 is 18. The answer is 18.", "answer": "18"},
+    {"completion": "5 of 40 are gone: 35. The answer is 35.", "answer": "35"},
+    {"completion": "6 rows of 6 are 36. The answer is 36.", "answer": "36"},
+    {"completion": "80 less 11 is 69. The answer is 69.", "answer": "69"},
+    {"completion": "4 and 5 are 9. The answer is 9.", "answer": "9"},
+    {"completion": "10 of 3 are 30. The answer is 30.", "answer": "30"},
+]
+right = 0
+for row in ROWS:
+    found = re.findall(r"\d+", row["completion"])
+    right += bool(found) and found[-1] == row["answer"]
+```
+
+## Fix safety
+There is no automatic fix: score base and tuned model again by the same reading, and read ten rows of each by hand.
+
+## References
+- EleutherAI/lm-evaluation-harness, the filters `strict-match` and `flexible-extract` of gsm8k
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.readings_of_answers import OtherReading, other_reading
+from truetune.checks.source.evidence.taken_matches import (
+    PART_NAMES,
+    PARTS,
+    TakenMatch,
+    searches,
+    taken_matches,
+)
+from truetune.source.module import Module
+
+SHOWN_PATTERN = 80
+"""Characters of a pattern in a message"""
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Where a text is searched by a pattern, or divided."""
+    yield from (call.node for call in module.methods(*PARTS))
+    if module.mentions("re"):
+        yield from (call.node for call in searches(module))
+
+
+class PatternTakesAnotherMatch(SourceRule):
+    code = "SRC349"
+    symptoms = ("odd-metrics", "good-here-bad-there")
+    severity = "error"
+    looks_at = CodePlaces("searches of a text by a pattern", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        judged: set[ast.AST] = set()
+        for match in taken_matches(self.subject):
+            found = None if match.node in judged else other_reading(self.subject, match)
+            if found is None:
+                continue
+            judged.add(match.node)
+            yield self.finding(
+                f"{_match_in_words(match)} in `{match.column}` is `{found.reference}` in"
+                f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
+                " wrong",
+                found.reading.remedy,
+                evidence=list(_evidence(found)),
+                cases=[case_at(self.subject, match.node)],
+            )
+
+
+def _match_in_words(match: TakenMatch) -> str:
+    """What a script takes, for a sentence."""
+    name = PART_NAMES.get(match.pattern.pattern)
+    if name is not None:
+        return f"the {match.which} {name}"
+    part = f", group {match.group}" if match.group else ""
+    return f"the {match.which} match of {match.pattern.pattern[:SHOWN_PATTERN]!r}{part}"
+
+
+def _evidence(found: OtherReading) -> Iterator[str]:
+    """Where the rows stand, one of them, and where the script's reading is right."""
+    text, taken, reference = found.example
+    yield f"rows of {found.source}"
+    yield f"one of them ends {text!r}: the script takes {taken!r}, and `{found.reference}` is {reference!r}"
+    if found.elsewhere is not None:
+        name, right, of = found.elsewhere
+        yield f"of {name} the script reads {right:,} of {of:,} rows right: these answers have another form"

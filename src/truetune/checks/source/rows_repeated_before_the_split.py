@@ -1,0 +1,107 @@
+"""Rows are repeated, or others made of them, before they are divided: copies are trained on and evaluated on.
+
+## What it does
+Follows the rows that a script divides (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of
+sklearn) back to the file that they are read from. It fires where they were drawn with replacement on the way
+(`random.choices`, `sample(replace=True)`, `sklearn.utils.resample`), added by an oversampler of imblearn, taken several
+times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. Silent where copies
+are taken out again, and where folds keep groups together.
+
+## Why it is bad
+A copy of an evaluation row is among the training rows. The score is near 1 for a model that has learned them by heart,
+and falls when rows come that were never trained; the rarest classes, which are repeated most, seem the best.
+
+## Example
+```python
+import json
+import random
+
+rows = [json.loads(line) for line in open("tickets.jsonl")]
+rare = [row for row in rows if row["label"] == "refund"]
+rows += random.choices(rare, k=500)
+random.shuffle(rows)
+cut = int(0.9 * len(rows))
+train, val = rows[:cut], rows[cut:]
+```
+
+## Use instead
+```python
+import json
+import random
+
+rows = [json.loads(line) for line in open("tickets.jsonl")]
+random.shuffle(rows)
+cut = int(0.9 * len(rows))
+train, val = rows[:cut], rows[cut:]
+rare = [row for row in train if row["label"] == "refund"]
+train += random.choices(rare, k=500)
+```
+
+## Fix safety
+There is no automatic fix. The evaluation rows have their natural shares of classes then, and lower scores, which are
+those of new rows. A model that was trained on the leaked rows can't be judged by them any more.
+
+## References
+- imbalanced-learn, "Common pitfalls and recommended practices": data leakage
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.repeated_rows import (
+    FOLDS,
+    SPLITTERS,
+    divisions_of_repeated_rows,
+)
+from truetune.checks.source.evidence.row_parts import division_of_repeated_rows
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.traces import traces_of
+
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
+
+
+def _divisions(module: Module) -> Iterator[ast.AST]:
+    """Places that divide rows."""
+    for call in (*module.calls(*SPLITTERS, *FOLDS), *module.methods("train_test_split", "drop")):
+        yield call.node
+    yield from module.nodes(ast.Slice)
+
+
+class RowsRepeatedBeforeTheSplit(SourceRule):
+    code = "SRC348"
+    symptoms = ("odd-metrics", "good-here-bad-there")
+    severity = "warning"
+    looks_at = CodePlaces("divisions of rows", _divisions)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(_divisions(module)):
+            return
+        known = _nodes_of_trainers(module)
+        for found in divisions_of_repeated_rows(module):
+            if found.division in known:
+                continue
+            yield self.finding(
+                f"{found.what}, and the rows are divided after that: copies of one row are trained on and"
+                " evaluated on",
+                "divide the rows first, and repeat rows of the training part alone",
+                cases=[case_at(module, found.division), case_at(module, found.repeat)],
+            )
+
+
+def _nodes_of_trainers(module: Module) -> set[ast.AST]:
+    """The divisions that another rule names, by what a trainer is given (evaluated-on-training-rows)."""
+    known: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for trainer in trace.calls(*TRAINERS):
+            train, held = (trainer.keywords.get(name) for name in ("train_dataset", "eval_dataset"))
+            if train is not None and held is not None:
+                found = division_of_repeated_rows(train, held)
+                known |= set() if found is None else {found[0].node}
+    return known
