@@ -38,9 +38,10 @@ MADE_FROM_ANSWERS = frozenset(
     (
         "rejected", "chosen", "reasoning", "thinking", "thought", "thoughts", "rationale", "explanation", "summary",
         "translation", "translated", "draft", "prediction", "predicted", "predict", "generated", "generation", "gold",
-        "reference", "references", "reply", "replies", "expected", "cot", "code", "final", "raw", "original", "keywords",
-        "keyword", "entities", "hint", "choices", "options", "feedback", "critique", "judge", "assistant", "gpt",
-        "model", "steps", "title", "headline", "topic", "comment", "notes", "note", "canonical", "paraphrase", "alternative",
+        "reference", "references", "reply", "replies", "expected", "cot", "code", "final", "raw", "original",
+        "keywords", "keyword", "entities", "hint", "choices", "options", "feedback", "critique", "judge", "assistant",
+        "gpt", "model", "steps", "title", "headline", "topic", "comment", "notes", "note", "canonical",
+        "paraphrase", "alternative",
     )
 )  # fmt: skip
 """Words in the names of columns that are made from an answer, or are one of another kind"""
