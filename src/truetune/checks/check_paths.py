@@ -665,7 +665,9 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_in(Path(path), seen)
         _diagnose_outputs(Path(path), seen)
-        if Path(path).is_dir() and "data" not in kinds and seen.run is None:
+        # Whoever names a tokenizer for a script wants its rows counted with it.
+        is_asked = Path(path).is_dir() or seen.spec.tokenizer is not None
+        if is_asked and "data" not in kinds and seen.run is None and not seen.data:
             _check_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         _check_last_checkpoint(Path(path), seen)
@@ -852,7 +854,8 @@ class _TrainedRows(NamedTuple):
 
 def _find_trained_rows(folder: Path, seen: PathsCheck) -> _TrainedRows:
     """What the one training script of a folder reads; no file where that is not known."""
-    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    files = sorted(folder.glob("*.py")) if folder.is_dir() else [folder]
+    run = find_run_of_scripts(files[:MAX_FOLDER_ENTRIES])
     # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
     # own way.
     if run is not None and all(_holds_rows(path, seen.spec) for path in run.data):
@@ -1219,7 +1222,12 @@ def _lint_sources(path: str, seen: PathsCheck) -> Report:
     seen.trainers.sources.append(path)
     spec = seen.spec
     return lint(
-        [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
+        [path],
+        select=spec.select,
+        ignore=spec.ignore,
+        rows=seen.rows_beside,
+        uses=seen.uses,
+        tokenizer=spec.tokenizer,
     )
 
 
@@ -1227,7 +1235,8 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     """What the rules on commands say."""
     from truetune.checks.lint import lint
 
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    spec = seen.spec
+    return lint([path], select=spec.select, ignore=spec.ignore, tokenizer=spec.tokenizer)
 
 
 HEAD_BYTES = 4_096
