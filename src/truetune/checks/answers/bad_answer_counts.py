@@ -32,7 +32,7 @@ _SYMBOL = re.compile(
 NOT_A_NUMBER = (
     "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
     " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16,"
-    " and look for NaN in the weights (truetune check MODEL_FOLDER)"
+    " or in float32 on a GPU without it (V100, T4, P100), and look for NaN in the weights (truetune check MODEL_FOLDER)"
 )
 PAD_ON_THE_LEFT = (
     "generate with padding_side='left' (truetune lint SCRIPT shows the place), and judge the answers again: the model"

@@ -76,6 +76,7 @@ from truetune.settings.row_formats import is_script_format
 MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
+SHORTER_PROMPTS = "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no answer is left"
 PAIR_METHODS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto", "reward")
 ANSWERS = ("output", "completion", "response", "answer")
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
@@ -138,7 +139,7 @@ class RowsSurelyCut(ConfigRule):
         yield self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
-            "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no answer is left"
+            SHORTER_PROMPTS
             if is_of_pairs
             else "raise the limit to the longest row, or split the rows",
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
