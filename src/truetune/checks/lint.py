@@ -103,8 +103,9 @@ def lint(
 
     `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `rows` are files of training
     rows that were named beside the scripts, for those that do not say where theirs are; `uses` is what other files do
-    with weights, `tokenizer` the folder that stands for the one that scripts name. `progress` is called with the number of
-    files that are read and of all. Raises UsageError for a path that is not there, or a file that can't be written.
+    with weights, `tokenizer` the folder that stands for the one that scripts name. `progress` is called with the
+    number of files that are read and of all. Raises UsageError for a path that is not there, or a file that can't be
+    written.
     """
     started = time.perf_counter()
     spec = RunSpec(

@@ -76,7 +76,10 @@ from truetune.settings.row_formats import is_script_format
 MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
-SHORTER_PROMPTS = "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no answer is left"
+SHORTER_PROMPTS = (
+    "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no"
+    " answer is left"
+)
 PAIR_METHODS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto", "reward")
 ANSWERS = ("output", "completion", "response", "answer")
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")

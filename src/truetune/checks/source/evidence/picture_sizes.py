@@ -103,9 +103,9 @@ def find_picture_sizes(module: Module, side: int) -> PictureSizes | None:
     for source, folder, rows in _row_sets(module):
         sizes = list(_sizes_of_rows(rows, (folder, Path(module.path).resolve().parent)))
         if len(sizes) >= MIN_ROWS:
-            by_tokens = sorted(sizes, key=lambda size: tokens_of_picture(*size, side))
+            by_tokens = sorted(sizes, key=lambda size: tokens_of_picture(size[0], size[1], side))
             width, height = by_tokens[len(by_tokens) // 2]
-            tokens = int(median(tokens_of_picture(*size, side) for size in sizes))
+            tokens = int(median(tokens_of_picture(wide, high, side) for wide, high in sizes))
             return PictureSizes(source, len(sizes), width, height, tokens)
     return None
 
