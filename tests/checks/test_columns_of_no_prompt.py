@@ -215,3 +215,32 @@ def test_few_prompts_and_many_references() -> None:
     # Several references of each of many questions.
     several = [f"Question {n // 4}?" for n in range(len(rows))]
     assert answers_of(several, invented, references) == []
+
+
+@pytest.mark.parametrize("column", ["text", "prompt_text", "context"])
+def test_a_column_that_is_the_row_rendered(tmp_path: Path, column: str) -> None:
+    rows = []
+    for row in tickets():
+        turns = [
+            {"role": "user", "content": row["instruction"]},
+            {"role": "assistant", "content": row["output"]},
+        ]
+        rendered = f"<|user|>{row['instruction']}<|assistant|>{row['output']}"
+        rows.append({"messages": turns, column: rendered})
+    write(tmp_path / "rows.jsonl", rows)
+    assert "error" not in severities(tmp_path)
+
+
+def test_names_of_sources_are_no_prompts() -> None:
+    references = [row["output"] for row in tickets()]
+    invented = references[7:] + references[:7]
+    assert answers_of(["gsm8k"] * len(references), invented, references) == []
+
+
+def test_one_answer_to_one_prompt() -> None:
+    references = [row["output"] for row in tickets()]
+    prompts = [TASKS[0]] * len(references)
+    report = score([references[3]] * len(references), prompts=prompts, references=references)
+    codes = [one.code for one in report.findings]
+    assert "ANS040" in codes
+    assert "ANS005" not in codes

@@ -15,8 +15,10 @@ from typing import NamedTuple
 from truetune.checks.answers_beside_unread_columns import (
     NOT_MAPPED,
     last_answer,
+    last_question,
     prompt_before_answer,
 )
+from truetune.checks.column_contents import single_spaced
 from truetune.data.column_names import is_answer_name, is_metadata_name
 from truetune.data.conversation import Conversation
 
@@ -25,6 +27,8 @@ WORD = re.compile(r"\w+")
 MIN_LETTERS = 4
 MAX_CHARACTERS = 20_000
 """Characters of a text whose words are compared"""
+MIN_QUESTION, QUESTION_BEGINNING = 12, 80
+"""Characters of a question's beginning that tell it. Chosen: shorter ones stand in other texts by chance"""
 MIN_ROWS = 20
 MAX_ROWS = 500
 """Rows that are compared: a mapping is the same for all of them"""
@@ -89,7 +93,7 @@ class AnswerWordsInColumns:
         if len(kept) == MAX_ROWS or not text or _is_made_from_answers(column):
             return
         answer = last_answer(row) if row.text is None else None
-        if answer is None:
+        if answer is None or _holds_question(text, row):
             return
         new = _words(answer) - _words(prompt_before_answer(row))
         if new:
@@ -113,6 +117,12 @@ class AnswerWordsInColumns:
         )
         name = column.removesuffix(NOT_MAPPED).lower()
         return AnswerWords(own, other, example, name in PROMPT_TEXTS)
+
+
+def _holds_question(text: str, row: Conversation) -> bool:
+    """Does a column hold the row's own question? Then it is the row in another form: rendered, or as it was."""
+    question = single_spaced(last_question(row))[:QUESTION_BEGINNING]
+    return len(question) >= MIN_QUESTION and question in single_spaced(text[:MAX_CHARACTERS])
 
 
 def _mean_share(answers: list[_WordsOfRow], columns: list[_WordsOfRow]) -> float:

@@ -666,9 +666,9 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         _check_settings_in(Path(path), seen)
         _diagnose_outputs(Path(path), seen)
         # Whoever names a tokenizer for a script wants its rows counted with it.
-        is_asked = Path(path).is_dir() or seen.spec.tokenizer is not None
-        if is_asked and "data" not in kinds and seen.run is None and not seen.data:
-            _check_rows_of_scripts(Path(path), seen)
+        is_asked = not seen.several and seen.spec.tokenizer is not None
+        if Path(path).is_dir() or (is_asked and Path(path).suffix == ".py"):
+            _check_rows_beside(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         _check_last_checkpoint(Path(path), seen)
         if _is_project_with_checkpoints(Path(path), kinds):
@@ -676,6 +676,12 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
             _check_commands(Path(path), seen)
             _check_settings_beside_state(Path(path), seen)
+
+
+def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+    """Judge the rows that scripts train, where no rows and no settings were named."""
+    if "data" not in kinds and seen.run is None:
+        _check_rows_of_scripts(path, seen)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:

@@ -71,6 +71,8 @@ class OneAnswerToAll(AnswersRule):
     code = "ANS005"
     severity = "error"
     since = "0.1.0"
+    # One prompt gets one answer, where nothing is drawn.
+    moot_where = ("prompts-do-not-tell-the-answers",)
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -60,6 +60,8 @@ from truetune.generation.split_words import split_words
 ROWS_A_PROMPT = 8
 """Rows that a prompt stands in on average, at least"""
 MIN_ROWS = 16
+MIN_PROMPT_WORDS = 3
+"""Words of a prompt: of fewer it may be the name of a task or of a source"""
 DISTINCT_REFERENCES = 0.5
 """Share of the rows that have a reference of their own, at least"""
 # Two standard errors: 95 % of what chance gives.
@@ -75,6 +77,8 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
     code = "ANS040"
     symptoms = ("nothing-is-learned", "garbage-output", "odd-metrics")
     severity = "warning"
+    # Answers that are no text know nothing of any reference.
+    moot_where = ("answers-are-empty", "answers-are-garbage", "answers-loop", "answers-are-cut-off")
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -111,8 +115,8 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             return
         what = "1 text" if prompts == 1 else f"{prompts} different texts"
         yield self.finding(
-            f"the prompts of {len(samples)} rows are {what}, and their references are {references} different ones:"
-            " nothing in a prompt says which is wanted, so the model can only invent it",
+            f"the prompts of {len(samples)} rows, as the file has them, are {what}, and their references are"
+            f" {references} different ones: nothing in a prompt says which is wanted, so the model can only invent it",
             "write what each answer is made from (the message, the document, the question) into the prompt, in training"
             " and where the model is asked; see which column of the rows holds it, and whether anything reads it"
             ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in a prompt of your own), and'
@@ -127,7 +131,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
         return [
             one
             for one in self.subject.looks[-1].samples
-            if one.prompt.reference.strip() and _whole_prompt(one).strip()
+            if one.prompt.reference.strip() and len(_whole_prompt(one).split()) >= MIN_PROMPT_WORDS
         ]
 
 
