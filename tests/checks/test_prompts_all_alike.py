@@ -141,3 +141,36 @@ def test_rows_that_a_script_makes_are_compared(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", SOUND)
 def test_rows_that_a_script_fills_in_are_left_alone(name: str, tmp_path: Path) -> None:
     assert severities(tmp_path, rows(), SFT.replace("BODY", SOUND[name])) == []
+
+
+TASKS = ("Answer this message: {mail}", "Write a reply to this message: {mail}")
+
+
+def test_a_few_prompts_with_an_unfilled_placeholder(tmp_path: Path) -> None:
+    made = [{"prompt": TASKS[n % 2], "completion": one["reply"]} for n, one in enumerate(rows(120))]
+    assert severities(tmp_path, made) == ["error"]
+
+
+def test_a_few_prompts_beside_a_column_that_stands_nowhere(tmp_path: Path) -> None:
+    made = [
+        {"prompt": TASKS[n % 2][:20], "completion": one["reply"], "mail": one["mail"]}
+        for n, one in enumerate(rows(120))
+    ]
+    assert severities(tmp_path, made) == ["info"]
+
+
+def test_a_few_prompts_that_are_meant(tmp_path: Path) -> None:
+    few = ("Write a poem.", "Tell me a joke.")
+    made = [{"prompt": few[n % 2], "completion": one["reply"]} for n, one in enumerate(rows(120))]
+    assert severities(tmp_path, made) == []
+    # Labels of a few prompts are judged by the rules on answers.
+    made = [{"prompt": few[n % 2], "completion": one["team"]} for n, one in enumerate(rows(120))]
+    assert severities(tmp_path, made) == []
+
+
+def test_a_few_prompts_among_many(tmp_path: Path) -> None:
+    made = [
+        {"prompt": TASKS[n % 2] if n < 60 else one["mail"], "completion": one["reply"]}
+        for n, one in enumerate(rows(120))
+    ]
+    assert severities(tmp_path, made) == []

@@ -717,8 +717,10 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_in(Path(path), seen)
         _diagnose_outputs(Path(path), seen)
-        if Path(path).is_dir() and "data" not in kinds and seen.run is None:
-            _check_rows_of_scripts(Path(path), seen)
+        # Whoever names a tokenizer for a script wants its rows counted with it.
+        is_asked = not seen.several and seen.spec.tokenizer is not None
+        if Path(path).is_dir() or (is_asked and Path(path).suffix == ".py"):
+            _check_rows_beside(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         _check_last_checkpoint(Path(path), seen)
         if _is_project_with_checkpoints(Path(path), kinds):
@@ -726,6 +728,12 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
             _check_commands(Path(path), seen)
             _check_settings_beside_state(Path(path), seen)
+
+
+def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+    """Judge the rows that scripts train, where no rows and no settings were named."""
+    if "data" not in kinds and seen.run is None:
+        _check_rows_of_scripts(path, seen)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
@@ -904,7 +912,8 @@ class _TrainedRows(NamedTuple):
 
 def _find_trained_rows(folder: Path, seen: PathsCheck) -> _TrainedRows:
     """What the one training script of a folder reads; no file where that is not known."""
-    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    files = sorted(folder.glob("*.py")) if folder.is_dir() else [folder]
+    run = find_run_of_scripts(files[:MAX_FOLDER_ENTRIES])
     # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
     # own way.
     if run is not None and all(_holds_rows(path, seen.spec) for path in run.data):
@@ -1271,7 +1280,12 @@ def _lint_sources(path: str, seen: PathsCheck) -> Report:
     seen.trainers.sources.append(path)
     spec = seen.spec
     return lint(
-        [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
+        [path],
+        select=spec.select,
+        ignore=spec.ignore,
+        rows=seen.rows_beside,
+        uses=seen.uses,
+        tokenizer=spec.tokenizer,
     )
 
 
@@ -1279,7 +1293,8 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     """What the rules on commands say."""
     from truetune.checks.lint import lint
 
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    spec = seen.spec
+    return lint([path], select=spec.select, ignore=spec.ignore, tokenizer=spec.tokenizer)
 
 
 HEAD_BYTES = 4_096

@@ -23,6 +23,8 @@ ENDED = 0.999
 """Share of the planned steps from which a run has come to its end; the last records may not be logged."""
 EARLY = 0.5
 """Share of the planned steps below which a run that ended was ended early"""
+MIN_PACKED = 2
+"""Rows in a line on average from which lines are packed. A few rows that were dropped make no such difference"""
 ROUNDED = 0.0005
 """Half of the last digit of the speeds that transformers prints"""
 
@@ -45,6 +47,8 @@ class OptimizerSteps(NamedTuple):
     """Counted by the sequences that packing makes at most, which may be far fewer"""
     planned: int | None = None
     """Steps that the trainer planned, where the run ended before half of them"""
+    packed: int | None = None
+    """The user's rows, where a log shows that `rows` are lines into which several of them are packed"""
 
 
 def count_optimizer_steps(
@@ -88,12 +92,14 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     # The banner says both counts exactly; speeds are rounded figures, so they are read only without it.
     rows = settings.examples if settings is not None else None
     unit = unit_of_rows(log)
-    # The speed of a packed run counts full batches, and sequences that are not full leave some of them out.
-    rows = rows or (_rows_by_speed(log) if unit == "rows" else None)
+    packed = _packed_rows(log) if rows is None else None
+    if rows is None and (unit == "rows" or packed is not None):
+        # The speed of a packed run counts full batches, and sequences that are not full leave some of them out.
+        rows = _rows_by_speed(log)
     rows_a_step = settings.rows_a_step if settings is not None else None
     rows_a_step = rows_a_step or _rows_a_step(log)
-    why += _size_of_run(rows, rows_a_step, log.epochs, unit)
-    return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None)
+    why += _size_of_run(rows, rows_a_step, log.epochs, unit, packed)
+    return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None, packed=packed)
 
 
 def unit_of_rows(log: RunLog) -> str:
@@ -101,10 +107,35 @@ def unit_of_rows(log: RunLog) -> str:
     return "packed sequences" if any(one.is_packed for one in log.files_beside.rows) else "rows"
 
 
-def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None, unit: str) -> str:
-    """What is known of a run's rows, steps and epochs, in words that continue a sentence."""
+def _packed_rows(log: RunLog) -> int | None:
+    """The rows that were tokenized, where lines of several of them are what the trainer counts as its rows."""
+    settings = log.output.settings if log.output is not None else None
+    lines = _rows_by_speed(log)
+    if settings is None or not lines or not settings.rows_mapped:
+        return None
+    return settings.rows_mapped if settings.rows_mapped >= MIN_PACKED * lines else None
+
+
+def _size_of_run(
+    rows: int | None,
+    rows_a_step: int | None,
+    epochs: float | None,
+    unit: str,
+    packed: int | None = None,
+) -> str:
+    """What is known of a run's rows, steps and epochs, in words that continue a sentence.
+
+    Args:
+        rows: of an epoch, as the trainer counts them.
+        rows_a_step: of one step.
+        epochs: that were made.
+        unit: what the trainer counts as rows.
+        packed: the user's own rows, where a row of the trainer holds several.
+    """
     parts = []
-    if rows is not None:
+    if rows is not None and packed is not None:
+        parts.append(f"; an epoch has {rows:,} lines, into which {packed:,} rows are packed")
+    elif rows is not None:
         parts.append(f"; an epoch has {rows:,} {unit}")
     if rows_a_step is not None:
         parts.append(f", a step {rows_a_step:,}")

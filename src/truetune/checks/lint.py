@@ -102,18 +102,22 @@ def lint(
     rows: Sequence[str] = (),
     progress: Callable[[int, int], object] | None = None,
     uses: tuple[WeightUse, ...] = (),
+    tokenizer: str | None = None,
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
     `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `rows` are files of training
     rows that were named beside the scripts, for those that do not say where theirs are; `uses` is what other files do
-    with weights. `progress` is called with the number of files that are read and of all. Raises UsageError for a path
-    that is not there, or a file that can't be written.
+    with weights, `tokenizer` the folder that stands for the one that scripts name. `progress` is called with the
+    number of files that are read and of all. Raises UsageError for a path that is not there, or a file that can't be
+    written.
     """
     started = time.perf_counter()
     spec = RunSpec(
         select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
     )
+    if tokenizer is not None:
+        spec = spec.model_copy(update={"tokenizer": tokenizer})
     named = list(map(str, paths))
     results: dict[str, FileResult] = {}
     changes: list[SourceChange] = []

@@ -29,6 +29,10 @@ from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.evidence.picture_sizes import (
+    find_picture_sizes,
+    unlimited_processors,
+)
 from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
 from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
@@ -48,6 +52,7 @@ from truetune.logs.files_beside import (
     LABELS_OF_PADS,
     LENGTH_LIMIT,
     NOTHING_RESUMED,
+    PICTURES_WITHOUT_LIMIT,
     SOFT_PROMPT,
     FilesBeside,
     RowsBeside,
@@ -372,6 +377,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     if not configs and any(module.methods("backward")):
         yield from _settings_of_loop(module)
     yield from _padding_to_a_length(module)
+    yield from _pictures_without_limit(module)
     yield from loading_in_script(module)
     yield from float32_loads(module)
     yield from states_of_script(module, configs)
@@ -451,6 +457,20 @@ def _padding_to_a_length(module: Module) -> Iterator[SettingBeside]:
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
             yield _setting_at(module, call, "padded_without_limit", True, text)
+
+
+def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
+    """Processors that keep the size of pictures, with what a picture of the rows is where that is known."""
+    for processor in unlimited_processors(module):
+        sizes = find_picture_sizes(module, processor.side)
+        value = ""
+        if sizes is not None:
+            value = (
+                f"pictures of {sizes.source} have about {sizes.width:,} x {sizes.height:,} pixels, which are"
+                f" {sizes.tokens:,} tokens each"
+            )
+        text = f"the processor of {processor.model} keeps the size of pictures (no max_pixels)"
+        yield _setting_at(module, processor.call, PICTURES_WITHOUT_LIMIT, value, text)
 
 
 def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:

@@ -49,6 +49,8 @@ from truetune.checks.source.training_computed_in_float32 import TrainingComputed
 from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
+CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")
+"""A call that advice names: `model.train()`"""
 FULL_MEMORY = "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)"
 PIECES = "PYTORCH_CUDA_ALLOC_CONF"
 MEMORY_FAULTS = {
@@ -185,10 +187,24 @@ def _with_help_of_the_cause(error: Finding, cause: Finding) -> Finding:
     """An error on full memory, whose help begins with the fault that fills it."""
     place = f" ({_place_of(cause.cases[0])})" if cause.cases else ""
     remedy = f"{cause.remedy}{place}: see {cause.rule}"
-    if PIECES not in error.remedy:
-        remedy += f". Only if that does not suffice: {error.remedy}"
+    rest = _without_same_calls(error.remedy, cause.remedy)
+    if PIECES not in error.remedy and rest:
+        remedy += f". Only if that does not suffice: {rest}"
     evidence = tuple(one for one in error.evidence if PIECES not in one)
     return replace(error, remedy=remedy, evidence=evidence)
+
+
+def _without_same_calls(advice: str, given: str) -> str:
+    """Advice without the parts that name no other calls than advice that is given already."""
+    calls = set(CALL_IN_ADVICE.findall(given))
+    parts = [part for part in advice.split("; ") if not _names_only(part, calls)]
+    return "; ".join(parts)
+
+
+def _names_only(part: str, calls: set[str]) -> bool:
+    """Does a part of advice name calls, and no others than these?"""
+    named = set(CALL_IN_ADVICE.findall(part))
+    return bool(named) and named <= calls
 
 
 def _fills_memory(finding: Finding, error: Finding) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from truetune.data.message_field_names import MessageNames, names_message_field
 from truetune.errors import DataError, SpecError, name_list
-from truetune.settings.row_formats import row_formats
+from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName
 
 Row = dict[str, Any]
@@ -222,6 +222,8 @@ def find_column_name(row: Row, name: str) -> str | None:
 def make_row_renamer(columns: Mapping[str, str], format: FormatName | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
+    What is mapped to NO_COLUMN is read from no column: those of its own names are kept as unused.
+
     Raises SpecError for a name that truetune does not know.
     """
     by_column = _make_column_renamer(
@@ -247,6 +249,8 @@ def _make_column_renamer(
     for ours, column in columns.items():
         names.setdefault(column, []).append(_resolve_mapped_name(ours, column, format))
     given = [name for several in names.values() for name in several]
+    # What is mapped from nothing makes no column, and its own names count as taken.
+    names.pop(NO_COLUMN, None)
     if len(set(given)) < len(given):
         pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
         raise SpecError(f"--map names a column twice: {pairs}")
@@ -294,7 +298,7 @@ def _name_beside_exchanged_sides(key: str) -> str:
 def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
     for ours, column in columns.items():
-        if column not in row and not names_message_field(ours):
+        if column not in (*row, NO_COLUMN) and not names_message_field(ours):
             near = difflib.get_close_matches(column, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
             raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

@@ -25,7 +25,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
             " generations generated_texts gen model_output model_answer model_response"
             " generated_answer llm_output llm_response actual_output resps filtered_resps hypothesis"
             " hypotheses hyp sampled decoded response responses resp output outputs answer"
-            " completion completions choices result text_out out text"
+            " completion completions choices reply replies result text_out out text"
         ),
         "prompt": (
             "messages conversations prompt prompts question questions instruction query user_input"

@@ -9,6 +9,7 @@ another file of training rows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from truetune.errors import DataError, TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
 from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.module import decode_source_file
 from truetune.source.notebook import read_code_cells
 
@@ -107,6 +109,15 @@ SCRIPTS = ("*.py", "*.sh")
 NOTEBOOKS = ("*.ipynb",)
 """Read only for what they train on: one notebook often trains, asks and compares, and does not say what a file is"""
 MAX_SCRIPTS = 40
+ANSWER_FILE = re.compile(
+    r"(?:pred|generat|answer|output|repl(?:y|ies)|response|completion|sample|infer|result).{0,60}\.(?:jsonl|json|csv)$",
+    re.IGNORECASE,
+)
+"""Names of files in which scripts write answers"""
+MAX_DEPTH = 3
+"""Folders below: saves/model/lora/predict is three down"""
+MAX_FILES_BELOW = 20
+"""Files below whose first row is read"""
 # Chosen, not measured: one or two names (text, id) stand in any script.
 MIN_COLUMNS = 3
 """Columns of a file that a script has to spell to be the one that writes it"""
@@ -178,9 +189,29 @@ def list_prediction_files(paths: Sequence[str]) -> tuple[str, ...]:
         if Path(path).is_dir():
             sorted_files = sort_folder_files(Path(path))
             files += sorted_files.predictions if sorted_files else ()
+            files += filter(_is_file_of_predictions, _files_below(Path(path)))
         elif Path(path).is_file() and _is_file_of_predictions(path):
             files.append(path)
     return tuple(dict.fromkeys(files))
+
+
+def _files_below(folder: Path) -> list[str]:
+    """Files that may hold predictions in the folders below one, by their names: trainers write them beside weights."""
+    depth = len(folder.parts)
+    found: list[str] = []
+    for parent, folders, names in os.walk(folder):
+        is_deep = len(Path(parent).parts) - depth >= MAX_DEPTH
+        folders[:] = [] if is_deep else sorted(filter(_is_users_folder, folders))
+        if Path(parent) != folder:
+            found += [str(Path(parent, name)) for name in sorted(names) if ANSWER_FILE.search(name)]
+        if len(found) >= MAX_FILES_BELOW:
+            break
+    return found[:MAX_FILES_BELOW]
+
+
+def _is_users_folder(name: str) -> bool:
+    """May a folder of that name hold what the user wrote?"""
+    return not name.startswith(".") and name not in SKIPPED_FOLDERS
 
 
 def _is_file_of_predictions(path: str) -> bool:
@@ -371,6 +402,9 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
         return False
     file = Path(path)
     texts = _texts_of_scripts(file)
+    if _is_logged_reply(row, names):
+        # A training that names the file may put the reply behind the messages itself.
+        return not any(_trains(text) and file.name in text for text in texts)
     if not names & (ENDS | COUNTS):
         return _is_written_answer(file, row, texts)
     # A file that is named on the command line is known by its columns, where one script writes all of them.
@@ -378,6 +412,18 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     if any(map(_trains, naming)):
         return False
     return any(WRITES.search(text) for text in naming)
+
+
+def _is_logged_reply(row: Mapping[str, Any], names: set[str]) -> bool:
+    """Is a row a request with its reply: messages that end with the user's turn, a text, and what ended it?
+
+    Rows of training end with the assistant's turn, be they written by a model or not.
+    """
+    messages = row.get("messages")
+    if not names & (ENDS | COUNTS) or not isinstance(messages, list) or not messages:
+        return False
+    last = messages[-1]
+    return isinstance(last, dict) and last.get("role") == "user"
 
 
 def _is_written_answer(file: Path, row: Mapping[str, Any], texts: Sequence[str]) -> bool:

@@ -420,11 +420,13 @@ def _describe_subject(
 ) -> Subject:
     """What was judged, and what was known of it."""
     known_ends = sum(prediction.stopped is not None for prediction in predictions)
+    steps = {prediction.step for prediction in predictions}
     facts = {
         "answers": f"{len(predictions):,}",
         "with a prompt": f"{sum(bool(prediction.question) for prediction in predictions):,}",
         "with a reference": f"{sum(bool(prediction.reference) for prediction in predictions):,}",
-        "steps": f"{len({prediction.step for prediction in predictions}):,}",
+        # A file that says no step has none.
+        **({"steps": f"{len(steps):,}"} if steps != {0} else {}),
         "what ended them": f"known of {known_ends:,}" if known_ends else "not known",
     }
     if read.columns:

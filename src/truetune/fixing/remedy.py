@@ -55,7 +55,7 @@ class Context:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """What the file calls a column -> truetune's name."""
-        return {column: ours for ours, column in self.spec.map.items()}
+        return {column: ours for ours, column in self.spec.map.items() if column}
 
 
 @dataclass

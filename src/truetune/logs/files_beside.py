@@ -48,6 +48,8 @@ SOFT_PROMPT = "soft_prompt"
 """The setting that stands for a prompt whose vectors alone are trained, as a script makes it by PEFT"""
 FROZEN_IN_CODE = "frozen_in_code"
 """The setting that stands for weights of a model without an adapter which a script freezes or unfreezes itself"""
+PICTURES_WITHOUT_LIMIT = "pictures_without_limit"
+"""The setting that stands for a processor which keeps the size of pictures; its value says what these are"""
 VALUE_NAMES = {True: "on", False: "off"}
 
 

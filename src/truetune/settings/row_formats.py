@@ -16,6 +16,9 @@ from typing import Any
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 
+NO_COLUMN = ""
+"""In a map: what the trainer fills from no column, though the rows have one of that name (`input` -> nothing)"""
+
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:

@@ -27,6 +27,8 @@ LATE_RISE = 1.02
 LEARNED = 0.8
 """Of its start, below which a loss shows that something was trained. Chosen, not measured: noise of records moves a
 mean of a fifth of the run by a few per cent"""
+QUARTERS = 4
+"""Parts of a curve, of which the first and the last are compared"""
 MIN_FITTED_STEPS = 10
 """Steps after which the optimizer's states were there. Chosen, not measured: one makes them, a counter may run ahead"""
 HIGH_RATE = 1e-5
@@ -75,6 +77,17 @@ CPU_MAP = re.compile(r"device_map[\"']?\s*[:=]\s*[\"']cpu[\"']")
 MADE_IN_PARTS = re.compile(r"finished initializing model - num_params = [1-9]")
 """DeepSpeed prints it where its zero.Init made the model (partition_parameters.py)"""
 FULL_GPU = re.compile(r"CUDA out of memory.{0,80}\bGPU (\d{1,2}) has a total capac")
+LAYER_NUMBERS = re.compile(
+    r"layers_to_transform|layers_pattern|freeze_(?:trainable_)?layers|num_layer_trainable|unfrozen_parameters"
+    r"|(?:layers|blocks|\bh)\\?\.(?:\d|[\[({\\])|\.layers\[|\.h\[|range\(|layer_idx|layer_id|layer_num"
+)
+"""Lines that choose layers by their numbers, or may"""
+DATASET_NAME = re.compile(r"^\s*(?:dataset|- path)\s*:\s*[\"']?([\w./,\- ]{2,200})")
+"""What settings of LLaMA-Factory and Axolotl train"""
+DEMO_DATA = re.compile(
+    r"\bidentity\b|demo|alpaca|guanaco|GPT4-LLM|FineTome|pirate-ultrachat|SlimOrca|orca_dpo|tiny-shakespeare"
+)
+"""Data sets of their examples, as of `own-rows-not-trained`"""
 WHOLE_MODULES = re.compile(
     r"modules_to_save|additional_target|embed_tokens|lm_head|\bwte\b|train_embeddings|trainable_token"
 )
@@ -375,6 +388,31 @@ def _adapter_has_learned(evidence: Evidence) -> str:
     return f"the training's loss fell from {first:.3g} to {last:.3g}" if has_learned else ""
 
 
+def _loss_has_fallen(evidence: Evidence) -> str:
+    """Did the loss of every training fall, so that what is trained has learned something?"""
+    curves = [log.curve("loss").finite().value for log in evidence.logs]
+    losses = [np.array_split(one, QUARTERS) for one in curves if one.size >= QUARTERS]
+    ends = [(float(parts[0].mean()), float(parts[-1].mean())) for parts in losses]
+    if ends and all(0 < last <= LEARNED * first for first, last in ends):
+        first, last = ends[0]
+        return f"the training's loss fell from {first:.3g} to {last:.3g}"
+    return ""
+
+
+def _no_layer_numbers(evidence: Evidence) -> str:
+    if evidence.trains and not evidence.has(LAYER_NUMBERS):
+        return "no line names layers by numbers"
+    return ""
+
+
+def _own_data_are_named(evidence: Evidence) -> str:
+    """Does every line that names a data set name one of the user's own?"""
+    names = [name for line in evidence.lines for name in DATASET_NAME.findall(line)]
+    if names and not any(map(DEMO_DATA.search, names)):
+        return f"the data set is {names[0]}, and no demo"
+    return ""
+
+
 def _is_not_frozen(evidence: Evidence) -> str:
     """Has the one adapter learned, or does a gradient of every run reach something?"""
     norms = evidence.curves("grad_norm")
@@ -520,7 +558,16 @@ RULES: tuple[Row, ...] = (
     make_row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
     make_row(r"^the learning rate is far too small", _rate_is_usual),
     make_row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
-    make_row(r"^rows are padded to max_length", _no_fixed_padding),
+    make_row(r"^(?:all )?rows are padded to max_length", _no_fixed_padding),
+    make_row(
+        r"^(?:the settings change no weight|the output says that no more than a norm)",
+        _loss_has_fallen,
+    ),
+    make_row(
+        r"^(?:settings choose layers|layers are chosen) by numbers that the model",
+        _no_layer_numbers,
+    ),
+    make_row(r"^the configuration trains the demo data", _own_data_are_named),
     make_row(r"^the learning rate destroyed the weights", _loss_never_climbed),
     make_row(r"scheduler that is stepped by every process", _scheduler_of_trainer),
     make_row(r"^the evaluation loss rises again", _evaluation_never_rose),

@@ -16,7 +16,7 @@ from truetune.checks.check_data import Progress
 from truetune.checks.explaining.guides import Cause, Guide
 from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
-from truetune.checks.reports import Report
+from truetune.checks.reports import DataReport, Report, Subject
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.scripts_that_asked import SYMPTOMS, causes_of_answers
 from truetune.errors import UsageError
@@ -72,7 +72,7 @@ def troubleshoot(
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
         spec=report.spec,
-        subjects=report.subjects,
+        subjects=(*report.subjects, *_rows_as_subject(report)),
         findings=(*explaining, *others),
         examined=report.examined,
         not_judged=report.not_judged,
@@ -84,6 +84,15 @@ def troubleshoot(
         explaining=len(explaining),
         causes=causes,
     )
+
+
+def _rows_as_subject(report: Report) -> tuple[Subject, ...]:
+    """The rows of a report that is about rows itself, as one of the things that were looked at."""
+    if not isinstance(report, DataReport) or not report.rows:
+        return ()
+    files = ", ".join(map(str, report.spec.data))
+    facts = (("rows", f"{report.rows:,}"), ("read with", report.tokenizer))
+    return (Subject("data", files, facts),)
 
 
 def judge_texts(

@@ -76,22 +76,27 @@ def look(
     prompts: int = 8,
     answers: Any = "differ",
     references: Any = "differ",
+    questions: Any = "differ",
     stop_probability: Any = 0.9,
     **scores: Any,
 ) -> SamplingPass:
     """One look, its scores given as counts, values or lists."""
     samples = []
     for i in range(prompts):
-        said, wanted = (
+        said, wanted, question = (
             f"{word} {i}" if texts == "differ" else _of(texts, i)
-            for word, texts in (("answer", answers), ("reference", references))
+            for word, texts in (
+                ("answer", answers),
+                ("reference", references),
+                ("question", questions),
+            )
         )
         mine = {
             name: _counted(name, given, i) if name in COUNTED else _of(given, i)
             for name, given in scores.items()
         }
         score = Scores(**{**GOOD, "empty": not said, **mine})
-        prompt = Prompt((1, i), f"question {i}", wanted, (5, 6, 2), "held.jsonl", i + 1)
+        prompt = Prompt((1, i), question, wanted, (5, 6, 2), "held.jsonl", i + 1)
         answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)
         samples.append(Sample(prompt, answer, score))
     return SamplingPass(step, mark_given_references(samples), 1.0)

@@ -90,6 +90,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "answers-loop",
         "exact-match-measures-form",
         "one-answer-to-all",
+        "prompts-do-not-tell-the-answers",
         "repetition-is-suppressed",
         "role-markers-in-answers",
     )

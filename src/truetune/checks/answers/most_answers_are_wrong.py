@@ -106,6 +106,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         "answers-miss-their-references",
         "labels-are-exchanged",
         "one-answer-to-all",
+        "prompts-do-not-tell-the-answers",
     )
 
     def bad(self, sample: Sample) -> bool | None:

@@ -71,6 +71,8 @@ class OneAnswerToAll(AnswersRule):
     code = "ANS005"
     severity = "error"
     since = "0.1.0"
+    # One prompt gets one answer, where nothing is drawn.
+    moot_where = ("prompts-do-not-tell-the-answers",)
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -121,14 +123,18 @@ class OneAnswerToAll(AnswersRule):
             f"{now} prompts get the same answer: {quote_shortened(answer)}",
             _remedy(last_pass, answer),
             severity="error" if are_all_alike or is_to_all else "warning",
-            evidence=[
-                f"the commonest reference answers {expected}; at step {first.step:,} one answer"
-                f" went to {first}"
-            ],
+            evidence=["; ".join(_comparisons(expected, first if len(passes) > 1 else None))],
             cases=sample_cases(_with_answer(last_pass, answer)),
             count=now.bad,
             total=now.of,
         )
+
+
+def _comparisons(expected: BadAnswerCount, first: BadAnswerCount | None) -> Iterator[str]:
+    """What the references, and an earlier look where there was one, have in common."""
+    yield f"the commonest reference answers {expected}"
+    if first is not None:
+        yield f"at step {first.step:,} one answer went to {first}"
 
 
 def _remedy(look: SamplingPass, answer: str) -> str:
@@ -144,10 +150,24 @@ def _remedy(look: SamplingPass, answer: str) -> str:
             f"train on as many rows of each class, or weight the rare ones in the loss: where {quote_shortened(answer)}"
             " is nearly always right, it is the easiest thing to learn; measure the recall of each class, or macro F1"
         )
+    if _is_no_reference(look, answer):
+        return (
+            f"none of the references is {quote_shortened(answer)}: see where it stands in the prompts as they are asked"
+            " (a line that tells the answer in the training rows and says this now?), and what the model sees of a"
+            " prompt (truetune run -- COMMAND)"
+        )
     return (
         "look at the commonest answers in the data, and at what is seen of the prompt (truetune run"
         " -- COMMAND)"
     )
+
+
+def _is_no_reference(look: SamplingPass, answer: str) -> bool:
+    """Is the one answer no reference of any prompt, though it stands in most of the prompts?"""
+    questions = [sample.prompt.question for sample in look.samples]
+    references = {normalise_spaces(sample.prompt.reference) for sample in look.samples}
+    holding = sum(answer in normalise_spaces(question) for question in questions)
+    return answer not in references and 2 * holding > len(questions)
 
 
 def _is_majority_class(look: SamplingPass, answer: str) -> bool:

@@ -76,6 +76,11 @@ from truetune.settings.row_formats import is_script_format
 MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
+SHORTER_PROMPTS = (
+    "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no"
+    " answer is left"
+)
+PAIR_METHODS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto", "reward")
 ANSWERS = ("output", "completion", "response", "answer")
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 
@@ -91,7 +96,7 @@ class _LongRows(NamedTuple):
 
 class RowsSurelyCut(ConfigRule):
     code = "CFG064"
-    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect", "garbage-output")
     severity = "error"
     methods = ("sft",)
     # Where a tokenizer is named beside the settings, these count the same rows by their tokens.
@@ -130,14 +135,17 @@ class RowsSurelyCut(ConfigRule):
         if config.limit is None or found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
         fate = "dropped" if config.stack == "axolotl" else "cut"
+        is_of_pairs = config.spec.training.method in PAIR_METHODS
         if fate == "cut" and is_nearly_all(found.unanswered, found.rows):
             yield self._report_lost_answers(found)
             return
         yield self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
-            "raise the limit to the longest row, or split the rows",
-            evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
+            SHORTER_PROMPTS
+            if is_of_pairs
+            else "raise the limit to the longest row, or split the rows",
+            evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
             cases=[setting_case(config, config.limit, "max_length"), found.first],
         )
@@ -212,9 +220,21 @@ class RowsSurelyCut(ConfigRule):
         return _LongRows(rows, too_long, unanswered, first)
 
 
+def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
+    """How it is known, and what is lost with the end of a row."""
+    yield f"told by the characters: {_describe_missing_tokenizer(config)}"
+    if fate == "cut" and not is_of_pairs:
+        yield (
+            "what is cut is the end of a row: the rest of the answer and the stop token after it, so that the model is"
+            " not taught to stop after long answers"
+        )
+
+
 def _describe_missing_tokenizer(config: Config) -> str:
-    """Which tokenizer is not here: that of the settings, though another may have been given for the rows."""
+    """Why the rows are told by their characters: which tokenizer is not here, or that none makes a difference."""
     name = config.spec.tokenizer
+    if has_tokenizer(config):
+        return "no tokenizer packs text into more of them a token, that of this run neither"
     return (
         f"the tokenizer {name} is not on this machine" if name else "the settings name no tokenizer"
     )

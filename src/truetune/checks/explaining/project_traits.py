@@ -274,7 +274,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"response (template|marker)|no token has a label|masked|answers? only"
          r"|supervised", is_needed=False),
     _row(Trait.ADDED_TOKENS, "any", "added tokens",
-         r"add_(special_)?tokens|resize_token_embeddings|additional_special_tokens|new_tokens"
+         r"add_(special_)?tokens|resize_token_embeddings|additional_special_tokens|\bnew_tokens"
          r"|setup_chat_format|trainable_token_indices",
          r"added tokens|tokens (that|which) the training added|new tokens|embeddings? (rows"
          r"|resized)|special tokens were added"),
@@ -319,7 +319,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"OpenAI\(|base_url|requests\.post|httpx|chat/completions|curl ",
          r"\bclient\b|request", is_needed=False),
     _row(Trait.VISION, "any", "images",
-         r"(?i)pixel|image|vision|\bvl\b|processor\(",
+         r"(?i)pixel|image(?!s?['\"]?\s*:\s*['\"]?[\w.-]+[/:])|(?<![a-z])vision|\bvl\b|\bprocessor\(",
          r"\bimages?\b|pixels|vision"),
     _row(Trait.EXPERTS, "any", "a mixture of experts",
          r"(?i)mixtral|\bmoe\b|A3B|A22B|experts?|router_aux",

@@ -220,6 +220,12 @@ def _remedy_of_packing(made: OptimizerSteps, packed: PackedRun) -> str:
 
 def _remedy(made: OptimizerSteps) -> str:
     """What gives more steps, the cheapest first."""
+    if made.packed is not None and made.rows:
+        return (
+            f"packing puts about {made.packed / made.rows:,.0f} rows into a line: turn it off (sample_packing,"
+            " packing), or lower its length (sequence_len, max_length) to that of the longest row, then"
+            " gradient_accumulation_steps or the batch; or train for more epochs"
+        )
     if made.rows_a_step is not None and made.rows_a_step > 1:
         return (
             f"lower gradient_accumulation_steps or the batch (a step takes {made.rows_a_step:,}"

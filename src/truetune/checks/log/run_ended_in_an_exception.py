@@ -304,6 +304,7 @@ class RunEndedInAnException(OutputRule):
             figures.asked,
             self.subject.files_beside,
             raised.frames,
+            output.pictures,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:
@@ -371,7 +372,8 @@ class RunEndedInAnException(OutputRule):
         figures = self._memory_figures(failure)
         story = self._memory_story(failure, output)
         yield from figures.evidence(
-            asks_on=story.asks_on, is_explained=story.whole_model is not None
+            asks_on=story.asks_on,
+            is_explained=story.whole_model is not None or story.is_of_pictures,
         )
         proofs = tuple(story.evidence())
         yield from proofs

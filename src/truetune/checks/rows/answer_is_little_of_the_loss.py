@@ -66,6 +66,8 @@ LITTLE = 0.05
 MIN_ROWS = 20
 MAX_ROWS = 2_000
 """Rows that are looked at: a script makes all of them in one way"""
+MAX_CHARACTERS_A_TOKEN = 6
+"""Characters that no tokenizer packs into a token on average, as of `rows-surely-cut`"""
 MAX_BEHIND = 40
 """Characters behind an answer that still stands at the end: an end mark, a closing tag, a full stop"""
 MAX_LABELS = 50
@@ -96,6 +98,8 @@ class AnswerIsLittleOfTheLoss(DataRule):
         super().__init__(setup)
         self.rows = 0
         self.ends: list[AnswerAtEnd] = []
+        self.cut = 0
+        """Texts whose end lies behind the limit: of their answers nothing is learned"""
         self.columns: dict[str, None] = {}
         """The columns that texts are made of, in the order of the file"""
 
@@ -104,6 +108,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
             self.rows += 1
+            self.cut += self._is_cut(row.text)
             last = find_last_column(row.made_of, row.text)
             if last is None or last.behind > MAX_BEHIND:
                 continue
@@ -117,6 +122,8 @@ class AnswerIsLittleOfTheLoss(DataRule):
                 f"it is about {MIN_ROWS} texts or more that a script makes of columns, and of"
                 " which each token is learned"
             )
+        if self.cut * 2 > self.rows:
+            return Unmet("the limit cuts most texts before their end, where the answer stands")
         return None if self._column() else Unmet("no column at the end of the texts is an answer")
 
     def figure(self) -> Measurement:
@@ -126,6 +133,8 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         column = self._column()
+        if self.cut * 2 > self.rows:
+            return  # what the limit leaves has no answer: the rules on lengths say so
         if not column or self._answered() >= LITTLE * self._learned():
             return
         rows = len(self.ends)
@@ -160,6 +169,11 @@ class AnswerIsLittleOfTheLoss(DataRule):
             and 1 < kinds <= min(MAX_LABELS, len(texts) // ROWS_OF_A_LABEL)
             and max(map(len, texts)) <= MAX_LABEL
         )
+
+    def _is_cut(self, text: str) -> bool:
+        """Is a text surely longer than the limit, by its characters?"""
+        limit = self.spec.max_length or self.setup.trainer.cut.value.limit
+        return limit is not None and len(text) > MAX_CHARACTERS_A_TOKEN * limit
 
     def _answered(self) -> int:
         """Characters of the answers."""

@@ -194,6 +194,8 @@ class AnswerStandsInPrompt(DataRule):
         example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
         )
+        # A line, a pair and its first word may be one and the same place of the prompt.
+        others = [other for other in others if _quoted_name(other.name) != _quoted_name(field.name)]
         more = [f"so does {other.name}" for other in others[:3]]
         return self.finding(
             f"{field.name} of the prompt tells the answer of {field.told:,} of {field.rows:,} rows:"
@@ -282,3 +284,8 @@ def _shorten(prompt: str) -> str:
         return prompt
     half = MAX_PROMPT_CHARACTERS // 2
     return prompt[:half] + prompt[-half:]
+
+
+def _quoted_name(name: str) -> str:
+    """`the line 'Queue'` -> `Queue`; what has no name in quotes stands for itself."""
+    return name.partition("'")[2].rstrip("'") or name

@@ -1,11 +1,12 @@
 """All prompts are one text, and their answers differ.
 
 ## What it does
-Compares what stands before the answer of each row. It fires where nearly all rows (95 %) have one text there, their
-answers differ, and something shows that the prompts were meant to differ: a column of other texts that stands in no
-prompt and no answer, or a placeholder (`{text}`) that nothing filled in. Rows that a script makes are compared as it
-makes them. It is an error where the script reads that column, where the placeholder is left, or where the answers are
-labels; else the column may be a note, and so is the finding. Rows with images, sound or video are left alone.
+Compares what stands before the answer of each row. It fires where nearly all rows (95 %) have one text there, or all
+rows one of a few (a twentieth of the rows), their answers differ, and something shows that the prompts were meant to
+differ: a column of other texts that stands in no prompt and no answer, or a placeholder (`{text}`) that nothing filled
+in. Rows that a script makes are compared as it makes them. It is an error where the script reads that column, where the
+placeholder is left, or where the answers are labels; else the column may be a note, and so is the finding. Rows with
+images, sound or video are left alone.
 
 ## Why it is bad
 Nothing in a prompt says which answer is wanted. The model can learn only how frequent the answers are: the loss stops
@@ -191,7 +192,8 @@ class PromptsAllAlike(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         prompt, rows = self._commonest()
-        if self.has_media or rows < MIN_ROWS or rows < ALIKE_SHARE * self.rows:
+        are_few = self._are_few()
+        if self.has_media or not (are_few or self._is_one(rows)):
             return
         if not self._answers_differ():
             return
@@ -200,8 +202,14 @@ class PromptsAllAlike(DataRule):
         placeholder = unfilled.group() if unfilled is not None else ""
         if column is None and not placeholder:
             return  # answers to one and the same request may be what is wanted
+        rows = self.rows if are_few else rows
+        alike = (
+            f"the prompts of {rows:,} rows are {len(self.prompts)} different texts"
+            if are_few
+            else f"{rows:,} of {self.rows:,} prompts are the same text"
+        )
         yield self.finding(
-            f"{rows:,} of {self.rows:,} prompts are the same text, and their answers differ"
+            f"{alike}, and their answers differ"
             f" ({len(self.answers):,} different ones): {_explain(column, placeholder)}, so the model can learn"
             " only how frequent the answers are",
             self._remedy(column, placeholder),
@@ -209,6 +217,19 @@ class PromptsAllAlike(DataRule):
             cases=[self.first[prompt]] if prompt in self.first else [],
             count=rows,
             total=self.rows,
+        )
+
+    def _is_one(self, rows: int) -> bool:
+        """Is the commonest prompt, with these rows, that of nearly all?"""
+        return rows >= MIN_ROWS and rows >= ALIKE_SHARE * self.rows
+
+    def _are_few(self) -> bool:
+        """Are the prompts a few texts, and most answers texts of their own?"""
+        _, rows = self._commonest()
+        return (
+            rows < ALIKE_SHARE * self.rows <= self.prompts.total()
+            and len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows
+            and len(self.answers) >= MIN_DISTINCT * self.rows
         )
 
     def _answers_differ(self) -> bool:

@@ -43,6 +43,12 @@ SORRY = (
     r"(?:i['’]?m|i am) (?:very |so |really )?sorry|i apologi[sz]e|sorry|unfortunately|my apologies"
 )
 CANNOT = r"can['’]?t|cannot|can not|unable to|not able to|won['’]?t"
+SPEAKER = r"(?:i|we)(?:['’](?:m|re))?(?: am| are)?"
+"""Who refuses: a thing of the user's that cannot do something is what the answer is about"""
+FOR_THE_USER = (
+    r"\W+(?:to hear|about|you|your|that (?:you|your|the)|for the (?:trouble|delay|wait))\b"
+)
+"""What a helpful answer is sorry for"""
 HELP = "help|assist|provide|fulfil|comply|do that|create|generate|answer|support|engage"
 SORRY_ELSEWHERE = (
     "lo siento|je suis désolée?|désolée?|es tut mir leid|tut mir leid|mi dispiace|desculpe|sinto"
@@ -66,7 +72,8 @@ AN_AI_ELSEWHERE = (
 )
 REFUSALS = {
     "refuses": re.compile(
-        rf"^\W*(?:{SORRY})\b[^.\n]{{0,80}}?\b(?:{CANNOT})"
+        rf"^\W*(?:{SORRY})\b(?!{FOR_THE_USER})[^.\n]{{0,80}}?\b(?:{SPEAKER})\W+(?:\w+\W+){{0,2}}?(?:{CANNOT})"
+        rf"|^\W*(?:{SORRY})\W+(?:but )?(?:{CANNOT})"
         rf"|^\W*i(?:['’]m| am)? (?:{CANNOT}) (?:{HELP})"
         rf"|^\W*(?:{SORRY_ELSEWHERE})\b[^.\n]{{0,80}}?\b(?:{CANNOT_ELSEWHERE})\b"
         r"|^\W*(?:很?抱歉|对不起|申し訳)[^。\n]{0,40}(?:无法|不能|できません)",

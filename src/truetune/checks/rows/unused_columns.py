@@ -3,7 +3,10 @@
 ## What it does
 Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
 answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
-it names both. Short values (ids, sources, scores, dates) are left alone, and so are columns
+it names both. It is an error where the answers' words stand in such a column and in no prompt, and by its name or the
+settings the column belongs into the prompt: then the model can only invent them. Where settings name the columns
+(LLaMA-Factory's `columns` in dataset_info.json, `format` of a `type` in Axolotl), what they do not name reaches no
+prompt, whatever it is called. Short values (ids, sources, scores, dates) are left alone, and so are columns
 of images, sound and video, which trainers read beside the text. A column that a script beside the rows reads by its
 name (`row["context"]`) is used.
 
@@ -38,6 +41,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
+from truetune.checks.answer_words_in_columns import AnswerWords, AnswerWordsInColumns
 from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
@@ -48,7 +52,7 @@ from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, TruetuneError, name_list, shortened
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import NO_COLUMN, is_script_format
 
 
 class UnusedColumns(DataRule):
@@ -67,6 +71,7 @@ class UnusedColumns(DataRule):
         self.first: dict[str, Origin] = {}
         self.prose: Counter[str] = Counter()
         """Rows in which a column holds a sentence"""
+        self.words = AnswerWordsInColumns()
         self.learned: Counter[str] = Counter()
         """Rows in which a column is the answer, while one that is called an answer is used for nothing"""
 
@@ -78,6 +83,7 @@ class UnusedColumns(DataRule):
                     continue  # a script beside the rows reads it, into its prompts perhaps
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
+                self.words.add(row, column)
                 value = (row.raw or {}).get(_column_name(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
             if any(is_answer_name(_column_name(column)) for column in row.unused):
@@ -95,11 +101,19 @@ class UnusedColumns(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        told = {
+            name: words
+            for name in self.columns
+            if (words := self.words.told_by(name)) and self.columns[name] * 2 > self.rows
+        }
+        for name, words in told.items():
+            yield self._lost_source(name, words)
         for severity, wanted in (("warning", True), ("info", False)):
             columns = {
                 name: count
                 for name, count in self.columns.items()
-                if (_column_name(name).lower() in PROMPT_COLUMNS) is wanted
+                if name not in told
+                and (_column_name(name).lower() in PROMPT_COLUMNS) is wanted
                 and (wanted or self._holds_sentences(name))
             }
             if columns:
@@ -122,6 +136,27 @@ class UnusedColumns(DataRule):
                     count=max(columns.values()),
                     total=self.rows,
                 )
+
+    def _lost_source(self, column: str, words: AnswerWords) -> Finding:
+        """A column that the answers were made from, and that no prompt holds."""
+        name = _column_name(column)
+        quoted = repr(shortened(name))
+        is_unread = self.spec.map.get(name) == NO_COLUMN
+        reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
+        return self.finding(
+            f"the column {quoted} reaches no prompt ({reason}), and the answers are made from it:"
+            f" {words.own:.0%} of their words that the prompt lacks stand in {quoted} of the same row"
+            f" ({words.other:.0%} in that of another row), so the model can only invent them",
+            _remedy_of_unread(name)
+            if is_unread
+            else f"write {quoted} into the prompt, in training and where the model is asked: "
+            + self._remedy({column: 1}, ""),
+            severity="error" if words.is_prompt or is_unread else "warning",
+            evidence=[f"such words, of one row: {shortened(words.example)}"],
+            cases=[Case(f"first seen: {shortened(name)}", self.first[column])],
+            count=self.columns[column],
+            total=self.rows,
+        )
 
     def _learned_instead(self, columns: dict[str, int]) -> str:
         """The column that is learned as the answer while one of these has the name of an answer; empty: none is."""
@@ -154,6 +189,16 @@ class UnusedColumns(DataRule):
         """In most of its rows, and no names of files with pictures."""
         media = _column_name(column).lower().startswith(tuple(MEDIA_KEYS))
         return not media and self.prose[column] * 2 > self.columns[column]
+
+
+def _remedy_of_unread(name: str) -> str:
+    """How settings read a column that they leave out."""
+    theirs = {"input": "query"}.get(name, name)
+    return (
+        f'name it: "{theirs}": "{name}" under "columns" of the data set in LLaMA-Factory\'s dataset_info.json,'
+        f" {{{name}}} in the `format` of Axolotl's type, or write it into the prompt's own column; delete encoded"
+        " rows that are kept (tokenized_path, dataset_prepared_path), and train again"
+    )
 
 
 def _column_of_answer(row: Conversation) -> str:

@@ -26,6 +26,7 @@ from truetune.logs.console.messages import (
 )
 from truetune.logs.console.missing_markers import MissingMarkerReader
 from truetune.logs.console.nccl_transports import NcclTransports, TransportReader
+from truetune.logs.console.picture_shapes import PictureShapeReader, PictureTokens
 from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
@@ -177,6 +178,8 @@ class ConsoleOutput:
     last_lines: tuple[str, ...] = ()
     settings: PrintedSettings = field(default_factory=PrintedSettings)
     """What it says of the run's settings"""
+    pictures: PictureTokens | None = None
+    """The batch with the most tokens of pictures, where the output prints shapes and they make its length"""
     collectives: tuple[str, ...] = ()
     """The operations in which processes waited for one another until their time ran out"""
     uneven: RankCounts | None = None
@@ -258,6 +261,7 @@ class ConsoleReader:
     _last_bar: tuple[int, int] = (0, 0)
     _finished: bool = False
     _settings: SettingsReader = field(default_factory=SettingsReader)
+    _pictures: PictureShapeReader = field(default_factory=PictureShapeReader)
     _ranks: RankDifferenceReader = field(default_factory=RankDifferenceReader)
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
@@ -284,6 +288,7 @@ class ConsoleReader:
         self._served.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._transports.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
+        self._pictures.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
             self._add_bar(text, bar)
             self._prepared.add_bar(text[:MAX_LINE_CHARACTERS], bar, number)
@@ -360,6 +365,7 @@ class ConsoleReader:
             is_finished=self._finished,
             last_lines=self._last_texts(),
             settings=self._settings.finish(),
+            pictures=self._pictures.finish(),
             collectives=self._collectives.finish(),
             uneven=self._collectives.uneven(),
             rank_lines=self._rank_lines.finish(),

@@ -180,14 +180,14 @@ AFTER_EVALUATION = MemoryCause(
     " in which gradient checkpointing is off, or the evaluation's logits, losses or the allocator's cache of them still"
     " hold the memory",
     "call model.train() behind the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs),"
-    " and call torch.cuda.empty_cache() behind it; shorter rows do not help",
+    " and call torch.cuda.empty_cache() behind it; the rows are no longer than those that fitted before",
     by_rows=False,
 )
 LEFT_IN_EVALUATION_MODE = MemoryCause(
     "left-in-evaluation-mode",
     "it is the first training step behind an evaluation, which left the model in eval() mode: gradient checkpointing is"
     " off in it, so that the step keeps the activations of all layers",
-    "call model.train() behind the evaluation; shorter rows do not help",
+    "call model.train() behind the evaluation (the rows are no longer than those that fitted before)",
     by_rows=False,
 )
 AFTER_EVALUATION_OF_TRAINER = MemoryCause(
@@ -195,7 +195,8 @@ AFTER_EVALUATION_OF_TRAINER = MemoryCause(
     "it is the first training step behind an evaluation, and those before it fitted: logits or predictions of the"
     " evaluation (compute_metrics, a callback) or the allocator's cache of them still hold the memory",
     "keep predictions on the CPU (preprocess_logits_for_metrics with argmax, eval_accumulation_steps=1), set a smaller"
-    " per_device_eval_batch_size and torch_empty_cache_steps; shorter training rows do not help",
+    " per_device_eval_batch_size and torch_empty_cache_steps; the training rows are"
+    " no longer than those that fitted before",
     by_rows=False,
 )
 BEHIND_EVALUATION = (AFTER_EVALUATION, LEFT_IN_EVALUATION_MODE, AFTER_EVALUATION_OF_TRAINER)

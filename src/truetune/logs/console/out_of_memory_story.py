@@ -31,10 +31,12 @@ from truetune.logs.console.out_of_memory_causes import (
     passes_plain_layer,
 )
 from truetune.logs.console.out_of_memory_lengths import (
+    GIB,
     TensorShape,
     shape_of_logits,
     shape_of_mask,
 )
+from truetune.logs.console.picture_shapes import PictureTokens
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
 from truetune.logs.console.whole_model_tensor import (
@@ -47,6 +49,7 @@ from truetune.logs.files_beside import (
     FILLED_TO_LIMIT,
     LENGTH_LIMIT,
     NOTHING_BESIDE,
+    PICTURES_WITHOUT_LIMIT,
     RECOMPUTED_BY_LAUNCHER,
     FilesBeside,
     SettingBeside,
@@ -74,6 +77,10 @@ LEAST_LIMIT = 1_024
 """Tokens below which no limit is advised. Chosen, not measured: it leaves room for longer rows, and costs little"""
 USUAL_LIMIT = 2_048
 """Tokens that are enough for most rows"""
+VOCABULARY_OF_PICTURES = 151_936
+"""Of the models whose processors keep the size of pictures; that of the larger ones is 0.1 % more"""
+MIN_PICTURE_TOKENS = 4_096
+"""Tokens from which a row is no text with a small picture. Chosen, as of `pictures-at-full-size`"""
 MODE_OF_EVALUATION = "left_in_eval_mode"
 PADDED_WITHOUT_LIMIT = "padded_without_limit"
 KEPT_BY_EVALUATION = "kept_by_evaluation"
@@ -136,6 +143,23 @@ class MemoryStory:
     """What scripts and settings say that were given with the log"""
     frames: tuple[Frame, ...] = ()
     """Of the traceback"""
+    pictures: PictureTokens | None = None
+    """The batch of pictures whose shapes the output prints"""
+
+    @property
+    def is_of_pictures(self) -> bool:
+        """Are most tokens of a row those of pictures, where rows are what needed the memory?"""
+        is_by_rows = self.cause is None or self.cause.by_rows
+        return is_by_rows and (self.pictures is not None or self._length_of_pictures() is not None)
+
+    def _length_of_pictures(self) -> int | None:
+        """Tokens of a row by the logits that failed, where nothing limits pictures and no text is so long."""
+        unlimited = self.beside.setting(PICTURES_WITHOUT_LIMIT)
+        if unlimited is None or self.cause not in (LOSS_LOGITS, LOGITS_CAST) or self.asked is None:
+            return None
+        width = 4 if holds_float32_logits(self.frames) else 2
+        tokens = self.asked * GIB / (VOCABULARY_OF_PICTURES * width * (self.batch or 1))
+        return 10 * round(tokens / 10) if tokens >= MIN_PICTURE_TOKENS else None
 
     @property
     def batch(self) -> int | None:
@@ -243,6 +267,9 @@ class MemoryStory:
 
     def _evidence_of_shape(self) -> Iterator[str]:
         """The length of the rows, by the size of the tensor."""
+        if self.is_of_pictures:
+            yield from self._evidence_of_pictures()
+            return
         shape = self.shape
         if shape is None:
             return
@@ -262,6 +289,22 @@ class MemoryStory:
                 f"{shape.length:,} is a model's whole context (model_max_length): rows are padded to it{where}, or"
                 " nothing cuts them"
             )
+
+    def _evidence_of_pictures(self) -> Iterator[str]:
+        """That pictures make the length of rows, and what leaves them so large."""
+        if self.pictures is not None:
+            printed = self.pictures
+            yield (
+                f"{printed}: pixel_values {printed.shape} are four patches a token (line {printed.line} of the output)"
+            )
+        else:
+            yield (
+                f"{self.asked:.2f} GiB of logits over a vocabulary of {VOCABULARY_OF_PICTURES:,} is rows of about"
+                f" {self._length_of_pictures():,} tokens"
+            )
+        for setting in self.beside.all_named(PICTURES_WITHOUT_LIMIT):
+            sizes = f"; {setting.value}" if setting.value else ""
+            yield f"{setting.place}: {setting.text}{sizes}"
 
     def _is_longer_than_rows(self, length: int) -> bool:
         """Does the trainer's own count say that no row comes near this length?"""
@@ -385,6 +428,9 @@ class MemoryStory:
 
     def _of_cause(self) -> Iterator[str]:
         """What the cause itself advises, unless it is done already, and smaller steps where rows bring it."""
+        if self.is_of_pictures:
+            yield from self._smaller_pictures()
+            return
         fused = self.settings.fused_loss or _is_on(self.beside.setting("use_liger_kernel"))
         if self.cause is LOSS_LOGITS and fused:
             yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
@@ -439,6 +485,19 @@ class MemoryStory:
                 f"lower {rows.key} from {rows.value} to 1 ({rows.place}), and set"
                 " prediction_loss_only=True where no metric is computed"
             )
+
+    def _smaller_pictures(self) -> Iterator[str]:
+        """A limit of pixels, then what is left of smaller steps."""
+        setting = self.beside.setting(PICTURES_WITHOUT_LIMIT)
+        where = f" ({setting.place})" if setting is not None else ""
+        yield (
+            f"make the pictures smaller{where}: AutoProcessor.from_pretrained(..., max_pixels=1280*28*28) gives each"
+            " 1,280 tokens at most (image_max_pixels in LLaMA-Factory, MAX_PIXELS in ms-swift, image_size in Axolotl),"
+            " or image.thumbnail((1024, 1024)) before they are read; max_length is no help, it cuts the picture's own"
+            " tokens"
+        )
+        if self.batch is not None and self.batch > 1:
+            yield f"{self._smaller_batch(self.batch)} and double gradient_accumulation_steps"
 
     def _smaller_steps(self) -> Iterator[str]:
         """What makes a step smaller and is not in use yet; rows unless those are advised already."""

@@ -133,7 +133,16 @@ def _read_dataset(draft: ConfigDraft, item: dict[str, Any], pretraining: bool) -
     made = _dataset_form(draft, item, pretraining)
     if isinstance(made, str):
         return ConfigDataset(name, paths, why_not=made)
-    return ConfigDataset(name, paths, *made)
+    return ConfigDataset(name, paths, *made, unread=_unread_columns(item))
+
+
+def _unread_columns(item: dict[str, Any]) -> frozenset[str]:
+    """The input, where the `format` of a `type` of one's own does not write it: Axolotl says nothing of it."""
+    kind = item.get("type")
+    written = kind.get("format") if isinstance(kind, dict) else None
+    if not isinstance(written, str) or "{input}" in written:
+        return frozenset()
+    return frozenset(("input",))
 
 
 def _dataset_form(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from truetune.settings.row_formats import NO_COLUMN
 from truetune.settings.run_spec import FormatName
 from truetune.settings.stacks.config_draft import ConfigDraft
 from truetune.settings.stacks.dataset_columns import columns_of_first_row
@@ -21,6 +22,8 @@ FILE_BUILDERS = frozenset(("json", "jsonl", "parquet", "csv", "arrow", "text", "
 
 UNREAD_SUFFIXES = frozenset((".txt", ".xml", ".pkl", ".py", ".tar"))
 """Endings of files that hold rows for others, but not for truetune"""
+OTHER_NAMES = {"system": ("system_prompt",)}
+"""Names by which rows call a column that a framework may leave unread; `data.column_names` reads these too"""
 
 
 class ConfigDataset(NamedTuple):
@@ -34,6 +37,8 @@ class ConfigDataset(NamedTuple):
     map: Mapping[str, str] = {}
     why_not: str = ""
     """Why truetune cannot read it, though it may be here"""
+    unread: frozenset[str] = frozenset()
+    """Columns, by truetune's names, that the framework does not read, though truetune would"""
 
 
 def local_dataset_files(
@@ -115,7 +120,7 @@ def put_datasets(
         draft.put(field, tuple(paths), *keys)
     if taken and field == "data":
         draft.put("format", form[0])
-        draft.put("map", form[1] or None)
+        draft.put("map", {**form[1], **_unread_columns(taken)} or None)
     _note_left_out(draft, sets, here, taken)
     _keep_names(draft, [dataset.name for dataset in sets if dataset not in taken])
 
@@ -133,13 +138,29 @@ def _form_of_run(
     A run has one of them: rows of the evaluation are read as those of the training are, else as the first data set is.
     """
     if field == "eval_data" and "data" in draft.fields:
-        return draft.fields.get("format"), draft.fields.get("map", {})
+        columns = draft.fields.get("map", {})
+        return draft.fields.get("format"), {
+            ours: column for ours, column in columns.items() if column
+        }
     return _form_of(here[0]) if here else (None, {})
 
 
 def _form_of(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
     """The format and the map, which all data sets of a run share."""
     return dataset.format, dict(dataset.map)
+
+
+def _unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
+    """A map for the columns that rows have and the framework reads from none of these data sets."""
+    unread = frozenset.intersection(*(dataset.unread for dataset in datasets))
+    if not unread:
+        return {}
+    columns = {name for dataset in datasets for name in columns_of_first_row(dataset.paths)}
+    return {
+        ours: NO_COLUMN
+        for ours in sorted(unread)
+        if not columns.isdisjoint((ours, *OTHER_NAMES.get(ours, ())))
+    }
 
 
 def _keep_names(draft: ConfigDraft, names: Sequence[str]) -> None:

@@ -24,6 +24,8 @@ ALPACA_COLUMNS = {
     "output": "response",
     "history": "history",
 }
+OPTIONAL_ALPACA_COLUMNS = {"input": "query", "history": "history"}
+"""Those that rows of this form need not have"""
 SHARED_COLUMNS = {"system": "system", "tools": "tools"}
 DEFAULT_COLUMNS = {
     "prompt": "instruction",
@@ -109,8 +111,16 @@ def _read_dataset(
     return (
         ConfigDataset(name, paths, why_not=made)
         if isinstance(made, str)
-        else ConfigDataset(name, paths, *made)
+        else ConfigDataset(name, paths, *made, unread=_unread_columns(about))
     )
+
+
+def _unread_columns(about: Mapping[str, Any]) -> frozenset[str]:
+    """The columns that an entry does not name, and which LLaMA-Factory leaves out then, whatever rows hold."""
+    columns = about.get("columns")
+    mapped = columns if isinstance(columns, dict) else DEFAULT_COLUMNS
+    known = {**OPTIONAL_ALPACA_COLUMNS, **SHARED_COLUMNS}
+    return frozenset(ours for ours, theirs in known.items() if not mapped.get(theirs))
 
 
 def _notes_on_pretraining(name: str, about: Mapping[str, Any]) -> list[str]:

@@ -49,6 +49,8 @@ SCRIPT_ONLY_KEYS = frozenset(("dataset_mixture", "dataset_mixer", "dataset_split
 """Keys of scripts with settings of their own that no other stack has"""
 OLD_KEYS = frozenset(("torch_dtype",))
 """Keys of earlier releases, likewise"""
+UNREAD_COLUMNS = frozenset(("system", "documents"))
+"""Columns beside messages or prompt that TRL gives to no template (tools and chat_template_kwargs it does)"""
 TRAINER_SIGNS = {
     "SFTConfig": frozenset(("max_seq_length", "dataset_batch_size")),
     "DPOConfig": frozenset(("max_prompt_length", "ref_model_init_kwargs", "rpo_alpha")),
@@ -217,7 +219,7 @@ def _named_datasets(draft: ConfigDraft) -> list[ConfigDataset]:
     found = []
     name = draft.get("dataset_name")
     if isinstance(name, str):
-        found.append(ConfigDataset(name, local_dataset_files(draft, name)))
+        found.append(ConfigDataset(name, local_dataset_files(draft, name), unread=UNREAD_COLUMNS))
     several = draft.get("datasets")
     for given in several if isinstance(several, list) else ():
         if isinstance(given, dict) and isinstance(given.get("path"), str):
@@ -228,6 +230,7 @@ def _named_datasets(draft: ConfigDraft) -> list[ConfigDataset]:
                     local_dataset_files(
                         draft, path, given.get("data_files"), given.get("data_dir")
                     ),
+                    unread=UNREAD_COLUMNS,
                 )
             )
     return found

@@ -66,10 +66,10 @@ def rows_behind(module: Module, value: Value) -> FileRows | None:
     names = {one for one in found if isinstance(one, str)}
     if len(names) == 1:
         name = names.pop()
-        path = _find_file(module, name)
+        path = find_data_file(module, name)
         if path is None:
             return None
-        rows = _read_rows(str(path), path.stat().st_mtime_ns)
+        rows = read_rows_of_file(path)
         readers = [one for one in found if isinstance(one, CallEvent)]
         is_text = name.lower().endswith(TEXT_SUFFIXES) and any(
             one.named(*TEXT_READERS) for one in readers
@@ -160,7 +160,7 @@ def _rows_inside(value: Value) -> tuple[Mapping[str, Any], ...]:
     return tuple(known) if len(known) == len(rows) else ()
 
 
-def _find_file(module: Module, name: str) -> Path | None:
+def find_data_file(module: Module, name: str) -> Path | None:
     """A data file that a script names, from its folder or one above it."""
     folder = Path(module.path).resolve().parent
     for around in (folder, *list(folder.parents)[:MAX_FOLDERS]):

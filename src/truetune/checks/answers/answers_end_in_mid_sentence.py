@@ -1,0 +1,123 @@
+"""Answers end in mid-sentence, far behind the end of references that are whole.
+
+## What it does
+
+Of answers of which nothing says what ended them, counts those that break off within a sentence (their last line has six
+words or more, and ends in a letter, a digit or a comma), where the reference ends with a full stop and the answer is
+longer than it by a fifth or more. It fires where surely more than 1 of 10 do so, and is an error where all of 8 or
+more do.
+
+## Why it is bad
+
+An answer that is complete ends its last sentence. One that goes past the length of its reference and breaks off was cut
+by the limit of new tokens: the model did not stop. A file without `finish_reason` hides that, and such answers pass
+each check of their text.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    end_known: false
+    answers: The pump failed at noon. The crew found the cause in the valve, and then went on to look for the
+    references: The pump failed at noon.
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    end_known: false
+    answers: The pump failed at noon. The crew found the cause in the valve.
+    references: The pump failed at noon.
+```
+
+## Fix safety
+
+There is no automatic fix. Ask again, and write what ended each answer (`finish_reason`, or whether the last id is a
+stop id).
+
+## References
+
+- OpenAI API reference, chat completions: `finish_reason` is `length` where the limit of tokens ended an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median
+
+from truetune.checks.answers.bad_answer_counts import (
+    MIN_ANSWERS,
+    count_bad_answers,
+    is_surely_above,
+    sample_cases,
+)
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.generation.answer_samples import Sample
+
+# As of the other rules on answers: single ones break off for reasons of their own.
+TOLERATED = 0.1
+MIN_LENGTH_RATIO = 1.2
+"""Times the reference's length from which an answer is past its end. Chosen: paraphrases differ by a tenth"""
+# Chosen, not measured: signatures, headings and items of lists end without a full stop, and are shorter.
+MIN_WORDS = 6
+"""Words of the last line, from which it is a sentence"""
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "…", '."', ".)", ".*")
+
+
+class AnswersEndInMidSentence(BadAnswerShareRule):
+    code = "ANS041"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    tolerated = TOLERATED
+    called = "break off within a sentence"
+    untold = Unmet(
+        "it is about answers of which nothing says what ended them, beside references of whole sentences",
+        asked=False,
+    )
+    moot_where = ("answers-are-cut-off", "answers-are-too-long", "answers-loop")
+
+    def bad(self, sample: Sample) -> bool | None:
+        answer, reference = sample.answer.text.strip(), sample.prompt.reference.strip()
+        if sample.scores.end_known or not answer or not reference.endswith(SENTENCE_ENDS):
+            return None
+        is_past = len(answer) >= MIN_LENGTH_RATIO * len(reference)
+        return is_past and _breaks_off(answer)
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        return unmet and replace(unmet, asked=False)
+
+    def findings(self) -> Iterator[Finding]:
+        found = count_bad_answers(self.subject, self.bad)
+        if found is None or found.last.of < MIN_ANSWERS or not self.subject.finished:
+            return
+        if not is_surely_above(found.last, TOLERATED):
+            return
+        ratio = median(
+            len(one.answer.text) / max(1, len(one.prompt.reference)) for one in found.samples
+        )
+        yield self.finding(
+            f"{found.last} answers break off within a sentence, and are {ratio:.1f} times as long as their references"
+            " (the median), which end with a full stop: the limit of new tokens ended them, and the model did not stop",
+            "see that each training row keeps its end and its stop token within the length limit (cutoff_len,"
+            " max_length), and that the stop token has a label; write finish_reason beside each answer",
+            severity="error" if found.last.bad == found.last.of else "warning",
+            evidence=["nothing in the file says what ended the answers"],
+            cases=sample_cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+        )
+
+
+def _breaks_off(answer: str) -> bool:
+    """Is the last line a sentence without an end?"""
+    last = answer.rpartition("\n")[2].strip()
+    return len(last.split()) >= MIN_WORDS and (last[-1].isalnum() or last[-1] == ",")

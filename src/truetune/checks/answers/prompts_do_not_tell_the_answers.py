@@ -1,0 +1,173 @@
+"""Few different prompts were asked, and each of their rows has another reference.
+
+## What it does
+
+Counts the different prompts and references of the last look, prompts with all their turns. It fires where a prompt
+stands in 8 rows or more on average, where most of the references differ, and where an answer is no nearer to its own
+reference than to that of another row with the same prompt. Prompts with pictures, sound or video are left alone, and so
+are several answers to one question, which share their reference.
+
+## Why it is bad
+
+Nothing in such a prompt says which of the references is wanted, so that no model can give it. The model has learned the
+form of the answers and invents what they say: its loss falls, and names and numbers are wrong. The text that differs
+from row to row was lost before the prompt was written: a column that is not mapped, a placeholder that nothing filled
+in, a prompt that was cut.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - {step: 0, prompts: 24, questions: Extract the order number., answers: Order 7, references: differ}
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - {step: 0, prompts: 24, questions: differ, answers: Order 7, references: differ}
+```
+
+## Fix safety
+
+There is no automatic fix. Where one request is meant and any answer to it is right (a poem, a joke), the finding says
+nothing of the model.
+
+## References
+
+- hiyouga/LLaMA-Factory, data/README.md: `query` of `columns` in dataset_info.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import AnswersRule
+from truetune.generation.answer_samples import Sample
+from truetune.generation.split_words import split_words
+
+# Chosen: sets with several references a question have 2 to 5.
+ROWS_A_PROMPT = 8
+"""Rows that a prompt stands in on average, at least"""
+MIN_ROWS = 16
+MIN_PROMPT_WORDS = 3
+"""Words of a prompt: of fewer it may be the name of a task or of a source"""
+DISTINCT_REFERENCES = 0.5
+"""Share of the rows that have a reference of their own, at least"""
+# Two standard errors: 95 % of what chance gives.
+STANDARD_ERRORS = 2.0
+MEDIA_MARK = re.compile(
+    r"<\|?(?:image|img|video|audio|vision|speech)[\w-]*\|?>|\[IMG\]|\"(?:image|video|audio|image_url|input_audio)\"",
+    re.IGNORECASE,
+)
+"""Where a picture, a video or sound stands in a prompt"""
+
+
+class PromptsDoNotTellTheAnswers(AnswersRule):
+    code = "ANS040"
+    symptoms = ("nothing-is-learned", "garbage-output", "odd-metrics")
+    severity = "warning"
+    # Answers that are no text know nothing of any reference.
+    moot_where = ("answers-are-empty", "answers-are-garbage", "answers-loop", "answers-are-cut-off")
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        samples = self._samples()
+        if len(samples) < MIN_ROWS:
+            return Unmet(
+                f"{len(samples)} answers have a prompt and a reference: too few to compare",
+                asked=False,
+            )
+        if any(MEDIA_MARK.search(_whole_prompt(sample)) for sample in samples):
+            return Unmet("prompts with pictures, sound or video may all be one text")
+        return None
+
+    def figure(self) -> str:
+        samples = self._samples()
+        return (
+            f"{len(set(map(_whole_prompt, samples)))} different prompts and {_count_references(samples)} different"
+            f" references in {len(samples)} rows"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        samples = self._samples()
+        if self.unmet() is not None or not self.subject.finished:
+            return
+        prompts = len(set(map(_whole_prompt, samples)))
+        references = _count_references(samples)
+        if prompts * ROWS_A_PROMPT > len(samples) or references < DISTINCT_REFERENCES * len(
+            samples
+        ):
+            return
+        if _know_their_reference(samples):
+            return
+        what = "1 text" if prompts == 1 else f"{prompts} different texts"
+        yield self.finding(
+            f"the prompts of {len(samples)} rows, as the file has them, are {what}, and their references are"
+            f" {references} different ones: nothing in a prompt says which is wanted, so the model can only invent it",
+            "write what each answer is made from (the message, the document, the question) into the prompt, in training"
+            " and where the model is asked; see which column of the rows holds it, and whether anything reads it"
+            ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in a prompt of your own), and'
+            " train again",
+            cases=sample_cases(samples[:3]),
+            count=len(samples),
+            total=len(samples),
+        )
+
+    def _samples(self) -> list[Sample]:
+        """Answers of the last pass that have a prompt and a reference."""
+        return [
+            one
+            for one in self.subject.looks[-1].samples
+            if one.prompt.reference.strip() and len(_whole_prompt(one).split()) >= MIN_PROMPT_WORDS
+        ]
+
+
+def _whole_prompt(sample: Sample) -> str:
+    """All that stands before the answer."""
+    prompt = sample.prompt
+    if prompt.chat is None:
+        return prompt.text or prompt.question
+    return json.dumps([dict(one) for one in prompt.chat.messages], default=str, ensure_ascii=False)
+
+
+def _count_references(samples: list[Sample]) -> int:
+    """How many different references there are."""
+    return len({sample.prompt.reference.strip() for sample in samples})
+
+
+def _know_their_reference(samples: list[Sample]) -> bool:
+    """Are answers nearer to their own reference than to that of another row with the same prompt, beyond chance?"""
+    by_prompt: defaultdict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_prompt[_whole_prompt(sample)].append(sample)
+    nearer = [
+        _nearness(one.answer.text, one.prompt.reference)
+        - _nearness(one.answer.text, other.prompt.reference)
+        for rows in by_prompt.values()
+        for one, other in pairwise([*rows, rows[0]])
+        if one.prompt.reference != other.prompt.reference
+    ]
+    if len(nearer) < MIN_ROWS:
+        return True  # one reference a prompt: the prompt tells it
+    mean = sum(nearer) / len(nearer)
+    variance = sum((value - mean) ** 2 for value in nearer) / (len(nearer) - 1)
+    return mean > STANDARD_ERRORS * math.sqrt(variance / len(nearer))
+
+
+def _nearness(answer: str, reference: str) -> float:
+    """The share of the reference's words that the answer has."""
+    wanted = set(split_words(reference))
+    return len(wanted & set(split_words(answer))) / len(wanted) if wanted else 0.0

@@ -1,0 +1,87 @@
+"""Pictures go into the model at their full size, and each is thousands of tokens.
+
+## What it does
+In a script that makes the processor of a Qwen model for pictures without a limit of pixels, takes the sizes of the
+pictures from the rows that the script names (`width` and `height`, or the files themselves) and counts their tokens as
+the processor does: one for each 28 x 28 pixels, 32 x 32 in Qwen3-VL. It fires where the picture in the middle has 4,096
+tokens or more. It is silent where anything in the script, or in a module beside it, limits or resizes pictures.
+
+## Why it is bad
+Memory and time of a step follow the tokens of a row. A photo of a phone (3024 x 4032) is 15,552 tokens, beside some
+forty of an answer: the logits alone are 9 GiB, and a batch of one row does not fit a card of 24 GB. `max_length` does
+not help: it cuts the picture's own tokens, and the forward pass fails.
+
+## Example
+```python
+from transformers import AutoProcessor
+
+rows = [
+    {"image": "a.jpg", "width": 3024, "height": 4032, "answer": "12.50"},
+    {"image": "b.jpg", "width": 4032, "height": 3024, "answer": "9.99"},
+]
+processor = AutoProcessor.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct")
+```
+
+## Use instead
+```python
+from transformers import AutoProcessor
+
+rows = [
+    {"image": "a.jpg", "width": 3024, "height": 4032, "answer": "12.50"},
+    {"image": "b.jpg", "width": 4032, "height": 3024, "answer": "9.99"},
+]
+processor = AutoProcessor.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", max_pixels=1280 * 28 * 28)
+```
+
+## Fix safety
+A smaller picture has less to read: see that the smallest print that matters is still legible at the size that you
+choose. Ask the trained model with the same limit.
+
+## References
+- https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, "Image Resolution for performance boost"
+- https://github.com/QwenLM/Qwen2.5-VL, `smart_resize`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.picture_sizes import (
+    PROCESSORS,
+    find_picture_sizes,
+    unlimited_processors,
+)
+
+MIN_TOKENS = 4_096
+"""Chosen: a scanned page of text needs 1,000 to 3,000 tokens to be read"""
+USUAL_TOKENS = 1_280
+"""Tokens of the limit that the model's own page recommends"""
+
+
+class PicturesAtFullSize(SourceRule):
+    code = "SRC356"
+    symptoms = ("out-of-memory", "slow-training")
+    severity = "warning"
+    looks_at = calls_of("processors of pictures", *PROCESSORS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for processor in unlimited_processors(module):
+            sizes = find_picture_sizes(module, processor.side)
+            if sizes is None or sizes.tokens < MIN_TOKENS:
+                continue
+            side = processor.side
+            yield self.finding(
+                f"pictures go in at their full size: those of {sizes.source} have about {sizes.width:,} x"
+                f" {sizes.height:,} pixels, which are {sizes.tokens:,} tokens each (one for {side} x {side} pixels),"
+                " and nothing limits them",
+                f"AutoProcessor.from_pretrained(..., max_pixels={USUAL_TOKENS} * {side} * {side}) makes each"
+                f" {USUAL_TOKENS:,} tokens at most, or resize them before they are read; max_length is no help: it"
+                " would cut the picture's own tokens",
+                evidence=[f"sizes of {sizes.rows:,} pictures are known"],
+                cases=[case_at(module, processor.call.node)],
+            )
