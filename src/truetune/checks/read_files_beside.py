@@ -38,6 +38,13 @@ from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
 )
+from truetune.checks.weights_beside import (
+    MODEL_FILE,
+    weights_of_commands,
+    weights_of_config,
+    weights_of_folder,
+    weights_of_script,
+)
 from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
@@ -181,13 +188,22 @@ def _may_hold_settings(file: Path) -> bool:
 def _settings_of_file(file: Path) -> list[SettingBeside]:
     """What a file sets; nothing where it can't be read, or is none of the kinds that are read."""
     try:
+        if file.name == MODEL_FILE:
+            return list(weights_of_folder(file))
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_module(file)))
         if is_command_file(file):
             commands = read_commands(file)
-            return [*_settings_of_commands(commands), *memory_of_job(commands)]
+            return [
+                *_settings_of_commands(commands),
+                *memory_of_job(commands),
+                *weights_of_commands(commands),
+            ]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
-            return [*_settings_of_launcher(file), *_settings_of_settings(file)]
+            return [
+                *_settings_of_launcher(file),
+                *_settings_of_settings(file),
+            ]
         return _settings_of_settings(file)
     except (TruetuneError, OSError, ValueError):
         pass  # who reads the file itself says what is wrong with it
@@ -267,6 +283,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
     yield from model_of_config(config)
+    yield from weights_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -381,6 +398,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _kept_by_evaluation(module)
     yield from _labels_of_pads(module)
     yield from _second_model(module)
+    yield from weights_of_script(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:

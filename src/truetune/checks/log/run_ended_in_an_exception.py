@@ -85,11 +85,13 @@ from truetune.logs.console.out_of_memory_story import (
     MemoryStory,
     is_first_step_after_evaluation,
 )
+from truetune.logs.console.out_of_memory_weights import describe_adapter_slots
 from truetune.logs.console.port_conflicts import PortConflict
 from truetune.logs.console.rank_counts import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
+NO_CACHE = "vllm-no-memory-for-the-cache"
 NODES_APART = "nodes-did-not-meet"
 PORT_TAKEN = "port-in-use"
 PROGRAM = "<module>"
@@ -304,6 +306,8 @@ class RunEndedInAnException(OutputRule):
             figures.asked,
             self.subject.files_beside,
             raised.frames,
+            figures.capacity,
+            figures.gpu_number,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:
@@ -343,6 +347,8 @@ class RunEndedInAnException(OutputRule):
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
             yield from self._of_several_processes(known)
+            if known.name == NO_CACHE:
+                yield from describe_adapter_slots(self.subject.files_beside)
             is_server = known.name == PORT_TAKEN and bool(self.subject.server)
             if is_server:
                 yield OLD_SERVER_ANSWERS
