@@ -40,9 +40,20 @@ def fsdp(strategy: str, processes: int = 4, version: int = 1) -> dict[str, str]:
     [
         (fsdp("NO_SHARD"), 1),
         (fsdp("3"), 1),
-        ({"run.sh": "accelerate launch --use_fsdp --num_processes 8 --fsdp_sharding_strategy NO_SHARD t.py\n"}, 1),
+        (
+            {
+                "run.sh": "accelerate launch --use_fsdp --num_processes 8 --fsdp_sharding_strategy NO_SHARD t.py\n"
+            },
+            1,
+        ),
         ({"run.sh": "accelerate launch --use_fsdp --fsdp_sharding_strategy 3 t.py --model m\n"}, 1),
-        ({"job.sbatch": "#!/bin/bash\n#SBATCH --gres=gpu:4\nsrun accelerate launch --use_fsdp --fsdp_sharding_strategy=NO_SHARD t.py\n"}, 1),
+        (
+            {
+                "job.sbatch": "#!/bin/bash\n#SBATCH --gres=gpu:4\n"
+                "srun accelerate launch --use_fsdp --fsdp_sharding_strategy=NO_SHARD t.py\n"
+            },
+            1,
+        ),
         (fsdp("FULL_SHARD"), 0),
         (fsdp("SHARD_GRAD_OP"), 0),
         (fsdp("1"), 0),
@@ -50,7 +61,7 @@ def fsdp(strategy: str, processes: int = 4, version: int = 1) -> dict[str, str]:
         (fsdp("NO_SHARD", version=2), 0),
         ({"run.sh": "accelerate launch --num_processes 4 t.py\n"}, 0),
     ],
-)  # fmt: skip
+)
 def test_a_strategy_that_shards_nothing(tmp_path: Path, files: dict[str, str], count: int) -> None:
     assert len(found(tmp_path, files, "CMD130")) == count
 
@@ -64,11 +75,20 @@ def deepspeed(**zero: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (deepspeed(stage=2, overlap_comm=True, reduce_bucket_size=5e9), "2 buffers of 5,000,000,000 elements for the gradients: 18.6 GiB"),
+        (
+            deepspeed(stage=2, overlap_comm=True, reduce_bucket_size=5e9),
+            "2 buffers of 5,000,000,000 elements for the gradients: 18.6 GiB",
+        ),
         (deepspeed(stage=2, reduce_bucket_size=5e9), "1 buffer of"),
         (deepspeed(stage=1, overlap_comm=True, reduce_bucket_size=2000000000), "7.5 GiB"),
         (deepspeed(stage=3, overlap_comm=True, reduce_bucket_size=5e9), "9.3 GiB"),
-        ({**deepspeed(stage=2, reduce_bucket_size=5e9), "run.sh": "torchrun --nproc_per_node 4 train.py --deepspeed ds.json\n"}, "9.3 GiB"),
+        (
+            {
+                **deepspeed(stage=2, reduce_bucket_size=5e9),
+                "run.sh": "torchrun --nproc_per_node 4 train.py --deepspeed ds.json\n",
+            },
+            "9.3 GiB",
+        ),
         (deepspeed(stage=2, overlap_comm=True, reduce_bucket_size=5e8), ""),
         (deepspeed(stage=2, overlap_comm=True, reduce_bucket_size="auto"), ""),
         (deepspeed(stage=2, overlap_comm=True), ""),
@@ -76,7 +96,7 @@ def deepspeed(**zero: Any) -> dict[str, str]:
         (deepspeed(stage=0, reduce_bucket_size=5e9), ""),
         (deepspeed(stage=2, overlap_comm=True, reduce_bucket_size=1e9), ""),
     ],
-)  # fmt: skip
+)
 def test_buffers_of_gradients(tmp_path: Path, files: dict[str, str], said: str) -> None:
     messages = found(tmp_path, files, "CMD131")
     assert [said in one for one in messages] == ([True] if said else [])

@@ -221,3 +221,58 @@ def test_places_for_adapters_are_counted(tmp_path: Path, options: str, said: boo
     text = words(found(tmp_path, files), "LOG030")
     assert ("32 x 256 = 8,192 ranks; the adapter here has r 16" in text) is said
     assert "another process" not in text
+
+
+OOM_KILL = "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have been OOM Killed.\n"
+JOB = "#!/bin/bash\n#SBATCH --gres=gpu:1\n{asked}srun python train.py\n"
+IN_A_LIST = 'import json\nfrom datasets import Dataset\nrows = [json.loads(line) for line in open("all.jsonl")]\nds = Dataset.from_list(rows)\n'
+OWN_DATASET = """
+import json
+from torch.utils.data import Dataset
+
+class Rows(Dataset):
+    def __init__(self, path):
+        self.samples = []
+        with open(path) as lines:
+            for line in lines:
+                self.samples.append(json.loads(line))
+"""
+METRICS = """
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("m")
+args = TrainingArguments(output_dir="o", eval_accumulation_steps=1)
+trainer = Trainer(model=model, args=args, eval_dataset=rows, compute_metrics=lambda p: {"n": len(p.predictions)}END)
+trainer.evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "files", "said", "unsaid"),
+    [
+        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="")}, "job.sbatch asks for no memory (--mem)", "", id="no memory asked"),
+        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --cpus-per-task=2\n")}, "here for 2 (--cpus-per-task=2)", "", id="two processors"),
+        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --mem=64G\n")}, "", "asks for no memory", id="memory asked"),
+        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --mem-per-cpu=8G\n")}, "", "asks for no memory", id="memory by processor"),
+        pytest.param("Killed\n", {"job.sbatch": JOB.format(asked="")}, "", "asks for no memory", id="not ended by Slurm"),
+        pytest.param("10 rows\nKilled\n", {"prep.py": IN_A_LIST}, "prep.py:3 holds all rows, then a data set of them", "", id="rows in a list"),
+        pytest.param("10 rows\nKilled\n", {"prep.py": IN_A_LIST, "all.jsonl": '{"text": "a"}\n' * 9}, "", "holds all rows", id="a small file"),
+        pytest.param("10 rows\nKilled\n", {"prep.py": 'from datasets import load_dataset\nds = load_dataset("json", data_files="all.jsonl")\n'}, "", "holds all rows", id="mapped from the disk"),
+        pytest.param(RECORDS + "Killed\n", {"train.py": METRICS.replace("END", "")}, "moves the logits of the evaluation to the machine's memory", "", id="logits on the host"),
+        pytest.param(RECORDS + "Killed\n", {"train.py": METRICS.replace("END", ", preprocess_logits_for_metrics=f")}, "", "moves the logits", id="ids alone"),
+    ],
+)  # fmt: skip
+def test_what_filled_the_machine_s_memory(
+    tmp_path: Path, log: str, files: dict[str, str], said: str, unsaid: str
+) -> None:
+    text = words(found(tmp_path, {"run.log": log, **files}), "LOG031")
+    assert said in text
+    assert not unsaid or unsaid not in text
+
+
+@pytest.mark.parametrize(("signal", "said"), [("Killed", True), ("Segmentation fault", False)])
+def test_workers_that_copy_a_list(tmp_path: Path, signal: str, said: bool) -> None:
+    log = f'Traceback (most recent call last):\n  File "{SITE}/torch/utils/data/dataloader.py", line 9, in _try_get_data\n    data = x\nRuntimeError: DataLoader worker (pid 88121) is killed by signal: {signal}. \n'
+    text = words(found(tmp_path, {"run.log": log, "rows.py": OWN_DATASET}), "LOG030")
+    assert ("each worker of the DataLoader copies" in text) is said

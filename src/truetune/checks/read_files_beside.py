@@ -28,7 +28,10 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
-from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.evaluation_keeps_all_logits import (
+    MOVED_TO_HOST,
+    EvaluationKeepsAllLogits,
+)
 from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
 from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
@@ -54,6 +57,7 @@ from truetune.logs.files_beside import (
     FROZEN_IN_CODE,
     LABELS_OF_PADS,
     LENGTH_LIMIT,
+    LOGITS_ON_HOST,
     NOTHING_RESUMED,
     SOFT_PROMPT,
     FilesBeside,
@@ -484,8 +488,9 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
     for rule in KEEPING_RULES:
         for finding in rule(module).findings():
             for case in finding.cases[:1]:
+                on_host = rule is EvaluationKeepsAllLogits and MOVED_TO_HOST in finding.message
                 yield SettingBeside(
-                    "kept_by_evaluation",
+                    LOGITS_ON_HOST if on_host else "kept_by_evaluation",
                     rule.name(),
                     case.file or module.path,
                     case.line or 0,

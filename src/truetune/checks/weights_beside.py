@@ -8,6 +8,7 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_model
+from truetune.checks.rows_in_memory import held_rows
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
@@ -25,6 +26,7 @@ from truetune.logs.files_beside import (
     MERGES_ADAPTER,
     MODEL_PARAMETERS,
     ROWS_BY_LENGTH,
+    ROWS_IN_A_LIST,
     SAVED_IN_FLOAT32,
     SettingBeside,
 )
@@ -85,6 +87,10 @@ def weights_of_script(module: Module) -> Iterator[SettingBeside]:
             for case in finding.cases[:1]:
                 file, line = case.file or module.path, case.line or 0
                 yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
+    for held in held_rows(module):
+        line, _ = module.place(held.node)
+        text = "all rows, then a data set of them" if held.copies else "all rows"
+        yield SettingBeside(ROWS_IN_A_LIST, held.workers, module.home(held.node).path, line, text)
     yield from _cells_run_again(module)
 
 

@@ -23,7 +23,9 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("{name}")
 """
 LARGE, SMALL = "meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-0.5B"
-POLICY = "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer})"
+POLICY = (
+    "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer})"
+)
 
 
 def messages(folder: Path, text: str) -> list[str]:
@@ -47,13 +49,29 @@ def second(code: str, name: str = LARGE) -> str:
     ("text", "said"),
     [
         (first("model = FSDP(model)\n"), "one unit"),
-        (first("model = FSDP(model.cuda(), device_id=rank, mixed_precision=MixedPrecision())\n"), "one unit"),
-        (first("model = FSDP(model, auto_wrap_policy=None, sharding_strategy=ShardingStrategy.FULL_SHARD)\n"), "one unit"),
+        (
+            first("model = FSDP(model.cuda(), device_id=rank, mixed_precision=MixedPrecision())\n"),
+            "one unit",
+        ),
+        (
+            first(
+                "model = FSDP(model, auto_wrap_policy=None, sharding_strategy=ShardingStrategy.FULL_SHARD)\n"
+            ),
+            "one unit",
+        ),
         (second("fully_shard(model)\n"), "one unit"),
-        (first(f"model = FSDP(model, auto_wrap_policy={POLICY}, sharding_strategy=ShardingStrategy.NO_SHARD)\n"), "shards nothing"),
-        (first("def main(rank):\n    wrapped = FSDP(model)\n    return wrapped\nmain(0)\n"), "one unit"),
+        (
+            first(
+                f"model = FSDP(model, auto_wrap_policy={POLICY}, sharding_strategy=ShardingStrategy.NO_SHARD)\n"
+            ),
+            "shards nothing",
+        ),
+        (
+            first("def main(rank):\n    wrapped = FSDP(model)\n    return wrapped\nmain(0)\n"),
+            "one unit",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_model_as_one_unit(tmp_path: Path, text: str, said: str) -> None:
     (message,) = messages(tmp_path, text)
     assert said in message
@@ -64,7 +82,10 @@ def test_a_model_as_one_unit(tmp_path: Path, text: str, said: str) -> None:
     [
         first(f"model = FSDP(model, auto_wrap_policy={POLICY})\n"),
         first(f"model = FSDP(model, None, ShardingStrategy.FULL_SHARD, None, {POLICY})\n"),
-        first("for i, layer in enumerate(model.model.layers):\n    model.model.layers[i] = FSDP(layer)\nmodel = FSDP(model)\n"),
+        first(
+            "for i, layer in enumerate(model.model.layers):\n"
+            "    model.model.layers[i] = FSDP(layer)\nmodel = FSDP(model)\n"
+        ),
         first("model = FSDP(model, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)\n"),
         first("model = FSDP(model)\n", SMALL),
         first("model = FSDP(model, **options)\n"),
@@ -72,6 +93,6 @@ def test_a_model_as_one_unit(tmp_path: Path, text: str, said: str) -> None:
         "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
         "model = FSDP(torch.nn.Linear(8, 8))\n",
     ],
-)  # fmt: skip
+)
 def test_layers_that_are_wrapped(tmp_path: Path, text: str) -> None:
     assert messages(tmp_path, text) == []

@@ -76,7 +76,10 @@ def count_in_loop(folder: Path, made: str, keep: str) -> int:
 @pytest.mark.parametrize(
     ("made", "keep"),
     [
-        (FORWARD, "if step % 10 == 0:\n        kept.append({'loss': 1, 'h': out.hidden_states[-1]})"),
+        (
+            FORWARD,
+            "if step % 10 == 0:\n        kept.append({'loss': 1, 'h': out.hidden_states[-1]})",
+        ),
         (FORWARD, "if (step + 1) % 50 == 0:\n        kept.append(out.logits)"),
         (SCORES, "kept.append(out)"),
         (SCORES, "kept.append(out.scores)"),

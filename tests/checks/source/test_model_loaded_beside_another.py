@@ -191,8 +191,20 @@ trainer.train()
     ("base", "method", "placed", "name", "expected"),
     [
         ("TrainerCallback", "on_evaluate", ".cuda()", "Qwen/Qwen2.5-7B", ["warning"]),
-        ("transformers.TrainerCallback", "on_epoch_end", '.to("cuda")', "Qwen/Qwen2.5-7B", ["warning"]),
-        ("pl.Callback", "on_validation_end", ".half().cuda()", "meta-llama/Llama-3.1-8B", ["warning"]),
+        (
+            "transformers.TrainerCallback",
+            "on_epoch_end",
+            '.to("cuda")',
+            "Qwen/Qwen2.5-7B",
+            ["warning"],
+        ),
+        (
+            "pl.Callback",
+            "on_validation_end",
+            ".half().cuda()",
+            "meta-llama/Llama-3.1-8B",
+            ["warning"],
+        ),
         ("TrainerCallback", "on_evaluate", ".to(device)", "folder", ["info"]),
         ("TrainerCallback", "on_save", ".eval().cuda()", "Qwen/Qwen2.5-14B", ["warning"]),
         ("TrainerCallback", "on_evaluate", "", "Qwen/Qwen2.5-7B", []),
@@ -201,7 +213,7 @@ trainer.train()
         ("object", "on_evaluate", ".cuda()", "Qwen/Qwen2.5-7B", []),
         ("TrainerCallback", "prepare", ".cuda()", "Qwen/Qwen2.5-7B", []),
     ],
-)  # fmt: skip
+)
 def test_models_of_callbacks(
     base: str, method: str, placed: str, name: str, expected: list[str]
 ) -> None:

@@ -38,7 +38,8 @@ def count(folder: Path, text: str) -> int:
             id="a sum, divided",
         ),
         pytest.param(
-            "for group in groups:\n    losses = []\n    for batch in group:\n        losses.append(model(**batch).loss)\n"
+            "for group in groups:\n    losses = []\n    for batch in group:\n"
+            "        losses.append(model(**batch).loss)\n"
             "    torch.stack(losses).mean().backward()\n    optimizer.step()\n",
             id="a list",
         ),
@@ -98,7 +99,8 @@ def test_graphs_of_many_batches(tmp_path: Path, text: str) -> None:
         pytest.param(
             "def evaluate():\n    total = 0.0\n    with torch.no_grad():\n        for batch in held_out:\n"
             "            total = total + model(**batch).loss\n    return total\n"
-            "for batch in loader:\n    loss = model(**batch).loss\n    loss.backward()\n    optimizer.step()\nevaluate()\n",
+            "for batch in loader:\n    loss = model(**batch).loss\n    loss.backward()\n"
+            "    optimizer.step()\nevaluate()\n",
             id="an evaluation",
         ),
         pytest.param(

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
+from truetune.checks.log.host_memory_evidence import describe_rows_in_a_list
 from truetune.checks.log.message_evidence import (
     EVEN_SHARES,
     UNEVEN,
@@ -91,6 +92,8 @@ from truetune.logs.console.rank_counts import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
+WORKER_ENDS = ("dataloader-worker-killed",)
+"""Messages on workers that the kernel may have ended for the memory they took"""
 NO_CACHE = "vllm-no-memory-for-the-cache"
 NODES_APART = "nodes-did-not-meet"
 PORT_TAKEN = "port-in-use"
@@ -347,6 +350,9 @@ class RunEndedInAnException(OutputRule):
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
             yield from self._of_several_processes(known)
+            if known.name in WORKER_ENDS and "Killed" in failure.raised.text:
+                rows = describe_rows_in_a_list(self.subject.files_beside, of_worker=True)
+                yield from (rows,) if rows else ()
             if known.name == NO_CACHE:
                 yield from describe_adapter_slots(self.subject.files_beside)
             is_server = known.name == PORT_TAKEN and bool(self.subject.server)

@@ -92,8 +92,8 @@ class AllPromptsInOneGeneration(SourceRule):
             yield self.finding(
                 f"generate gets all {count} of the file in one batch: the key-value cache holds each of them, padded to"
                 " the longest prompt, with all new tokens",
-                "loop over slices of the prompts (prompts[i : i + 16]), tokenize and generate for each; or let vLLM make"
-                " the batches",
+                "loop over slices of the prompts (prompts[i : i + 16]), tokenize and generate for each; or let vLLM"
+                " make the batches",
                 severity="warning" if rows is not None else "info",
                 cases=[case_at(module, question.call.node), case_at(module, question.text)],
             )
@@ -102,7 +102,11 @@ class AllPromptsInOneGeneration(SourceRule):
 def _is_one_batch(module: Module, question: ModelQuestion) -> bool:
     """Is a model of transformers asked once, for a list of all rows that were read?"""
     call = question.call
-    if question.is_one or call.method != "generate" or "model" not in _types_of_owner(module, call.node):
+    if (
+        question.is_one
+        or call.method != "generate"
+        or "model" not in _types_of_owner(module, call.node)
+    ):
         return False
     if any(True for _ in repeats_of(module, call.node)) or not _is_list(module, question.text):
         return False

@@ -3,8 +3,8 @@
 ## What it does
 Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
 It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
-next pass of a loop) before these names are deleted, bound to something else or moved to the CPU, and where a method of a callback
-(`on_evaluate`) loads one while the trainer holds its own. A model that is used
+next pass of a loop) before these names are deleted, bound to something else or moved to the CPU, and where a method of
+a callback (`on_evaluate`) loads one while the trainer holds its own. A model that is used
 again after the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
 a notebook and where the size of the second model is not known, and nothing is said of a small one.
 

@@ -72,7 +72,9 @@ from truetune.source.module import Module
 
 FEW_PASSES = 4
 """Passes of a loop below which the sum costs little. Chosen, not measured"""
-CARRIED_STATES = frozenset(("past_key_values", "hidden_states", "state", "states", "memory", "mems"))
+CARRIED_STATES = frozenset(
+    ("past_key_values", "hidden_states", "state", "states", "memory", "mems")
+)
 """Arguments of a model that hand a state from one pass to the next: the graph through it is meant"""
 
 
@@ -157,7 +159,9 @@ def _has_batch_of_its_own(module: Module, loop: ast.For | ast.While) -> bool:
         if any(keyword.arg in CARRIED_STATES for keyword in node.keywords):
             return False
         values = (*node.args, *(keyword.value for keyword in node.keywords))
-        names = {part.id for value in values for part in ast.walk(value) if isinstance(part, ast.Name)}
+        names = {
+            part.id for value in values for part in ast.walk(value) if isinstance(part, ast.Name)
+        }
         if names & given:
             return True
     return False
