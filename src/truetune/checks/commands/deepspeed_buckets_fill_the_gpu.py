@@ -62,7 +62,7 @@ class Buckets(NamedTuple):
     """The buffers of a launch."""
 
     place: LocatedValue
-    count: int
+    buffers: int
     gib: float
     """Of all together"""
 
@@ -85,9 +85,9 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
             buckets = _buckets(launch)
             if buckets is None or buckets.gib < MIN_GIB:
                 continue
-            place, several = buckets.place, "s" if buckets.count > 1 else ""
+            place, several = buckets.place, "s" if buckets.buffers > 1 else ""
             yield self.finding(
-                f"DeepSpeed makes {buckets.count} buffer{several} of {float(place.value):,.0f} elements for the"
+                f"DeepSpeed makes {buckets.buffers} buffer{several} of {float(place.value):,.0f} elements for the"
                 f" gradients: {buckets.gib:.1f} GiB of each GPU, beside weights and states",
                 "set reduce_bucket_size and allgather_bucket_size to 5e8, or with the Trainer to auto",
                 cases=[
