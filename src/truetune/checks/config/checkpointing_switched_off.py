@@ -77,8 +77,8 @@ class CheckpointingSwitchedOff(ConfigRule):
         if not key or config.raw.get(key) is not value or (config.limit or 0) < MIN_LENGTH:
             return
         yield self.finding(
-            f"gradient checkpointing, on by default, is switched off: the activations of all layers are kept, at rows of"
-            f" up to {config.limit:,} tokens",
+            "gradient checkpointing, on by default, is switched off: the activations of all layers are kept, at rows"
+            f" of up to {config.limit:,} tokens",
             f"leave out {key}, where the memory does not suffice: a step takes about a third longer",
             cases=[setting_case(config, config.raw[key], key)],
         )

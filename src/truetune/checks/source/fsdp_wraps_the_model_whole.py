@@ -3,8 +3,8 @@
 ## What it does
 Looks for `FullyShardedDataParallel(model)` without `auto_wrap_policy`, and for `fully_shard(model)`, in scripts where
 nothing else is wrapped: no layer in a loop, no `wrap()` or `enable_wrap()`. Also for `sharding_strategy` NO_SHARD,
-which shards nothing. Silent for a strategy that keeps weights whole by intent (SHARD_GRAD_OP), for models below a billion
-parameters by their name, and where the arguments are not seen.
+which shards nothing. Silent for a strategy that keeps weights whole by intent (SHARD_GRAD_OP), for models below a
+billion parameters by their name, and where the arguments are not seen.
 
 ## Why it is bad
 FSDP gathers a unit whole for its forward and backward pass, and makes its gradient whole before it shares it out. Where
