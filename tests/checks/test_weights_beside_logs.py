@@ -139,14 +139,17 @@ def notebook(first: int, second: int) -> str:
                      "", "longest rows into one batch", id="rows in any order"),
         pytest.param(failed(STEP, HEAD, gpu=1), {"train.py": SPREAD}, "GPU 1 holds later layers", "", id="layers on two GPUs"),
         pytest.param(failed(STEP, HEAD), {"train.py": SPREAD}, "", "later layers", id="the first GPU"),
-        pytest.param(failed(STEP, PAIRS, asked="15.66 GiB"), {"dpo.py": DPO},
+        pytest.param(failed(STEP, PAIRS, asked="15.66 GiB"), {"train.py": DPO},
                      "8 x 4,096 x 128,256 at 4 bytes", "", id="pairs are two rows each"),
         pytest.param(failed(ENGINE), {"train.py": sft(", dtype=torch.bfloat16", model="01-ai/Yi-1.5-34B"), "ds.json": '{\n "zero_optimization": {\n  "stage": 2\n }\n}\n'},
                      "set stage to 3 in place of 2 (ds.json:3)", "halve", id="stage 2"),
         pytest.param(failed(ENGINE), {"ds.json": '{"zero_optimization": {"stage": 3}}\n'},
                      "zero.Init", "in place of", id="stage 3"),
-        pytest.param(failed(user="base = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)"), {"merge.py": MERGE},
+        pytest.param(failed(user="base = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)"), {"train.py": MERGE},
                      "merge on the CPU", "per_device_train", id="a merge"),
+        pytest.param(failed(LOADING), {"merge.py": MERGE, "loop.py": SPREAD},
+                     "", "merge on the CPU", id="the merge of another script"),
+        pytest.param(failed(STEP, HEAD, gpu=1), {"other.py": SPREAD}, "", "later layers", id="the load of another script"),
         pytest.param(failed(LOADING), {"train.py": sft(", dtype=torch.bfloat16", model="Qwen/Qwen3-30B-A3B")},
                      "all experts are held", "merge on the CPU", id="a mixture of experts"),
         pytest.param(failed(LOADING), {"merged/config.json": json.dumps({**LLAMA, "torch_dtype": "float32"}), "note.py": "x = 1\n"},
@@ -199,7 +202,9 @@ RECORDS = "".join(f"step {n} loss {2.3 - n * 0.001:.3f}\n" for n in range(10, 20
 @pytest.mark.parametrize(("end", "kept"), [("", True), (".item()", False)])
 def test_what_the_loop_keeps_is_no_longer_row(tmp_path: Path, end: str, kept: bool) -> None:
     log = RECORDS + failed(user="loss.backward()")
-    text = words(found(tmp_path, {"run.log": log, "loop.py": LOOP.replace("{end}", end)}), "LOG030")
+    text = words(
+        found(tmp_path, {"run.log": log, "train.py": LOOP.replace("{end}", end)}), "LOG030"
+    )
     assert ("(see losses-kept-with-graph)" in text) is kept
     assert ("longer rows" in text) is not kept
 

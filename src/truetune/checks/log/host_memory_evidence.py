@@ -65,9 +65,18 @@ def find_host_memory_cause(text: str, beside: FilesBeside) -> HostMemoryCause | 
     return next((one for one in found if one is not None), None)
 
 
-def find_later_memory_cause(text: str, beside: FilesBeside) -> HostMemoryCause | None:
-    """What filled the memory at any time of a run; None where nothing beside the log says so."""
-    finders = (_of_logits_on_host, _of_memory_not_asked, _of_rows_in_a_list)
+def find_later_memory_cause(
+    text: str, beside: FilesBeside, *, has_trained: bool
+) -> HostMemoryCause | None:
+    """What filled the memory at any time of a run; None where nothing beside the log says so.
+
+    Args:
+        text: of the line that says that the process was killed.
+        beside: what the files beside the log say.
+        has_trained: the log has steps, so that an evaluation may have run.
+    """
+    finders = [_of_logits_on_host] if has_trained else []
+    finders += [_of_memory_not_asked, _of_rows_in_a_list]
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
 

@@ -311,6 +311,7 @@ class RunEndedInAnException(OutputRule):
             raised.frames,
             figures.capacity,
             figures.gpu_number,
+            self.subject.path,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:

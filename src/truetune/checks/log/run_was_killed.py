@@ -158,8 +158,9 @@ class RunWasKilled(OutputRule):
         if end.message.name not in MEMORY_ENDS or self._loaded_by_every_process(end) is not None:
             return None
         beside = self.subject.files_beside
-        loading = find_host_memory_cause(end.text, beside) if self._may_be_loading(end) else None
-        return loading or find_later_memory_cause(end.text, beside)
+        is_loading = self._may_be_loading(end)
+        loading = find_host_memory_cause(end.text, beside) if is_loading else None
+        return loading or find_later_memory_cause(end.text, beside, has_trained=not is_loading)
 
     def _may_be_loading(self, end: Notice) -> bool:
         """Was the memory used up before a step was made?"""

@@ -39,7 +39,11 @@ from truetune.logs.console.out_of_memory_lengths import (
     shape_of_logits,
     shape_of_mask,
 )
-from truetune.logs.console.out_of_memory_weights import WeightsOnGpu, describe_engine_share
+from truetune.logs.console.out_of_memory_weights import (
+    WeightsOnGpu,
+    describe_engine_share,
+    is_of_run,
+)
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
 from truetune.logs.console.whole_model_tensor import (
@@ -157,17 +161,21 @@ class MemoryStory:
     """GiB of the GPU"""
     gpu_number: str = ""
     """Of the GPU that is full, as the process counts them"""
+    log_file: str = ""
 
     @property
     def weights(self) -> WeightsOnGpu:
         """The same run, as far as its weights matter."""
-        return WeightsOnGpu(self.cause, self.beside, self.capacity, self.gpu_number, self.frames)
+        return WeightsOnGpu(
+            self.cause, self.beside, self.capacity, self.gpu_number, self.frames, self.log_file
+        )
 
     @property
     def kept(self) -> SettingBeside | None:
         """What the loop beside the log keeps of each step, where steps had fitted before; None elsewhere."""
         by_rows = self.cause is None or self.cause.by_rows
-        found = next(self.beside.all_named(KEPT_BY_STEPS), None)
+        kept = self.beside.all_named(KEPT_BY_STEPS)
+        found = next((one for one in kept if is_of_run(one, self.frames)), None)
         return found if by_rows and self.step >= MIN_FITTED_STEPS else None
 
     @property
@@ -175,7 +183,9 @@ class MemoryStory:
         """The setting that puts the longest rows into the first batch, where that one failed; None elsewhere."""
         by_rows = self.cause is None or self.cause in LATE_CAUSES
         is_first = self.step < MIN_FITTED_STEPS and is_training_step(self.frames)
-        return self.beside.setting(ROWS_BY_LENGTH) if by_rows and is_first else None
+        found = self.beside.setting(ROWS_BY_LENGTH)
+        is_here = found is not None and is_of_run(found, self.frames)
+        return found if by_rows and is_first and is_here else None
 
     @property
     def is_of_pairs(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.logs.console.out_of_memory_causes import (
@@ -37,6 +38,7 @@ from truetune.logs.files_beside import (
     SettingBeside,
 )
 
+SCRIPT_SUFFIXES = (".py", ".ipynb")
 GIB = 1 << 30
 BYTES_OF_FLOAT32, BYTES_IN_16_BITS = 4, 2
 BYTES_IN_4_BITS = 0.56
@@ -58,11 +60,17 @@ class WeightsOnGpu(NamedTuple):
     gpu_number: str
     """Of the GPU that is full"""
     frames: Sequence[Frame]
+    log_file: str = ""
 
     @property
     def is_loading(self) -> bool:
         """Were weights being loaded?"""
         return self.cause is not None and self.cause.name == MODEL_LOADING.name
+
+    def _setting(self, name: str) -> SettingBeside | None:
+        """A setting that the run itself made, as far as the traceback tells; None elsewhere."""
+        found = self.beside.setting(name)
+        return found if found is not None and is_of_run(found, self.frames) else None
 
     @property
     def _parameters(self) -> SettingBeside | None:
@@ -71,7 +79,7 @@ class WeightsOnGpu(NamedTuple):
     @property
     def float32_load(self) -> SettingBeside | None:
         """The load without a type that fills a good part of the GPU; None where a step did not fail by it."""
-        load, size = self.beside.setting(LOADED_IN_FLOAT32), self._gib(BYTES_OF_FLOAT32)
+        load, size = self._setting(LOADED_IN_FLOAT32), self._gib(BYTES_OF_FLOAT32)
         is_of_step = self.cause in OF_A_STEP and is_training_step(self.frames)
         if load is None or size is None or not (is_of_step or self.is_loading):
             return None
@@ -80,7 +88,7 @@ class WeightsOnGpu(NamedTuple):
     @property
     def spread(self) -> SettingBeside | None:
         """The device_map that puts layers on several GPUs, where a later one of them was full in a step."""
-        found = self.beside.setting(LAYERS_SPREAD)
+        found = self._setting(LAYERS_SPREAD)
         is_later = self.gpu_number not in ("", "0")
         return found if is_later and self.cause in (None, LOSS_LOGITS, LOGITS_CAST) else None
 
@@ -122,8 +130,8 @@ class WeightsOnGpu(NamedTuple):
                 f"{load.place} loads {load.value or 'the model'} by {load.text}: transformers before 5 then loads"
                 f" float32, {size:,.1f} GiB of weights in place of {size / 2:,.1f}, and gradients of the same type"
             )
-        saved = self.beside.setting(SAVED_IN_FLOAT32)
-        if saved is not None and self.is_loading:
+        saved, capacity = self.beside.setting(SAVED_IN_FLOAT32), self.capacity or 0.0
+        if saved is not None and self.is_loading and float(saved.value) > capacity / 2:
             yield (
                 f"{saved.text} ({saved.place}): its weights were saved in float32, {float(saved.value):,.1f} GiB, twice"
                 " those in 16 bits"
@@ -181,7 +189,7 @@ class WeightsOnGpu(NamedTuple):
 
     def _changes_of_programs(self) -> Iterator[str]:
         """Edits of a merge, and of an evaluation harness."""
-        merge, rows = self.beside.setting(MERGES_ADAPTER), self.beside.setting(HARNESS_ROWS)
+        merge, rows = self._setting(MERGES_ADAPTER), self.beside.setting(HARNESS_ROWS)
         if merge is not None and self.is_loading:
             yield (
                 f'merge on the CPU: device_map="cpu" and dtype=torch.bfloat16 in the load of {merge.place},'
@@ -189,6 +197,14 @@ class WeightsOnGpu(NamedTuple):
             )
         if rows is not None and self.cause is HARNESS_BATCH and type(rows.value) is int:
             yield f"lower --batch_size from {rows.value} to {max(1, rows.value // 16)} ({rows.place})"
+
+
+def is_of_run(setting: SettingBeside, frames: Sequence[Frame]) -> bool:
+    """Does the traceback go through the script that makes a setting? Files of settings are those of any run."""
+    name = Path(setting.file).name
+    if not name.endswith(SCRIPT_SUFFIXES):
+        return True
+    return any(Path(frame.file.replace("\\", "/")).name == name for frame in frames)
 
 
 def describe_adapter_slots(beside: FilesBeside) -> Iterator[str]:
