@@ -75,8 +75,12 @@ def find_later_memory_cause(
         beside: what the files beside the log say.
         has_trained: the log has steps, so that an evaluation may have run.
     """
-    finders = [_of_logits_on_host] if has_trained else []
-    finders += [_of_memory_not_asked, _of_rows_in_a_list]
+    finders: list[Callable[[str, FilesBeside], HostMemoryCause | None]] = [
+        _of_memory_not_asked,
+        _of_rows_in_a_list,
+    ]
+    if has_trained:
+        finders.insert(0, _of_logits_on_host)
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
 
