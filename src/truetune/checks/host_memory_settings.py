@@ -15,6 +15,7 @@ from truetune.errors import TruetuneError
 from truetune.logs.files_beside import (
     HOST_GIB,
     LOADED_BY_EVERY_PROCESS,
+    MEMORY_NOT_ASKED,
     MODEL_GIB,
     NODES,
     PROCESSES,
@@ -100,6 +101,8 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     asked = next((limit for limit in limits if limit is not None), _memory_of_request(file))
     if asked is not None:
         yield asked
+    else:
+        yield from _memory_left_to_slurm(file)
     nodes = node_count_of_job(file)
     if nodes is not None and nodes > 1:
         name = "--nodes" if "--nodes" in file.requests else "-N"
@@ -137,6 +140,18 @@ def _memory_of_request(file: CommandFile) -> SettingBeside | None:
     value, line = file.requests["--mem"]
     limit = _gib(value, default="")
     return _limit_at(limit, file, line, f"--mem={value}") if limit else None
+
+
+def _memory_left_to_slurm(file: CommandFile) -> Iterator[SettingBeside]:
+    """A job of Slurm's that asks for no memory in any form, with the processors of a task."""
+    if not file.requests or any(name.startswith("--mem") for name in file.requests):
+        return
+    name = next((one for one in ("--cpus-per-task", "-c") if one in file.requests), "")
+    given, line = file.requests.get(name, ("1", 0))
+    count = int(given) if given.isdecimal() else None
+    if count is not None:
+        text = f"{name}={given}" if name else "one processor by default"
+        yield SettingBeside(MEMORY_NOT_ASKED, count, file.path, line, text)
 
 
 def _gib(value: str, *, default: str) -> float:

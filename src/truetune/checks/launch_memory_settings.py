@@ -15,6 +15,7 @@ from truetune.logs.files_beside import (
     OPTIMIZER_ON_CPU,
     RECOMPUTED_BY_LAUNCHER,
     SHARDED_AS_ONE_UNIT,
+    ZERO_STAGE,
     SettingBeside,
 )
 from truetune.settings.located_document import LocatedDocument, parse_document
@@ -40,6 +41,14 @@ def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside
     recomputed = _of_fsdp(document, "activation_checkpointing")
     if recomputed is not None and recomputed.value is True:
         yield _beside(RECOMPUTED_BY_LAUNCHER, True, recomputed)
+    stage = first_set_value(
+        document,
+        ("zero_optimization", "stage"),
+        ("deepspeed_config", "zero_stage"),
+        ("deepspeed_config", "zero_optimization", "stage"),
+    )
+    if stage is not None and isinstance(stage.value, int):
+        yield _beside(ZERO_STAGE, stage.value, stage)
     place = optimizer_on_cpu(document)
     if place is not None:
         yield _beside(OPTIMIZER_ON_CPU, True, place)

@@ -28,7 +28,10 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
-from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.evaluation_keeps_all_logits import (
+    MOVED_TO_HOST,
+    EvaluationKeepsAllLogits,
+)
 from truetune.checks.source.evidence.picture_sizes import (
     find_picture_sizes,
     unlimited_processors,
@@ -42,6 +45,13 @@ from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
 )
+from truetune.checks.weights_beside import (
+    MODEL_FILE,
+    weights_of_commands,
+    weights_of_config,
+    weights_of_folder,
+    weights_of_script,
+)
 from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
@@ -51,6 +61,7 @@ from truetune.logs.files_beside import (
     FROZEN_IN_CODE,
     LABELS_OF_PADS,
     LENGTH_LIMIT,
+    LOGITS_ON_HOST,
     NOTHING_RESUMED,
     PICTURES_WITHOUT_LIMIT,
     SOFT_PROMPT,
@@ -186,13 +197,22 @@ def _may_hold_settings(file: Path) -> bool:
 def _settings_of_file(file: Path) -> list[SettingBeside]:
     """What a file sets; nothing where it can't be read, or is none of the kinds that are read."""
     try:
+        if file.name == MODEL_FILE:
+            return list(weights_of_folder(file))
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_module(file)))
         if is_command_file(file):
             commands = read_commands(file)
-            return [*_settings_of_commands(commands), *memory_of_job(commands)]
+            return [
+                *_settings_of_commands(commands),
+                *memory_of_job(commands),
+                *weights_of_commands(commands),
+            ]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
-            return [*_settings_of_launcher(file), *_settings_of_settings(file)]
+            return [
+                *_settings_of_launcher(file),
+                *_settings_of_settings(file),
+            ]
         return _settings_of_settings(file)
     except (TruetuneError, OSError, ValueError):
         pass  # who reads the file itself says what is wrong with it
@@ -273,6 +293,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
     yield from model_of_config(config)
+    yield from weights_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -388,6 +409,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _kept_by_evaluation(module)
     yield from _labels_of_pads(module)
     yield from _second_model(module)
+    yield from weights_of_script(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
@@ -487,8 +509,9 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
     for rule in KEEPING_RULES:
         for finding in rule(module).findings():
             for case in finding.cases[:1]:
+                on_host = rule is EvaluationKeepsAllLogits and MOVED_TO_HOST in finding.message
                 yield SettingBeside(
-                    "kept_by_evaluation",
+                    LOGITS_ON_HOST if on_host else "kept_by_evaluation",
                     rule.name(),
                     case.file or module.path,
                     case.line or 0,

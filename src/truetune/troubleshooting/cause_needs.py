@@ -701,6 +701,44 @@ ROWS: tuple[Row, ...] = (
         r"^torch\.compile or a static cache",
         _unless(r"compile|static|cache_implementation", "torch.compile", of="any"),
     ),
+    make_row(r"^one backward\(\) for many", _unless(r"\.backward\(", "a loop of one's own")),
+    make_row(
+        r"^gradient checkpointing is switched off",
+        _if_a_line_has(
+            r"(?<!disable_)gradient_checkpointing['\"]?\s*[=:]\s*[Tt]rue|gradient_checkpointing_enable\(",
+            "gradient checkpointing is on",
+        ),
+    ),
+    make_row(
+        r"^(?:DPO holds a second|chosen and rejected answers go)",
+        _unless(r"(?i)dpo|orpo|\bcpo|simpo|ref_model", "a training on preferences", of="any"),
+    ),
+    make_row(
+        r"^(?:DeepSpeed's buffers|ZeRO's stages 1 and 2)",
+        _unless(r"(?i)deepspeed|fsdp|zero", "DeepSpeed or FSDP", of="any"),
+    ),
+    make_row(r"^device_map spreads", _unless(r"device_map", "a device_map", of="any")),
+    make_row(
+        r"^rows of like length come",
+        _unless(r"group_by_length|[Ll]ength_?[Gg]rouped", "group_by_length", of="any"),
+    ),
+    make_row(r"^packing fills every row", _unless(r"packing", "packing", of="any")),
+    make_row(r"^weights were saved in float32", _unless(r"(?i)float32|fp32", "float32", of="any")),
+    make_row(
+        r"^the evaluation harness takes", _unless(r"lm[_-]eval|lighteval", "a harness", of="any")
+    ),
+    make_row(r"^all prompts of a file", _unless(r"\.generate\(", "generate()", of="any")),
+    make_row(
+        r"^a mixture of experts",
+        _unless(r"(?i)-a\d+b|moe|mixtral|gpt-oss|expert", "a mixture of experts", of="any"),
+    ),
+    make_row(
+        r"^(?:the server's cache|vLLM's share)",
+        _unless(r"(?i)vllm|llama-server|llama[_.]cpp|ollama|num_ctx|ggml", "a server", of="any"),
+    ),
+    make_row(
+        r"^the job asks for no memory", _unless(r"#SBATCH|(?i:slurm)|srun", "a job", of="any")
+    ),
     make_row(r"^an adapter with DoRA", _unless(r"(?i)dora", "DoRA", of="any")),
     make_row(r"^the log says", _no_log),
 )

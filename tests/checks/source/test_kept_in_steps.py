@@ -51,3 +51,56 @@ def test_logits_of_every_step_are_found(keep: str, tmp_path: Path) -> None:
 )
 def test_what_stays_small_is_left_alone(keep: str, step: str, tmp_path: Path) -> None:
     assert count(tmp_path, keep, step) == 0
+
+
+LOOP = """
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("some/base").cuda()
+kept = []
+for step, batch in enumerate(loader):
+    out = {made}
+    {keep}
+"""
+FORWARD = "model(**batch, output_hidden_states=True)"
+SCORES = "model.generate(**batch, return_dict_in_generate=True, output_scores=True)"
+
+
+def count_in_loop(folder: Path, made: str, keep: str) -> int:
+    """How often the rule speaks of a loop of one's own."""
+    path = folder / "loop.py"
+    path.write_text(LOOP.format(made=made, keep=keep), encoding="utf-8")
+    return len(lint([str(path)], select=["outputs-kept-on-the-device"]).findings)
+
+
+@pytest.mark.parametrize(
+    ("made", "keep"),
+    [
+        (
+            FORWARD,
+            "if step % 10 == 0:\n        kept.append({'loss': 1, 'h': out.hidden_states[-1]})",
+        ),
+        (FORWARD, "if (step + 1) % 50 == 0:\n        kept.append(out.logits)"),
+        (SCORES, "kept.append(out)"),
+        (SCORES, "kept.append(out.scores)"),
+        (SCORES.replace("output_scores", "output_hidden_states"), "kept.append((step, out))"),
+    ],
+)
+def test_what_every_tenth_step_or_generation_keeps(tmp_path: Path, made: str, keep: str) -> None:
+    assert count_in_loop(tmp_path, made, keep) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "keep"),
+    [
+        (FORWARD, "if step % 1000 == 0:\n        kept.append(out.logits)"),
+        (FORWARD, "if step == 10:\n        kept.append(out.logits)"),
+        (FORWARD, "if step % 10 != 0:\n        kept.append(out.logits)"),
+        (FORWARD, "if step % 10 == 0:\n        kept.append(out.logits.mean().item())"),
+        (SCORES, "kept.append(out.sequences)"),
+        (SCORES.replace(", output_scores=True", ""), "kept.append(out)"),
+        ("model.generate(**batch)", "kept.append(out)"),
+    ],
+)
+def test_generations_and_conditions_that_keep_little(tmp_path: Path, made: str, keep: str) -> None:
+    assert count_in_loop(tmp_path, made, keep) == 0

@@ -173,3 +173,50 @@ def test_in_a_notebook_it_is_a_note() -> None:
     module = parse_module(json.dumps(notebook), "s.ipynb")
     judged = run_rule(module, find_rule("model-loaded-beside-another"))
     assert [one.severity for one in judged.findings] == ["info"]
+
+
+CALLBACK = """
+class Samples({base}):
+    def {method}(self, args, state, control, **kwargs):
+        other = AutoModelForCausalLM.from_pretrained(args.output_dir + "/checkpoint-500"){placed}
+        other.generate(x)
+
+model = AutoModelForCausalLM.from_pretrained("{name}")
+trainer = SFTTrainer(model=model, train_dataset=d, callbacks=[Samples()])
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "placed", "name", "expected"),
+    [
+        ("TrainerCallback", "on_evaluate", ".cuda()", "Qwen/Qwen2.5-7B", ["warning"]),
+        (
+            "transformers.TrainerCallback",
+            "on_epoch_end",
+            '.to("cuda")',
+            "Qwen/Qwen2.5-7B",
+            ["warning"],
+        ),
+        (
+            "pl.Callback",
+            "on_validation_end",
+            ".half().cuda()",
+            "meta-llama/Llama-3.1-8B",
+            ["warning"],
+        ),
+        ("TrainerCallback", "on_evaluate", ".to(device)", "folder", ["info"]),
+        ("TrainerCallback", "on_save", ".eval().cuda()", "Qwen/Qwen2.5-14B", ["warning"]),
+        ("TrainerCallback", "on_evaluate", "", "Qwen/Qwen2.5-7B", []),
+        ("TrainerCallback", "on_evaluate", '.to("cpu")', "Qwen/Qwen2.5-7B", []),
+        ("TrainerCallback", "on_evaluate", ".cuda()", "Qwen/Qwen2.5-0.5B", []),
+        ("object", "on_evaluate", ".cuda()", "Qwen/Qwen2.5-7B", []),
+        ("TrainerCallback", "prepare", ".cuda()", "Qwen/Qwen2.5-7B", []),
+    ],
+)
+def test_models_of_callbacks(
+    base: str, method: str, placed: str, name: str, expected: list[str]
+) -> None:
+    text = HEAD + CALLBACK.format(base=base, method=method, placed=placed, name=name)
+    judged = run_rule(parse_module(text, "s.py"), find_rule("model-loaded-beside-another"))
+    assert [one.severity for one in judged.findings] == expected

@@ -65,8 +65,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "vllm-memory-not-free": (
         "ValueError: Free memory on device (31.02/47.53 GiB) on startup is less than desired GPU memory utilization "
         "(0.9, 42.77 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+    ),
+    "vllm-no-memory-for-the-cache": (
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
+    ),
+    "vllm-warm-up-out-of-memory": (
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering "
+        "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine.",
+    ),
+    "llama-cpp-out-of-memory": (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 16384.00 MiB on device 0: cudaMalloc failed: out of memory",
+        "llama_kv_cache_init: failed to allocate buffer for kv cache",
+        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache",
+        "alloc_tensor_range: failed to allocate CUDA0 buffer of size 15317020672",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 2147483648",
     ),
     "host-memory-killed": (
         (

@@ -56,6 +56,12 @@ NEEDS_EAGER = re.compile(r"gemma|gpt[-_]?oss|deepseek-v", re.IGNORECASE)
 """Names of models that are trained with eager attention on purpose, or have no other, whatever else their names say"""
 READS_WEIGHTS = "output_attentions"
 FIELD = "training.attn_implementation"
+REMEDIES = {
+    FIELD: "set attn_implementation to sdpa (or flash_attention_2 where flash-attn is installed)",
+    "eager_attention": "leave eager_attention out, and set attn_implementation to sdpa (or flash_attention_2)",
+    "flash_attn": "set flash_attn to sdpa (or fa2 where flash-attn is installed)",
+}
+"""The setting that asks for eager attention -> its edit"""
 # At 2,048 many sound runs of small models are told; at 8,192 a run of 4,096, where half of the time is attention's, is
 # passed over.
 LONG_ROWS = 4096
@@ -87,18 +93,16 @@ class AttentionComputedEagerly(ConfigRule):
         length = f" at rows of up to {limit:,} tokens" if limit else ""
         yield self.finding(
             f"attention is computed eagerly{length}: each head of each layer writes a matrix of length x length",
-            "set attn_implementation to sdpa (or flash_attention_2 where flash-attn is installed)",
+            REMEDIES.get(key, REMEDIES[FIELD]),
             severity="warning" if limit and limit >= LONG_ROWS else "info",
-            cases=[setting_case(config, "eager", key)],
+            cases=[setting_case(config, config.raw.get(key, "eager"), key)],
         )
 
     def _eager_key(self) -> str | None:
         """The setting that asks for eager attention; None where none does."""
         config = self.subject
-        if config.spec.training.attn_implementation == "eager":
-            return FIELD
         if config.stack == "axolotl" and config.raw.get("eager_attention") is True:
             return "eager_attention"
         if config.stack == "llama-factory" and config.raw.get("flash_attn") == "disabled":
             return "flash_attn"
-        return None
+        return FIELD if config.spec.training.attn_implementation == "eager" else None

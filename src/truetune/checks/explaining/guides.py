@@ -463,8 +463,11 @@ GUIDES = (
                   "oom in validation of a loop of one's own; a teacher or reference model takes as much memory "
                   "as training",
                   ("evaluation-builds-graphs",)),
-            Cause("weights are cast to float32: prepare_model_for_kbit_training without quantization, or no dtype",
-                  "the model takes twice the memory it should; oom in prepare_model_for_kbit_training",
+            Cause("weights are cast to float32: prepare_model_for_kbit_training casts embeddings, norms and head"
+                  " (gigabytes"
+                  " at a vocabulary of 256,000), and all weights of a model that is not quantized",
+                  "the model takes twice the memory it should, it doubles one line after the load, before training has"
+                  " begun; oom in prepare_model_for_kbit_training",
                   ("kbit-preparation-of-plain-weights",)),
             Cause("all rows are padded to max_length", "the same memory for short rows as for long ones; "
                   "padding max_length",
@@ -497,6 +500,109 @@ GUIDES = (
                   ("run-was-killed",)),
             Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
                   " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
+            Cause("DPO holds a second whole model: ref_model= is given, or TRL copies the policy where there is no"
+                  " adapter."
+                  " LoRA with ref_model=None, or precompute_ref_log_probs=True",
+                  "SFT of the same model fits easily, DPO with half the batch size runs out of memory; DPOTrainer,"
+                  " ref_model",
+                  ("run-ended-in-an-exception",)),
+            Cause("chosen and rejected answers go through the model together: a batch of 4 pairs is 8 rows (DPO,"
+                  " ORPO, CPO),"
+                  " with logits for all of them",
+                  "one allocation of many GB kills a DPO run; per_device_train_batch_size of a DPOConfig",
+                  ("run-ended-in-an-exception",)),
+            Cause("a cell of the notebook that loads the model was run again, while the first model, its trainer and"
+                  " the last"
+                  " exception still hold the memory: restart the kernel",
+                  "the first run of the notebook works, the second run of the same cell gives cuda out of memory",
+                  ("run-ended-in-an-exception", "model-loaded-beside-another")),
+            Cause("one backward() for many batches: losses are added up first, so that the graphs of all"
+                  " micro-batches are"
+                  " kept",
+                  "gradient accumulation does not save memory, 16 micro-batches need as much as a batch of 16; a"
+                  " loop of"
+                  " one's own",
+                  ("one-backward-for-many-batches",)),
+            Cause("all prompts of a file go into one generate() call, or its scores and hidden states are kept for"
+                  " every row",
+                  "generating one answer works, generating the test set is out of memory at once or after some hundred"
+                  " rows; model.generate, output_scores",
+                  ("all-prompts-in-one-generation", "outputs-kept-on-the-device")),
+            Cause("the evaluation harness takes a batch that its short tasks allow: few-shot prompts have thousands"
+                  " of tokens."
+                  " --batch_size auto or 4",
+                  "lm_eval goes through hellaswag and crashes with oom at mmlu 5-shot; --batch_size 64",
+                  ("run-ended-in-an-exception",)),
+            Cause("weights were saved in float32 (config.json: torch_dtype float32), twice those of the base in 16"
+                  " bits",
+                  "the base model loads on this gpu and my merged fine-tune of the same size does not",
+                  ("run-ended-in-an-exception",)),
+            Cause("device_map spreads layers by the size of their weights alone: the last GPU has the head and its"
+                  " logits."
+                  " max_memory, or FSDP and ZeRO",
+                  "two gpus, one is half empty and the other one runs out of memory; device_map auto",
+                  ("run-ended-in-an-exception", "several-gpus-in-one-process")),
+            Cause("rows of like length come into one batch, the longest first (group_by_length)",
+                  "with group_by_length it dies on the first step, without it the run survives for a while",
+                  ("run-ended-in-an-exception",)),
+            Cause("gradient checkpointing is switched off: disable_gradient_checkpointing: true (LLaMA-Factory),"
+                  " gradient_checkpointing: false, use_gradient_checkpointing=False",
+                  "the same model, cutoff and batch need nearly twice the memory of a colleague's run; out of memory"
+                  " on the"
+                  " first step",
+                  ("checkpointing-switched-off",)),
+            Cause("packing fills every row to sequence_len, and micro_batch_size of them are computed at a time",
+                  "my examples are just 300 tokens each, why does it need memory like for 16k context; sample_packing,"
+                  " pad_to_sequence_len",
+                  ("packed-batch-of-many-tokens",)),
+            Cause("ZeRO's stages 1 and 2, NO_SHARD and SHARD_GRAD_OP leave the weights whole on each GPU: stage 3 or"
+                  " FULL_SHARD shares them out",
+                  "640 GB in total should suffice, and DeepSpeed cannot even start a 34B full fine-tune; switched"
+                  " from ddp"
+                  " to fsdp to save memory and nothing changed",
+                  ("fsdp-shards-nothing", "run-ended-in-an-exception")),
+            Cause("DeepSpeed's buffers: reduce_bucket_size and allgather_bucket_size of 5e9 elements are 10 GB each."
+                  " 5e8, or"
+                  " auto",
+                  "ZeRO-2 takes about 20 GB more per gpu than the calculator says; ds_config",
+                  ("deepspeed-buckets-fill-the-gpu",)),
+            Cause("a mixture of experts holds all of its parameters, however few a token uses (30B-A3B is 57 GB in"
+                  " 16 bits),"
+                  " and fused experts are not quantized by bitsandbytes",
+                  "a 3B-active model ought to run on 24 GB, but loading already fails, even in 4-bit",
+                  ("experts-not-quantized", "run-ended-in-an-exception")),
+            Cause("the server's cache: vLLM takes the model's whole context (--max-model-len), llama.cpp with -c 0"
+                  " too, Ollama"
+                  " num_ctx x OLLAMA_NUM_PARALLEL",
+                  "the server does not start although the weights fit; cudaMalloc failed; KV cache is needed; other"
+                  " people"
+                  " run this model on 12 GB",
+                  ("run-ended-in-an-exception", "fault-named-in-the-output")),
+            Cause("vLLM's share leaves nothing beside it (--gpu-memory-utilization 0.98), or --max-loras x"
+                  " --max-lora-rank"
+                  " fills it",
+                  "oom in graph capturing; no memory for cache blocks with --enable-lora",
+                  ("run-ended-in-an-exception",)),
+            Cause("a copy of all weights on the GPU before they are saved (state_dict() with .clone() or .float()),"
+                  " or a second"
+                  " model in a callback",
+                  "out of memory exactly while saving the checkpoint, though training had GB free; oom when my"
+                  " sample-generation callback runs",
+                  ("model-loaded-beside-another", "run-ended-in-an-exception")),
+            Cause("the job asks for no memory (#SBATCH --mem), and Slurm gives some GB for each processor",
+                  "the node has 1 TB of RAM, and the job dies as OUT_OF_MEMORY while loading",
+                  ("run-was-killed",)),
+            Cause("rows are held as Python objects: json.load or a list of dictionaries, and each worker of the"
+                  " DataLoader"
+                  " copies them. load_dataset maps them from the disk",
+                  "RAM goes to 100% before any GPU work when I build the dataset; host memory slowly grows during"
+                  " the epoch"
+                  " until a worker is killed",
+                  ("run-was-killed", "run-ended-in-an-exception")),
+            Cause("the GPU is a slice (MIG 1g.10gb), or others work on it: the message names its capacity and their"
+                  " processes",
+                  "the cluster has A100s with 80 GB, but out of memory at 9.7 GB; nvidia-smi -L shows MIG",
+                  ("run-ended-in-an-exception",)),
         ),
     ),
     Guide(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.host_memory_needs import (
@@ -16,8 +17,11 @@ from truetune.logs.files_beside import (
     ADAPTED_BASE,
     HOST_GIB,
     LOADED_IN_FLOAT32,
+    LOGITS_ON_HOST,
+    MEMORY_NOT_ASKED,
     NODES,
     OPTIMIZER_ON_CPU,
+    ROWS_IN_A_LIST,
     STATES_GIB,
     FilesBeside,
     SettingBeside,
@@ -25,6 +29,8 @@ from truetune.logs.files_beside import (
 
 HELD = re.compile(r"\banon-rss:(\d{1,15})kB")
 """What the kernel says of the process that it killed"""
+OF_SLURM = re.compile(r"slurmstepd|srun:|StepId=|oom[-_ ]kill event")
+"""Lines of Slurm, which ends a job that uses more than it got"""
 BYTES_OF_FLOAT32 = 4
 MORE_THAN_HALF = 0.55
 """Of the weights in float32: the same weights in 16 bits, and what a process needs besides, stay below. Chosen"""
@@ -57,6 +63,81 @@ def find_host_memory_cause(text: str, beside: FilesBeside) -> HostMemoryCause | 
     )
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
+
+
+def find_later_memory_cause(
+    text: str, beside: FilesBeside, *, has_trained: bool
+) -> HostMemoryCause | None:
+    """What filled the memory at any time of a run; None where nothing beside the log says so.
+
+    Args:
+        text: of the line that says that the process was killed.
+        beside: what the files beside the log say.
+        has_trained: the log has steps, so that an evaluation may have run.
+    """
+    finders: list[Callable[[str, FilesBeside], HostMemoryCause | None]] = [
+        _of_memory_not_asked,
+        _of_rows_in_a_list,
+    ]
+    if has_trained:
+        finders.insert(0, _of_logits_on_host)
+    found = (find(text, beside) for find in finders)
+    return next((one for one in found if one is not None), None)
+
+
+def describe_rows_in_a_list(beside: FilesBeside, *, of_worker: bool) -> str:
+    """All rows of a file that a script holds as Python objects, and who copies them; empty where none does.
+
+    Args:
+        of_worker: a worker of a DataLoader was ended.
+    """
+    held = next(beside.all_named(ROWS_IN_A_LIST), None)
+    if held is None:
+        return ""
+    copied = (
+        "; each worker of the DataLoader copies what it reads of them, since reading an object counts its references:"
+        " fewer workers, and byte offsets or arrays of numpy in place of dictionaries"
+        if of_worker or held.value
+        else ""
+    )
+    return (
+        f"{held.place} holds {held.text} as Python objects, which take 3 to 10 times the bytes of the file{copied};"
+        ' load_dataset("json", data_files=...) and Dataset.from_generator map rows from the disk instead'
+    )
+
+
+def _of_rows_in_a_list(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """The same, for a process that was killed: one of several things that it may have held."""
+    line = describe_rows_in_a_list(beside, of_worker=False)
+    return HostMemoryCause((line,), "", is_proved=False) if line else None
+
+
+def _of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """Logits of an evaluation that are moved to the machine's memory, row after row."""
+    moved = beside.setting(LOGITS_ON_HOST)
+    if moved is None:
+        return None
+    return HostMemoryCause(
+        (f"{moved.place}: {moved.text} (see {moved.value})",),
+        "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), so that one number for each token"
+        " is kept; or prediction_loss_only=True where the loss is enough",
+        is_proved=False,
+    )
+
+
+def _of_memory_not_asked(text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """A job that asks for no memory, and that Slurm ended for the memory it used."""
+    job = beside.setting(MEMORY_NOT_ASKED)
+    if job is None or not OF_SLURM.search(text):
+        return None
+    return HostMemoryCause(
+        (
+            f"{Path(job.file).name} asks for no memory (--mem): Slurm then gives what the cluster sets for each"
+            f" processor (DefMemPerCPU, often 1 to 4 GB), here for {job.value} ({job.text})",
+        ),
+        f"add #SBATCH --mem=64G, or --mem=0 for all of the node, to {Path(job.file).name}",
+        is_proved=False,
+    )
 
 
 def _of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | None:

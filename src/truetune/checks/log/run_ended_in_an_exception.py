@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
+from truetune.checks.log.host_memory_evidence import describe_rows_in_a_list
 from truetune.checks.log.message_evidence import (
     EVEN_SHARES,
     UNEVEN,
@@ -85,11 +86,15 @@ from truetune.logs.console.out_of_memory_story import (
     MemoryStory,
     is_first_step_after_evaluation,
 )
+from truetune.logs.console.out_of_memory_weights import describe_adapter_slots
 from truetune.logs.console.port_conflicts import PortConflict
 from truetune.logs.console.rank_counts import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
+WORKER_ENDS = ("dataloader-worker-killed",)
+"""Messages on workers that the kernel may have ended for the memory they took"""
+NO_CACHE = "vllm-no-memory-for-the-cache"
 NODES_APART = "nodes-did-not-meet"
 PORT_TAKEN = "port-in-use"
 PROGRAM = "<module>"
@@ -305,6 +310,9 @@ class RunEndedInAnException(OutputRule):
             self.subject.files_beside,
             raised.frames,
             output.pictures,
+            figures.capacity,
+            figures.gpu_number,
+            self.subject.path,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:
@@ -344,6 +352,11 @@ class RunEndedInAnException(OutputRule):
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
             yield from self._of_several_processes(known)
+            if known.name in WORKER_ENDS and "Killed" in failure.raised.text:
+                rows = describe_rows_in_a_list(self.subject.files_beside, of_worker=True)
+                yield from (rows,) if rows else ()
+            if known.name == NO_CACHE:
+                yield from describe_adapter_slots(self.subject.files_beside)
             is_server = known.name == PORT_TAKEN and bool(self.subject.server)
             if is_server:
                 yield OLD_SERVER_ANSWERS

@@ -43,6 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.host_memory_evidence import (
     HostMemoryCause,
     find_host_memory_cause,
+    find_later_memory_cause,
     held_by_killed_process,
 )
 from truetune.checks.log.message_evidence import (
@@ -153,10 +154,13 @@ class RunWasKilled(OutputRule):
         return is_proved or self._is_even(end) or self._loaded_by_every_process(end) is not None
 
     def _memory_cause(self, end: Notice) -> HostMemoryCause | None:
-        """What filled the machine's memory before the first step; None where nothing says so."""
-        if not self._may_be_loading(end) or self._loaded_by_every_process(end) is not None:
+        """What filled the machine's memory; None where nothing says so."""
+        if end.message.name not in MEMORY_ENDS or self._loaded_by_every_process(end) is not None:
             return None
-        return find_host_memory_cause(end.text, self.subject.files_beside)
+        beside = self.subject.files_beside
+        is_loading = self._may_be_loading(end)
+        loading = find_host_memory_cause(end.text, beside) if is_loading else None
+        return loading or find_later_memory_cause(end.text, beside, has_trained=not is_loading)
 
     def _may_be_loading(self, end: Notice) -> bool:
         """Was the memory used up before a step was made?"""

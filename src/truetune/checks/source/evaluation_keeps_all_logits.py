@@ -2,8 +2,9 @@
 
 ## What it does
 Looks for a trainer of a causal model (`SFTTrainer` trains no other) with `compute_metrics` and neither
-`preprocess_logits_for_metrics` nor `eval_accumulation_steps` nor `batch_eval_metrics`, that is given rows to evaluate
-on, or asked to evaluate; and for one of any model that returns hidden states or attentions
+`preprocess_logits_for_metrics` nor `batch_eval_metrics`, that is given rows to evaluate on, or asked to evaluate. It is
+a note where `eval_accumulation_steps` moves the logits to the machine's memory, which they fill in place of the GPU's.
+And it looks for one of any model that returns hidden states or attentions
 (`output_hidden_states=True`), which are kept as well.
 
 ## Why it is bad
@@ -59,8 +60,10 @@ from truetune.checks.source.evidence.metric_functions import (
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
+TO_HOST = "eval_accumulation_steps"
+MOVED_TO_HOST = "to the machine's memory"
+"""Part of the message where logits leave the GPU"""
 OTHER_LIMITS = (
-    "eval_accumulation_steps",
     "batch_eval_metrics",
     "prediction_loss_only",
     "def prediction_step",
@@ -142,7 +145,10 @@ class EvaluationKeepsAllLogits(SourceRule):
             given = trainer_argument(module, call, "compute_metrics")
             if given is None or not _keeps_logits(module, call):
                 continue
-            if outputs is not None and not module.mentions("ignore_keys"):
+            if module.mentions(TO_HOST):
+                if any(one.node is call.node for one in trainers_of_causal(module)):
+                    yield self._of_moved_logits(call, given)
+            elif outputs is not None and not module.mentions("ignore_keys"):
                 yield self.finding(
                     "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
                     " every row until its end, beside the logits",
@@ -162,3 +168,15 @@ class EvaluationKeepsAllLogits(SourceRule):
                     evidence=["they take rows x length x vocabulary x 4 bytes"],
                     cases=[case_at(module, given)],
                 )
+
+    def _of_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
+        """Logits that eval_accumulation_steps moves away from the GPU, and that are kept all the same."""
+        module = self.subject
+        return self.finding(
+            f"{TO_HOST} moves the logits of the evaluation {MOVED_TO_HOST}, and compute_metrics gets those of all rows"
+            " at once",
+            _remedy(module, trainer),
+            severity="info",
+            evidence=["they take rows x length x vocabulary x 4 bytes: fine for few or short rows"],
+            cases=[case_at(module, given)],
+        )

@@ -3,7 +3,8 @@
 ## What it does
 Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
 It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
-next pass of a loop) before these names are deleted, bound to something else or moved to the CPU. A model that is used
+next pass of a loop) before these names are deleted, bound to something else or moved to the CPU, and where a method of
+a callback (`on_evaluate`) loads one while the trainer holds its own. A model that is used
 again after the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
 a notebook and where the size of the second model is not known, and nothing is said of a small one.
 
@@ -69,6 +70,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.models_held_on_the_gpu import (
     HeldModel,
     SecondLoad,
+    loads_in_callbacks,
     model_loads_of,
     second_loads,
 )
@@ -77,6 +79,7 @@ from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 MIN_GB, MIN_LARGE_GB = 3.0, 8.0
 """GB of a second model's weights from which it is a note, and a warning. Chosen, not measured: a third of a card of 24
@@ -111,6 +114,31 @@ class ModelLoadedBesideAnother(SourceRule):
                 severity=_severity_for(module, size),
                 cases=[case_at(module, one.second.node), case_at(module, one.first.node)],
             )
+        yield from self._of_callbacks()
+
+    def _of_callbacks(self) -> Iterator[Finding]:
+        """Models that a callback loads beside the one that its trainer holds."""
+        module = self.subject
+        for call in loads_in_callbacks(module):
+            size = _callback_model_gb(module, call)
+            if size is not None and size < MIN_GB:
+                continue
+            yield self.finding(
+                "a callback loads a model onto the GPU, where the trainer holds the one that is trained, with its"
+                " gradients and optimizer states: both must fit",
+                'generate with the model that the callback is given (kwargs["model"]), in eval() mode and under'
+                " torch.no_grad(), and call train() after it",
+                severity=_severity_for(module, size),
+                cases=[case_at(module, call.node)],
+            )
+
+
+def _callback_model_gb(module: Module, call: Call) -> float | None:
+    """GB of the model that a callback loads; that of the largest other one where its name is a folder's."""
+    own = _parameters_at(module, call)
+    sizes = [one for load in model_loads_of(module) if (one := _parameters_at(module, load))]
+    parameters = own if own is not None else max(sizes, default=None)
+    return None if parameters is None else parameters * BYTES_OF_WEIGHT / 1e9
 
 
 def _severity_for(module: Module, size: float | None) -> Severity:
@@ -204,7 +232,11 @@ def _count_parameters(module: Module, one: SecondLoad) -> float | None:
 
 def _parameters_of(module: Module, model: HeldModel) -> float | None:
     """Parameters of a model, by its published shape or the number in its name."""
-    call = module.flow.call(model.load)
+    return _parameters_at(module, module.flow.call(model.load))
+
+
+def _parameters_at(module: Module, call: Call) -> float | None:
+    """Parameters of the model that a call loads."""
     given = call.argument(0, "pretrained_model_name_or_path")
     if given is None:
         given = call.keywords.get("model_name", call.keywords.get("model"))

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks in loops, and in the steps of a Lightning module, for hidden states, logits, attentions, caches or whole outputs
-of a model that are appended to a list as they are. Silent where they are moved (`.cpu()`, `.tolist()`), reduced
+of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`), and for results
+of `generate` that hold scores or hidden states. Silent where they are moved (`.cpu()`, `.tolist()`), reduced
 (`argmax`, `mean`, a slice of tokens), where the list is renewed in the loop, where a condition stands in the way, and
 in loops of few steps.
 

@@ -217,6 +217,30 @@ LOADED_AFTER_TRAINING = MemoryCause(
     " second load",
     by_rows=False,
 )
+WHOLE_WEIGHTS = MemoryCause(
+    "whole-weights-on-each-gpu",
+    "DeepSpeed starts, and each process moves all weights to its GPU, before any row: ZeRO's stages 1 and 2 share out"
+    " the optimizer's states and gradients, and leave the weights whole (stage 3 too, where the model was loaded before"
+    " zero.Init knew of it)",
+    '"stage": 3, with the arguments (TrainingArguments, HfDeepSpeedConfig) made before the model is loaded; or LoRA;'
+    " fewer or shorter rows do not help",
+    by_rows=False,
+)
+WEIGHTS_COPIED = MemoryCause(
+    "weights-copied",
+    "a copy of all weights is made on the GPU, beside those that are trained",
+    "move each tensor to the CPU before it is copied or cast: {k: v.detach().cpu() for k, v in"
+    " model.state_dict().items()}; fewer or shorter rows do not help",
+    by_rows=False,
+)
+HARNESS_BATCH = MemoryCause(
+    "harness-batch",
+    "it is the evaluation harness: the logits of a batch are rows x length x vocabulary, once more in log_softmax, and"
+    " the length is that of the task's prompts (a few-shot prompt has thousands of tokens)",
+    "a smaller --batch_size (4, or auto), max_length in --model_args, or an engine that never holds them (--model"
+    " vllm)",
+    by_rows=False,
+)
 WEIGHTS_GATHERED = MemoryCause(
     "weights-gathered",
     "all weights are gathered on one GPU to be saved or merged",
@@ -225,9 +249,18 @@ WEIGHTS_GATHERED = MemoryCause(
     " CPU: `truetune merge ADAPTER -o MERGED`",
     by_rows=False,
 )
+ENGINE_GRAPHS = MemoryCause(
+    "engine-graphs",
+    "vLLM captures CUDA graphs after it has reserved its share of the GPU (gpu_memory_utilization) for weights and"
+    " cache: the graphs, of 1 to 3 GiB, must fit into the rest",
+    "--gpu-memory-utilization 0.9 or less (a larger share leaves less for the graphs), a smaller --max-num-seqs, which"
+    " captures fewer graphs, or --enforce-eager, which captures none and generates more slowly",
+    by_rows=False,
+)
 GENERATION_ENGINE = MemoryCause(
     "generation-engine",
-    "it is vLLM's part: its cache is reserved beside the training's memory",
+    "it is vLLM's part: it reserves its weights and its cache up front, as a share of the whole GPU, whatever else is"
+    " on it",
     "a smaller vllm_gpu_memory_utilization (gpu_memory_utilization for a server) or"
     " max_model_len; vllm_enable_sleep_mode"
     " gives the memory back between generations",
@@ -257,6 +290,14 @@ EVALUATION_FUNCTION = (
 )
 """Functions of scripts that evaluate, by their names"""
 GENERATION_FUNCTION = r"^(?:generate|_sample|_beam_search|_greedy_search|fast_generate)"
+HARNESS_FILE = r"/(?:lm_eval|lighteval)/"
+HARNESS_FUNCTION = r"^_?(?:loglikelihood\w*|model_call|model_generate|generate_until|greedy_until)$"
+"""Code of evaluation harnesses that asks the model: their loads are those of any program"""
+COPIED_WEIGHTS = (
+    r"\.(?:clone|float|half|bfloat16|double)\(\).{0,120}\bstate_dict\(\)"
+    r"|\bdeepcopy\(.{0,60}(?:state_dict\(\)|model)"
+)
+"""Source lines that copy the weights of a model where they lie"""
 IMAGE_MODEL_FILE = (
     r"models/(?:qwen\d\w*_vl\w*|llava\w*|idefics\d?|internvl|mllama|pixtral|paligemma|smolvlm|siglip\w*|glm4v\w*)/"
     r"|modeling_(?:minicpmv|internvl|siglip)\w*\.py$|/(?:vision|image)_(?:encoder|tower)\w*\.py$"
@@ -277,6 +318,8 @@ FRAME_SIGNS = (
         file=r"nn/parallel/(?:data_parallel|replicate|parallel_apply|scatter_gather|comm)\.py$",
     ),
     _FrameSign(DATA_PARALLEL, function=r"^_worker$", file=r"parallel_apply"),
+    _FrameSign(HARNESS_BATCH, file=HARNESS_FILE, function=HARNESS_FUNCTION),
+    _FrameSign(ENGINE_GRAPHS, file=r"/vllm/", function=r"^_?capture_(?:model|cudagraphs?)$"),
     _FrameSign(GENERATION_ENGINE, file=r"/vllm/(?:worker|v1|engine|executor|model_executor)/"),
     _FrameSign(
         KEPT_OUTPUTS,
@@ -341,11 +384,17 @@ FRAME_SIGNS = (
     ),
     _FrameSign(
         LOSS_LOGITS,
-        code=r"logits\.float\(\)|self\.lm_head\(|logits\.to\(torch\.float|\.log_softmax\(|cross_entropy\(",
+        code=r"logits\.float\(\)|self\.lm_head\(|logits\.to\(torch\.float|log_softmax\(|cross_entropy\(",
     ),
+    _FrameSign(WEIGHTS_COPIED, code=COPIED_WEIGHTS, of_user=True),
     _FrameSign(
         WEIGHTS_GATHERED,
         function=r"^(?:save_model|_save_checkpoint|save_pretrained|get_state_dict|merge_and_unload|_unshard\w*full)",
+    ),
+    _FrameSign(
+        WHOLE_WEIGHTS,
+        file=r"deepspeed/runtime/engine\.py$",
+        function=r"^_configure_distributed_model$",
     ),
     _FrameSign(
         MODEL_LOADING,
@@ -357,6 +406,7 @@ FRAME_SIGNS = (
         WEIGHTS_GATHERED, file=r"fsdp/(?:_state_dict_utils|_unshard_param_utils|_optim_utils)\.py$"
     ),
     _FrameSign(CHECKPOINT_RESUMED, file=r"torch/serialization\.py$"),
+    _FrameSign(MODEL_LOADING, code=r"\.from_pretrained\(", of_user=True),
     _FrameSign(IMAGE_INPUTS, file=IMAGE_MODEL_FILE),
 )
 """The first that fits the frames holds"""

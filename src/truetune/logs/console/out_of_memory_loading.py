@@ -27,6 +27,8 @@ HALF_PRECISION = re.compile(
     r"dtype\s*=\s*(?:torch\.)?[\"']?(?:bfloat16|float16|half|auto|bf16|fp16)"
 )
 QUANTIZED = re.compile(r"quantization_config\s*=|load_in_[48]bit\s*=\s*True")
+FLOAT32 = re.compile(r"dtype\s*=\s*(?:torch\.)?[\"']?(?:float32|float|fp32)\b")
+FLOAT32_ADVICE = "dtype=torch.bfloat16 in place of float32, half of it"
 DTYPE_ADVICE = "dtype=torch.bfloat16 (transformers before 5 loads float32 by default)"
 BITS_ADVICE = (
     "4-bit (a BitsAndBytesConfig that from_pretrained is given as quantization_config: one that is only built does"
@@ -78,8 +80,9 @@ def _fills_the_card(figures: MemoryFigures) -> bool:
 def _advice(frames: Sequence[Frame], figures: MemoryFigures) -> str:
     """What makes room, but for what the failing line does already, and processes that are not there."""
     code = " ".join(frame.code for frame in frames if not frame.is_installed)
+    smaller_type = FLOAT32_ADVICE if FLOAT32.search(code) else DTYPE_ADVICE
     smaller = [
-        *(() if HALF_PRECISION.search(code) or QUANTIZED.search(code) else (DTYPE_ADVICE,)),
+        *(() if HALF_PRECISION.search(code) or QUANTIZED.search(code) else (smaller_type,)),
         *(() if QUANTIZED.search(code) else (BITS_ADVICE,)),
     ]
     parts = [", ".join((*smaller, GPUS_ADVICE)) if smaller else "a smaller model, or more GPUs"]

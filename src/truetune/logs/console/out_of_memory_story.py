@@ -6,6 +6,7 @@ unless it is") becomes a statement with the line. Where neither says it, the adv
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,10 @@ from truetune.logs.console.out_of_memory_causes import (
     ATTENTION_MASK,
     BEHIND_EVALUATION,
     EAGER_ATTENTION,
+    ENGINE_GRAPHS,
     EVALUATION_BATCH,
     GRADIENT_CLIPPING,
+    HARNESS_BATCH,
     KEPT_LOGITS,
     KEPT_OUTPUTS,
     LOADED_AFTER_TRAINING,
@@ -25,6 +28,7 @@ from truetune.logs.console.out_of_memory_causes import (
     MODEL_LOADING,
     OPTIMIZER_STATES,
     OWN_EVALUATION,
+    WEIGHTS_COPIED,
     MemoryCause,
     holds_float32_logits,
     is_training_step,
@@ -36,6 +40,11 @@ from truetune.logs.console.out_of_memory_lengths import (
     shape_of_logits,
     shape_of_mask,
 )
+from truetune.logs.console.out_of_memory_weights import (
+    WeightsOnGpu,
+    describe_engine_share,
+    is_of_run,
+)
 from truetune.logs.console.picture_shapes import PictureTokens
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
@@ -46,11 +55,14 @@ from truetune.logs.console.whole_model_tensor import (
     whole_model_bytes,
 )
 from truetune.logs.files_beside import (
+    ENGINE_SHARE,
     FILLED_TO_LIMIT,
+    KEPT_BY_STEPS,
     LENGTH_LIMIT,
     NOTHING_BESIDE,
     PICTURES_WITHOUT_LIMIT,
     RECOMPUTED_BY_LAUNCHER,
+    ROWS_BY_LENGTH,
     FilesBeside,
     SettingBeside,
 )
@@ -64,7 +76,7 @@ FULL_TRAINED_SHARE = 0.9
 MIN_FITTED_STEPS = 10
 """Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
 measured: the states are made at step 1, kernels are compiled in the first few"""
-MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 8
+MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 6
 """Memory that grows with the steps: by this much, in records enough to see a line"""
 MIN_CORRELATION = 0.97
 """Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
@@ -73,6 +85,13 @@ LATE_CAUSES = (LOSS_LOGITS, LOGITS_CAST, EAGER_ATTENTION, ATTENTION_MASK)
 """Causes that a batch of longer rows brings"""
 OF_EVALUATION = (EVALUATION_BATCH, OWN_EVALUATION, KEPT_LOGITS, KEPT_OUTPUTS)
 """Causes in an evaluation, where neither the training's batch nor checkpointing counts"""
+UNPLANNED = (
+    LOADED_AFTER_TRAINING.name,
+    HARNESS_BATCH.name,
+    ENGINE_GRAPHS.name,
+    WEIGHTS_COPIED.name,
+)
+"""Causes that an estimate of the training knows nothing of"""
 LEAST_LIMIT = 1_024
 """Tokens below which no limit is advised. Chosen, not measured: it leaves room for longer rows, and costs little"""
 USUAL_LIMIT = 2_048
@@ -81,6 +100,8 @@ VOCABULARY_OF_PICTURES = 151_936
 """Of the models whose processors keep the size of pictures; that of the larger ones is 0.1 % more"""
 MIN_PICTURE_TOKENS = 4_096
 """Tokens from which a row is no text with a small picture. Chosen, as of `pictures-at-full-size`"""
+PAIR_FILE = re.compile(r"/(?:dpo|cpo|orpo|simpo)_trainer\.py$")
+"""Trainers that put a chosen and a rejected answer into one pass (KTO's rows are single answers)"""
 MODE_OF_EVALUATION = "left_in_eval_mode"
 PADDED_WITHOUT_LIMIT = "padded_without_limit"
 KEPT_BY_EVALUATION = "kept_by_evaluation"
@@ -145,6 +166,11 @@ class MemoryStory:
     """Of the traceback"""
     pictures: PictureTokens | None = None
     """The batch of pictures whose shapes the output prints"""
+    capacity: float | None = None
+    """GiB of the GPU"""
+    gpu_number: str = ""
+    """Of the GPU that is full, as the process counts them"""
+    log_file: str = ""
 
     @property
     def is_of_pictures(self) -> bool:
@@ -162,6 +188,44 @@ class MemoryStory:
         return 10 * round(tokens / 10) if tokens >= MIN_PICTURE_TOKENS else None
 
     @property
+    def weights(self) -> WeightsOnGpu:
+        """The same run, as far as its weights matter."""
+        return WeightsOnGpu(
+            self.cause, self.beside, self.capacity, self.gpu_number, self.frames, self.log_file
+        )
+
+    @property
+    def kept(self) -> SettingBeside | None:
+        """What the loop beside the log keeps of each step, where steps had fitted before; None elsewhere."""
+        by_rows = self.cause is None or self.cause.by_rows
+        kept = self.beside.all_named(KEPT_BY_STEPS)
+        found = next((one for one in kept if is_of_run(one, self.frames)), None)
+        return found if by_rows and self.step >= MIN_FITTED_STEPS else None
+
+    @property
+    def by_length(self) -> SettingBeside | None:
+        """The setting that puts the longest rows into the first batch, where that one failed; None elsewhere."""
+        by_rows = self.cause is None or self.cause in LATE_CAUSES
+        is_first = self.step < MIN_FITTED_STEPS and is_training_step(self.frames)
+        found = self.beside.setting(ROWS_BY_LENGTH)
+        is_here = found is not None and is_of_run(found, self.frames)
+        return found if by_rows and is_first and is_here else None
+
+    @property
+    def is_of_pairs(self) -> bool:
+        """Does a pass hold a chosen and a rejected answer for each row of the batch (DPO and its like)?"""
+        return any(
+            PAIR_FILE.search(frame.file) or frame.function == "concatenated_forward"
+            for frame in self.frames
+        )
+
+    @property
+    def rows_of_pass(self) -> int | None:
+        """Rows of one forward pass; None where the batch is not known."""
+        batch = self.batch
+        return 2 * batch if batch is not None and self.is_of_pairs else batch
+
+    @property
     def batch(self) -> int | None:
         """Rows of the training on a device, as the output prints or a file beside it sets them; None: not known."""
         return self.settings.batch or _number_of(self.beside.setting("per_device_train_batch_size"))
@@ -170,12 +234,12 @@ class MemoryStory:
     def shape(self) -> TensorShape | None:
         """What the tensor that failed is, where its size says so."""
         if self.cause is ATTENTION_MASK:
-            return shape_of_mask(self.asked, self.batch)
+            return shape_of_mask(self.asked, self.rows_of_pass)
         if self.cause in (LOSS_LOGITS, LOGITS_CAST):
             limits = {one.value for one in self.beside.all_named(LENGTH_LIMIT)}
             return shape_of_logits(
                 self.asked,
-                self.batch,
+                self.rows_of_pass,
                 is_float32=holds_float32_logits(self.frames),
                 limits=[one for one in limits if type(one) is int],
             )
@@ -223,7 +287,7 @@ class MemoryStory:
     def comes_late(self) -> bool:
         """Did many steps fit, so that the batch which failed was larger than those before?"""
         by_rows = self.cause is None or self.cause in LATE_CAUSES
-        if self.is_padded_to_the_context or self.fillings:
+        if self.is_padded_to_the_context or self.fillings or self.kept is not None:
             return False
         return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
 
@@ -244,7 +308,12 @@ class MemoryStory:
             )
         elif self.cause is not None:
             yield f"what needed the memory: {self.cause.cause}"
+        yield from self.weights.evidence()
+        yield from describe_engine_share(
+            self.cause, self.beside.setting(ENGINE_SHARE), self.capacity
+        )
         yield from self._evidence_of_shape()
+        yield from self._evidence_of_batches()
         yield from describe_unit(self.asked, self.whole_model, self.unit, self.beside)
         yield from self._evidence_of_files()
         if self.comes_late and self.is_fragmented:
@@ -264,6 +333,21 @@ class MemoryStory:
                 " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
                 " (modules_to_save, lora_modules_to_save, additional_target)"
             )
+
+    def _evidence_of_batches(self) -> Iterator[str]:
+        """What the batch that failed holds beside the rows that are set."""
+        batch, by_length, kept = self.batch, self.by_length, self.kept
+        if self.is_of_pairs and batch is not None and self.cause in LATE_CAUSES:
+            yield (
+                f"chosen and rejected answers go through the model together: {batch} pairs are {2 * batch} rows,"
+                " padded to the longest of both"
+            )
+        if by_length is not None:
+            yield (
+                f"{by_length.text} ({by_length.place}) puts the longest rows into one batch, and that batch comes first"
+            )
+        if kept is not None and memory_growth(self.memory) is None:
+            yield f"{kept.place}: {kept.text} (see {kept.value}), which fills the GPU step by step"
 
     def _evidence_of_shape(self) -> Iterator[str]:
         """The length of the rows, by the size of the tensor."""
@@ -382,7 +466,7 @@ class MemoryStory:
             f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
             " script, or the model's folder, for SETTINGS)"
         )
-        if memory_growth(self.memory):
+        if memory_growth(self.memory) or self.kept is not None:
             return (
                 "keep losses with .item() and outputs (hidden states, logits) with"
                 " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
@@ -391,8 +475,11 @@ class MemoryStory:
         if self.whole_model is not None or self.unit is not None:
             # An estimate takes FSDP to share out each layer.
             return unit_advice(self.unit)
-        if self.cause is not None and self.cause.name == LOADED_AFTER_TRAINING.name:
-            # An estimate of the training knows nothing of a second model.
+        weights = self.weights
+        if weights.run_again is not None:
+            # The run fitted before: a smaller batch is no remedy.
+            return next(weights.changes())
+        if self.cause is not None and self.cause.name in UNPLANNED:
             return "; ".join(self._changes())
         return "; ".join((*self._changes(), plan))
 
@@ -402,6 +489,12 @@ class MemoryStory:
             yield (
                 f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"
                 " GiB in pieces, more than what failed needs"
+            )
+        yield from self.weights.changes()
+        if self.by_length is not None:
+            yield (
+                f"leave out {self.by_length.text} ({self.by_length.place}), or set the batch for the longest rows: a"
+                " lower max_length, fewer rows at a time"
             )
         if self.comes_late:
             yield (

@@ -533,10 +533,24 @@ def _empties_any_of(node: ast.AST, names: set[str]) -> bool:
 
 def reaches_backward(module: Module, holder: ast.expr) -> bool:
     """Is backward called on the sum, or on what is made of the list?"""
+    return backward_of_holder(module, holder) is not None
+
+
+def backward_of_holder(module: Module, holder: ast.expr) -> ast.Call | None:
+    """The call of backward on the sum, or on what is made of the list; None where there is none."""
+    calls = backward_calls(module)
+    return next((call.node for call in calls if _is_made_of_holder(module, call, holder)), None)
+
+
+def carries_graph_of_model(module: Module, value: ast.expr) -> bool:
+    """Is a value a loss that the model returned, with its graph?"""
+    return _has_graph_of_loss(module, value, set())
+
+
+def _is_made_of_holder(module: Module, call: Call, holder: ast.expr) -> bool:
+    """Is what a backward is called on the sum, or made of the list?"""
     wanted = ast.unparse(holder)
-    waiting: list[tuple[ast.AST, int]] = [
-        (loss, 0) for call in backward_calls(module) for loss in possible_losses(call)
-    ]
+    waiting: list[tuple[ast.AST, int]] = [(loss, 0) for loss in possible_losses(call)]
     seen: set[ast.AST] = set()
     while waiting:
         node, depth = waiting.pop()

@@ -41,6 +41,17 @@ FEW_STEPS = 64
 """A loop over fewer steps, as its code says, is a trial or a loop over layers: it keeps little"""
 
 
+# Chosen, not measured: what is kept more seldom may be meant, and grows slowly.
+MAX_PERIOD = 100
+GENERATED_PARTS = (
+    "output_scores",
+    "output_logits",
+    "output_hidden_states",
+    "output_attentions",
+)
+"""Arguments of generate() that make its result hold a vocabulary or a vector for each new token"""
+
+
 class KeptOutput(NamedTuple):
     """A place where a loop keeps an output."""
 
@@ -156,7 +167,18 @@ def _forward_call(module: Module, output: ast.expr) -> ast.Call | None:
         if isinstance(node, ast.Call) and not origin.path and not origin.element:
             if "model" in module.flow.types(node.func) or _is_wrapped(module, node.func):
                 return node
+            if _generates_large_parts(module, node):
+                return node
     return None
+
+
+def _generates_large_parts(module: Module, node: ast.Call) -> bool:
+    """Is it `model.generate(..., return_dict_in_generate=True, output_scores=True)`?"""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "generate":
+        return False
+    given = {one.arg for one in node.keywords if module.flow.value(one.value) is True}
+    is_whole = "return_dict_in_generate" in given and not given.isdisjoint(GENERATED_PARTS)
+    return is_whole and "model" in module.flow.types(node.func.value)
 
 
 def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
@@ -213,15 +235,28 @@ def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: as
 
 
 def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:
-    """Does an `if` inside of the loop decide whether a place is reached?"""
+    """Does an `if` inside of the loop decide whether a place is reached, and not only how often?"""
     inner = node
     for parent in module.parents(node):
         if parent is loop:
             return False
-        if isinstance(parent, ast.If) and inner is not parent.test:
+        is_branch = isinstance(parent, ast.If) and inner is not parent.test
+        if is_branch and not _comes_again(module, parent, inner):
             return True
         inner = parent
     return False
+
+
+def _comes_again(module: Module, branch: ast.AST, inner: ast.AST) -> bool:
+    """Is it the body of `if step % 10 == 0:`, which is reached again and again?"""
+    if not isinstance(branch, ast.If) or inner not in branch.body:
+        return False
+    test = branch.test
+    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.BinOp):
+        return False
+    is_period = isinstance(test.left.op, ast.Mod) and isinstance(test.ops[0], ast.Eq)
+    period = module.flow.value(test.left.right) if is_period else None
+    return isinstance(period, int) and 0 < period <= MAX_PERIOD
 
 
 def _rebinds_name(statement: ast.AST, name: str) -> bool:

@@ -125,6 +125,28 @@ def second_loads(module: Module) -> list[SecondLoad]:
     return list(unique.values())
 
 
+def loads_in_callbacks(module: Module) -> Iterator[Call]:
+    """Loads onto the GPU in methods of callbacks, which a trainer calls while it holds its own model there."""
+    if NO_GPU.search(module.text):
+        return
+    placed = _Placements(module)
+    for call in model_loads_of(module):
+        if _is_in_callback(module, call.node) and placed.is_on_gpu(call.node):
+            yield call
+
+
+def _is_in_callback(module: Module, node: ast.AST) -> bool:
+    """Does a node stand in `on_evaluate` or its like, of a class that is a callback?"""
+    for parent in module.parents(node):
+        if isinstance(parent, ast.FunctionDef):
+            owner = module.scopes.parent.get(parent)
+            is_callback = isinstance(owner, ast.ClassDef) and any(
+                "Callback" in ast.unparse(base) for base in owner.bases
+            )
+            return is_callback and parent.name.startswith("on_")
+    return False
+
+
 def model_loads_of(module: Module) -> Iterator[Call]:
     """Calls that load a language model whole."""
     return module.calls(*MODEL_LOADS)

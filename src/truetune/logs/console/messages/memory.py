@@ -25,16 +25,52 @@ MESSAGES = (
     define_message(
         "vllm-memory-not-free",
         "vLLM is to take a share of the GPU's memory that is not free",
-        r"Free memory on device .{0,80}is less than desired GPU memory utilization"
-        r"|No available memory for the cache blocks",
+        r"Free memory on device .{0,80}is less than desired GPU memory utilization",
         "the policy that is trained, or another process, is on the same GPU: vLLM's gpu_memory_utilization (0.9 by "
-        "default; vllm_gpu_memory_utilization in TRL) is a share of the whole GPU. `cache blocks`: the share is too "
-        "small for the weights",
+        "default; vllm_gpu_memory_utilization in TRL) is a share of the whole GPU",
         "beside a training, set vllm_gpu_memory_utilization (gpu_memory_utilization of LLM) to 0.3, or give vLLM a "
         "GPU of its own (vllm_mode server); alone, end what else runs there: `nvidia-smi` names it. `truetune lint` "
         "of the script says where it is set",
         "vllm/v1/worker/gpu_worker.py",
+    ),
+    define_message(
+        "vllm-no-memory-for-the-cache",
+        "vLLM's share of the GPU holds the weights, and nothing is left of it for the cache",
+        r"No available memory for the cache blocks",
+        "the weights take the whole share (gpu_memory_utilization of the GPU, 0.9 by default), with --enable-lora"
+        " together with the places that are reserved for adapters: --max-loras x --max-lora-rank in each layer; or the"
+        " share is small, as beside a training",
+        "set --max-lora-rank to the r of adapter_config.json and --max-loras to the adapters that are asked at the same"
+        " time; raise --gpu-memory-utilization (vllm_gpu_memory_utilization in TRL); quantized weights, or more GPUs"
+        " (--tensor-parallel-size)",
         "vllm/v1/core/kv_cache_utils.py",
+        "vllm/lora/models.py",
+    ),
+    define_message(
+        "vllm-warm-up-out-of-memory",
+        "vLLM tries its sampler with as many requests as it may serve at once, and their logits do not fit",
+        r"CUDA out of memory occurred when warming up sampler with \d+ dummy requests",
+        "--max-num-seqs is 256 to 1,024 by default: the sampler holds the logits of so many requests (requests x"
+        " vocabulary x 4 bytes, several times) beside the share that weights and cache have reserved",
+        "lower --max-num-seqs (64 is enough for most servers), or --gpu-memory-utilization, which leaves more beside"
+        " the share",
+        "vllm/v1/worker/gpu_model_runner.py",
+    ),
+    define_message(
+        "llama-cpp-out-of-memory",
+        "llama.cpp finds too little memory on the GPU for the weights, the key-value cache or its buffers",
+        r"(?:.{0,60}\b)?(?:ggml_backend_cuda_buffer_type_alloc_buffer|ggml_gallocr_reserve_n\w*|alloc_tensor_range)"
+        r": (?:allocating [\d.]+ MiB on device \d+: cudaMalloc failed|failed to allocate).{0,80}"
+        r"|.{0,60}failed to allocate (?:CUDA\d+ )?buffer(?: of size \d+| for kv cache).{0,60}"
+        r"|.{0,60}unable to allocate CUDA\d+ buffer.{0,60}",
+        "a key-value cache of the whole context (-c 0, or no -c, takes that of the model: 131,072 tokens are 16 GiB for"
+        " a model of 8 billion), all layers on the GPU (-ngl 99) of a 16-bit file, or several places for requests"
+        " (--parallel)",
+        "give the context that prompts and answers need (-c 8192), take a quantized file (llama-quantize IN OUT Q4_K_M)"
+        " and a quantized cache (-ctk q8_0 -ctv q8_0 -fa on), or put fewer layers on the GPU (-ngl 20)",
+        "ggml/src/ggml-cuda/ggml-cuda.cu",
+        "src/llama-kv-cache.cpp",
+        shown="notice",
     ),
     define_message(
         "host-memory-killed",

@@ -1,0 +1,117 @@
+"""DeepSpeed's buffers for gradients take gigabytes of each GPU.
+
+## What it does
+Reads the DeepSpeed file of a launch: `reduce_bucket_size` is a number of elements, and ZeRO makes a buffer of so many
+for the gradients (two with `overlap_comm` at stages 1 and 2). It fires from 4 GiB on. Silent for `auto`, the default
+(5e8), and without `contiguous_gradients`, where there is no such buffer.
+
+## Why it is bad
+The buffer is made whole, however small the model is: 5e9 elements in 16 bits are 9.3 GiB on each GPU, 18.6 with
+`overlap_comm`. No estimate of weights and states counts it, and above some 5e8 the network gains nothing from it.
+
+## Example
+```bash
+cat > ds.json <<'END'
+{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e9}}
+END
+deepspeed --num_gpus 8 train.py --deepspeed ds.json
+```
+
+## Use instead
+```bash
+cat > ds.json <<'END'
+{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e8}}
+END
+deepspeed --num_gpus 8 train.py --deepspeed ds.json
+```
+
+## Fix safety
+Safe: it changes how many gradients are sent together, not their sum.
+
+## References
+- deepspeed/runtime/zero/stage_1_and_2.py (`ipg_buffer`), deepspeed/runtime/zero/stage3.py (`ipg_bucket_flat_buffer`)
+- https://huggingface.co/docs/transformers/deepspeed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.launch_files import (
+    LaunchFiles,
+    LocatedValue,
+    find_launches_with_files,
+    first_set_value,
+)
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile
+
+ZERO = "zero_optimization"
+GIB = 1 << 30
+BYTES_OF_GRADIENT = 2
+"""In 16 bits, the least: gradients of a float32 run take four"""
+MIN_GIB = 4.0
+"""On each GPU. Chosen, not measured: twice what the default takes with overlap_comm"""
+SPLITTING_STAGES = (1, 2)
+"""Stages at which overlap_comm makes a second buffer"""
+
+
+class Buckets(NamedTuple):
+    """The buffers of a launch."""
+
+    place: LocatedValue
+    buffers: int
+    gib: float
+    """Of all together"""
+
+
+class DeepspeedBucketsFillTheGpu(CommandRule):
+    code = "CMD131"
+    symptoms = ("out-of-memory",)
+    severity = "warning"
+    stability = "preview"
+    what = "launches by DeepSpeed that set a bucket's size"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        for launch in find_launches_with_files(file):
+            if _buckets(launch) is not None:
+                yield launch
+
+    def findings(self) -> Iterator[Finding]:
+        for launch in self.places(self.subject):
+            buckets = _buckets(launch)
+            if buckets is None or buckets.gib < MIN_GIB:
+                continue
+            place, several = buckets.place, "s" if buckets.buffers > 1 else ""
+            yield self.finding(
+                f"DeepSpeed makes {buckets.buffers} buffer{several} of {float(place.value):,.0f} elements for the"
+                f" gradients: {buckets.gib:.1f} GiB of each GPU, beside weights and states",
+                "set reduce_bucket_size and allgather_bucket_size to 5e8, or with the Trainer to auto",
+                cases=[
+                    Case(place.text, file=place.file, line=place.line),
+                    self.case(launch.command, launch.command.text[:300]),
+                ],
+            )
+
+
+def _buckets(launch: LaunchFiles) -> Buckets | None:
+    """The buffers that a launch makes; None where its file sets no size, or gradients are not laid side by side."""
+    size = _of_zero(launch, "reduce_bucket_size")
+    contiguous, stage = _of_zero(launch, "contiguous_gradients"), _of_zero(launch, "stage")
+    is_number = size is not None and isinstance(size.value, (int, float))
+    if size is None or not is_number or stage is None or stage.value not in (*SPLITTING_STAGES, 3):
+        return None
+    if contiguous is not None and contiguous.value is False:
+        return None
+    overlap = _of_zero(launch, "overlap_comm")
+    is_doubled = overlap is not None and overlap.value is True and stage.value in SPLITTING_STAGES
+    count = 2 if is_doubled else 1
+    return Buckets(size, count, count * float(size.value) * BYTES_OF_GRADIENT / GIB)
+
+
+def _of_zero(launch: LaunchFiles, name: str) -> LocatedValue | None:
+    """A setting of ZeRO, in the DeepSpeed file of a launch."""
+    return first_set_value(launch.deepspeed, (ZERO, name))

@@ -1,0 +1,93 @@
+"""FSDP is told to shard nothing.
+
+## What it does
+Reads the sharding strategy of launches by `accelerate launch`: `fsdp_sharding_strategy` of the file that the command
+names, or the option. NO_SHARD (3 in older files) keeps all weights, gradients and optimizer states on each GPU. Silent
+for one process, and where FSDP's second version runs, which has no such strategy.
+
+## Why it is bad
+Each GPU needs as much memory as with DDP, and DDP is faster: the run gets the price of FSDP and nothing for it. A model
+that did not fit one GPU does not fit now.
+
+## Example
+```bash
+accelerate launch --use_fsdp --num_processes 4 --fsdp_sharding_strategy NO_SHARD train.py
+```
+
+## Use instead
+```bash
+accelerate launch --use_fsdp --num_processes 4 --fsdp_sharding_strategy FULL_SHARD train.py
+```
+
+## Fix safety
+Safe: it decides where weights lie, not what is learned. FULL_SHARD gathers each layer over the network of the GPUs.
+
+## References
+- torch/distributed/fsdp/api.py (`ShardingStrategy.NO_SHARD`, deprecated), accelerate/utils/constants.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.launch_files import (
+    LaunchFiles,
+    LocatedValue,
+    find_launches_with_files,
+    first_set_value,
+)
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile
+
+NO_SHARDING = frozenset(("NO_SHARD", "3"))
+"""The strategy by FSDP's name, and by accelerate's number"""
+STRATEGY = "fsdp_sharding_strategy"
+
+
+class FsdpShardsNothing(CommandRule):
+    code = "CMD130"
+    symptoms = ("out-of-memory", "several-gpus")
+    severity = "warning"
+    stability = "preview"
+    what = "launches that say how FSDP shards"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        for launch in find_launches_with_files(file):
+            if _strategy(launch) is not None:
+                yield launch
+
+    def findings(self) -> Iterator[Finding]:
+        for launch in self.places(self.subject):
+            place = _strategy(launch)
+            if place is None or str(place.value).upper() not in NO_SHARDING or _is_alone(launch):
+                continue
+            yield self.finding(
+                f"FSDP shards nothing ({place.text.rpartition('.')[2]}): each GPU holds all weights, gradients and"
+                " optimizer states, as with DDP",
+                f"set {STRATEGY} to FULL_SHARD, which shares them out; or leave FSDP out, if the model fits one GPU",
+                cases=[
+                    Case(place.text, file=place.file, line=place.line),
+                    self.case(launch.command, launch.command.text[:300]),
+                ],
+            )
+
+
+def _strategy(launch: LaunchFiles) -> LocatedValue | None:
+    """How FSDP's first version shards: by the command, else by the file that it names."""
+    version = _value(launch, "fsdp_version")
+    if version is not None and str(version.value) == "2":
+        return None
+    return _value(launch, STRATEGY)
+
+
+def _value(launch: LaunchFiles, name: str) -> LocatedValue | None:
+    """An option of the command, or the same key of accelerate's file."""
+    return launch.option(name) or first_set_value(launch.accelerate, ("fsdp_config", name))
+
+
+def _is_alone(launch: LaunchFiles) -> bool:
+    """Does the launch start one process?"""
+    given = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
+    return given is not None and given.value == 1

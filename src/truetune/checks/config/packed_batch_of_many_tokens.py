@@ -1,0 +1,82 @@
+"""Packing fills every row to the limit, and several such rows are computed at a time.
+
+## What it does
+Reads settings that pack short rows into one (`sample_packing`, `packing`) with a batch of more than one on each device,
+where rows x limit is above 32,768 tokens. It is a note: such a batch is right where it fits.
+
+## Why it is bad
+Nothing is wrong with what is learned. The memory is that of rows at the limit, however short the rows of the data are:
+4 rows of 16,384 tokens are 65,536 tokens in each pass, with logits for all of them. With packing a batch of 1 holds as
+many short rows already, and accumulation keeps the tokens of an optimizer step.
+
+## Example
+```yaml
+config:
+  base_model: meta-llama/Llama-3.1-8B-Instruct
+  datasets: [{path: some/rows, type: chat_template}]
+  adapter: lora
+  sequence_len: 16384
+  sample_packing: true
+  micro_batch_size: 4
+```
+
+## Use instead
+```yaml
+config:
+  base_model: meta-llama/Llama-3.1-8B-Instruct
+  datasets: [{path: some/rows, type: chat_template}]
+  adapter: lora
+  sequence_len: 16384
+  sample_packing: true
+  micro_batch_size: 1
+  gradient_accumulation_steps: 4
+```
+
+## Fix safety
+Safe where the accumulation grows by as much as the batch falls.
+
+## References
+- Axolotl documentation, "Multipack (Sample Packing)"; TRL, `SFTConfig.packing`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+MAX_TOKENS = 32_768
+"""Of a pass, up to which nothing is said: logits of 128,256 words take 16 GB in float32 there. Chosen, not measured"""
+BATCH = "training.per_device_train_batch_size"
+
+
+class PackedBatchOfManyTokens(ConfigRule):
+    code = "CFG131"
+    symptoms = ("out-of-memory",)
+    severity = "info"
+    stability = "preview"
+    reads = ("training.packing", BATCH, "max_length")
+
+    def figure(self) -> str:
+        return f"no packed batch holds more than {MAX_TOKENS:,} tokens"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        training, limit = config.spec.training, config.limit
+        rows = training.per_device_train_batch_size
+        if not training.packing or not isinstance(rows, int) or limit is None:
+            return
+        if rows < 2 or rows * limit <= MAX_TOKENS:
+            return
+        yield self.finding(
+            f"packing fills each row to {limit:,} tokens, and {rows} of them are computed at a time: {rows * limit:,}"
+            " tokens in each pass, however short the rows of the data are",
+            f"where the memory does not suffice, take a batch of 1 and {rows} times the accumulation: packing fills the"
+            " batch already",
+            cases=[
+                setting_case(config, rows, BATCH),
+                setting_case(config, limit, "max_length"),
+            ],
+        )

@@ -1,0 +1,95 @@
+"""Where scripts hold all rows of a file as Python objects, in a list that the machine's memory must have room for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+PARSERS = ("loads", "literal_eval")
+LIST_READERS = (
+    "datasets.Dataset.from_list",
+    "datasets.Dataset.from_dict",
+    "datasets.Dataset.from_pandas",
+)
+"""Calls that copy rows which Python holds already"""
+WHOLE_READERS = ("json.load", "pandas.read_json", "pandas.read_csv", "pandas.read_parquet")
+MIN_FILE_BYTES = 256 << 20
+"""Of a file whose rows are worth a word: ten times as much is 2.5 GB of memory. Chosen, not measured"""
+LOADER = "torch.utils.data.*DataLoader"
+
+
+class HeldRows(NamedTuple):
+    """A list of all rows."""
+
+    node: ast.AST
+    workers: int
+    """Processes of a DataLoader that each copy what they read of it; 0 where there are none"""
+    copies: bool
+    """A data set is made of the list, so that both are there"""
+
+
+def held_rows(module: Module) -> Iterator[HeldRows]:
+    """Lists that a script fills with the parsed lines of a file, and tables that it reads whole for a data set."""
+    workers = max((_workers(module, call) for call in module.calls(LOADER)), default=0)
+    copies = any(True for _ in module.calls(*LIST_READERS))
+    for node in module.nodes(ast.ListComp):
+        source = node.generators[0].iter
+        if _parses(node.elt) and _reads_file(source) and not _is_small(module, source):
+            yield HeldRows(node, workers, copies)
+    for call in module.methods("append"):
+        loop = next((one for one in module.parents(call.node) if isinstance(one, ast.For)), None)
+        if loop is not None and _fills_list(module, loop) and not _is_small(module, loop.iter):
+            yield HeldRows(call.node, workers, copies)
+    for call in module.calls(*WHOLE_READERS) if copies else ():
+        if "chunksize" not in call.keywords and not _is_small(module, call.node):
+            yield HeldRows(call.node, workers, copies)
+
+
+def _parses(node: ast.AST) -> bool:
+    """Does an expression parse a line?"""
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(ast.unparse(call.func).rpartition(".")[2] in PARSERS for call in calls)
+
+
+def _reads_file(iterated: ast.expr) -> bool:
+    """Does a loop go over the lines of a file: `open(...)`, `lines`, `path.read_text().splitlines()`?"""
+    text = ast.unparse(iterated)
+    return "open(" in text or "splitlines" in text or "readlines" in text
+
+
+def _fills_list(module: Module, loop: ast.For) -> bool:
+    """Does a loop parse each line of a file that was opened around it, or in its head?"""
+    if not any(map(_parses, loop.body)):
+        return False
+    around = [one for one in module.parents(loop) if isinstance(one, ast.With)]
+    items = [item for block in around for item in block.items]
+    opened = {
+        ast.unparse(item.optional_vars)
+        for item in items
+        if item.optional_vars is not None and _reads_file(item.context_expr)
+    }
+    return _reads_file(loop.iter) or ast.unparse(loop.iter) in opened
+
+
+def _is_small(module: Module, read: ast.expr) -> bool:
+    """Is the file here that an expression names or opens, and small?"""
+    texts = [part.value for part in ast.walk(read) if isinstance(part, ast.Constant)]
+    for text in texts:
+        path = Path(module.path).parent / text if isinstance(text, str) and "." in text else None
+        try:
+            if path is not None and path.is_file():
+                return path.stat().st_size < MIN_FILE_BYTES
+        except (OSError, ValueError):
+            continue
+    return False
+
+
+def _workers(module: Module, call: Call) -> int:
+    """The processes of a DataLoader; 0 where it has none, or their number is not known."""
+    value = module.flow.value(call.keywords.get("num_workers"))
+    return value if type(value) is int else 0

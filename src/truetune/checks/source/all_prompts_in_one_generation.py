@@ -1,0 +1,170 @@
+"""All rows of a file are generated for in one call: one batch, padded to its longest prompt.
+
+## What it does
+Looks for `generate` of a transformers model that stands in no loop, and is given the tokens of a list with an entry for
+each row of a file or data set. It is a warning from 64 rows on, counted where the file is here, and a note where it is
+not. Silent for a slice of the rows, a batch of a loop, fewer rows, and for engines that make batches themselves (vLLM,
+a pipeline with `batch_size`).
+
+## Why it is bad
+The key-value cache has a place for each token of each row: rows x (longest prompt + `max_new_tokens`). One answer needs
+megabytes, 500 of them at once need the memory of many GPUs, and all wait for the longest answer.
+
+## Example
+```python
+import json
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model", device_map="cuda")
+rows = [json.loads(line) for line in open("test.jsonl")]
+prompts = [row["prompt"] for row in rows]
+inputs = tokenizer(prompts, padding=True, return_tensors="pt").to("cuda")
+outputs = model.generate(**inputs, max_new_tokens=2048, do_sample=False)
+```
+
+## Use instead
+```python
+import json
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model", device_map="cuda")
+rows = [json.loads(line) for line in open("test.jsonl")]
+prompts = [row["prompt"] for row in rows]
+for start in range(0, len(prompts), 16):
+    inputs = tokenizer(prompts[start : start + 16], padding=True, return_tensors="pt").to("cuda")
+    outputs = model.generate(**inputs, max_new_tokens=2048, do_sample=False)
+```
+
+## Fix safety
+Safe with padding on the left: the batch changes no greedy answer but by the rounding of its numbers.
+
+## References
+- https://huggingface.co/docs/transformers/llm_tutorial_optimization (the key-value cache)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.evidence.step_counts import count_rows
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.repeated_code import repeats_of
+from truetune.checks.source.evidence.text_generation_calls import (
+    TEXT_GENERATION_CALLS,
+    ModelQuestion,
+    model_questions,
+)
+from truetune.checks.source.generation_row_by_row import READERS, TAKES_ROWS
+from truetune.source.module import Module
+
+MIN_ROWS = 64
+"""Rows in one batch from which it is a warning. Chosen, not measured: 64 answers of 2,048 tokens take 17 GiB of cache
+in a model of 8 billion parameters with grouped queries (128 KiB a token)"""
+ROW_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".tsv")
+LIST_MAKERS = frozenset(("list", "tolist", "to_list"))
+
+
+class AllPromptsInOneGeneration(SourceRule):
+    code = "SRC331"
+    symptoms = ("out-of-memory",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = TEXT_GENERATION_CALLS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for question in model_questions(module):
+            if not _is_one_batch(module, question):
+                continue
+            rows = _count_rows(module, question.text)
+            if rows is not None and rows < MIN_ROWS:
+                continue
+            count = f"{rows:,} rows" if rows is not None else "rows"
+            yield self.finding(
+                f"generate gets all {count} of the file in one batch: the key-value cache holds each of them, padded to"
+                " the longest prompt, with all new tokens",
+                "loop over slices of the prompts (prompts[i : i + 16]), tokenize and generate for each; or let vLLM"
+                " make the batches",
+                severity="warning" if rows is not None else "info",
+                cases=[case_at(module, question.call.node), case_at(module, question.text)],
+            )
+
+
+def _is_one_batch(module: Module, question: ModelQuestion) -> bool:
+    """Is a model of transformers asked once, for a list of all rows that were read?"""
+    call = question.call
+    if (
+        question.is_one
+        or call.method != "generate"
+        or "model" not in _types_of_owner(module, call.node)
+    ):
+        return False
+    if any(True for _ in repeats_of(module, call.node)) or not _is_list(module, question.text):
+        return False
+    parts = list(backward_slice(module, question.text))
+    reads = any(isinstance(part, ast.Call) and _last_name(part.func) in READERS for part in parts)
+    return reads and not any(map(_takes_some, parts))
+
+
+def _types_of_owner(module: Module, node: ast.Call) -> frozenset[str]:
+    """The types of what `generate` is called on."""
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    return frozenset(module.flow.types(owner))
+
+
+def _is_list(module: Module, text: ast.expr) -> bool:
+    """Is what is tokenized a list with an entry for each row: a comprehension, a column, `.tolist()`?"""
+    for origin in module.flow.origins(text):
+        node = origin.node
+        if isinstance(node, ast.ListComp):
+            return True
+        if isinstance(node, ast.Subscript) and _is_column(node.slice):
+            return True
+        if isinstance(node, ast.Call) and _last_name(node.func) in LIST_MAKERS:
+            return True
+    return False
+
+
+def _is_column(key: ast.expr) -> bool:
+    """Is a key the name of a column?"""
+    return isinstance(key, ast.Constant) and isinstance(key.value, str)
+
+
+def _takes_some(part: ast.AST) -> bool:
+    """Is it a slice of rows, or a call that takes the first or some of them?"""
+    if isinstance(part, ast.Subscript):
+        return isinstance(part.slice, ast.Slice) and _may_be_of_rows(part)
+    return isinstance(part, ast.Call) and _last_name(part.func) in (*TAKES_ROWS, "filter")
+
+
+def _may_be_of_rows(part: ast.Subscript) -> bool:
+    """Does a slice take rows? The turns of one row are taken so too: `row["messages"][:-1]`."""
+    owner = part.value
+    return not (isinstance(owner, ast.Subscript) and isinstance(owner.slice, ast.Constant))
+
+
+def _last_name(function: ast.expr) -> str:
+    """`load_dataset` of `datasets.load_dataset`."""
+    return ast.unparse(function).rpartition(".")[2]
+
+
+def _count_rows(module: Module, text: ast.expr) -> int | None:
+    """Rows of the file that the prompts are made of; None where it is not here, or several are named."""
+    names = {
+        part.value
+        for part in backward_slice(module, text)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    files = [name for name in names if name.lower().endswith(ROW_SUFFIXES)]
+    if len(files) != 1:
+        return None
+    return count_rows(str(Path(module.path).parent / files[0]))

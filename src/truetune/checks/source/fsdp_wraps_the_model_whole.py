@@ -1,0 +1,135 @@
+"""A script wraps its model in FSDP as one unit.
+
+## What it does
+Looks for `FullyShardedDataParallel(model)` without `auto_wrap_policy`, and for `fully_shard(model)`, in scripts where
+nothing else is wrapped: no layer in a loop, no `wrap()` or `enable_wrap()`. Also for `sharding_strategy` NO_SHARD,
+which shards nothing. Silent for a strategy that keeps weights whole by intent (SHARD_GRAD_OP), for models below a
+billion parameters by their name, and where the arguments are not seen.
+
+## Why it is bad
+FSDP gathers a unit whole for its forward and backward pass, and makes its gradient whole before it shares it out. Where
+the unit is the model, each GPU needs room for all weights and all gradients, as if nothing were sharded, and no GPU
+computes while they are gathered.
+
+## Example
+```python
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+model = FSDP(model, device_id=local_rank)
+```
+
+## Use instead
+```python
+import functools
+
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from transformers import AutoModelForCausalLM
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Qwen2DecoderLayer})
+model = FSDP(model, device_id=local_rank, auto_wrap_policy=policy)
+```
+
+## Fix safety
+Safe: it decides how weights are grouped, not what is learned. Checkpoints of shards change their layout.
+
+## References
+- torch/distributed/fsdp/fully_sharded_data_parallel.py, torch/distributed/fsdp/_fully_shard
+- https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answering_models import billions_of_name
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+FIRST_VERSION = "torch.*.FullyShardedDataParallel"
+SECOND_VERSION = "torch.*.fully_shard"
+PARTLY_WRAPPED = ("enable_wrap", "wrap(", "auto_wrap(", "apply_fsdp", "parallelize")
+"""Words of code that wraps parts of a model by other means"""
+STRATEGY_PLACE, POLICY_PLACE = 2, 4
+"""Of the arguments of FullyShardedDataParallel: module, process_group, sharding_strategy, cpu_offload, policy"""
+MIN_BILLIONS = 1.0
+"""Parameters from which a whole model matters on a GPU. Chosen, not measured"""
+
+
+def _wrapping_calls(module: Module) -> Iterator[Call]:
+    """The calls that wrap something in FSDP."""
+    return module.calls(FIRST_VERSION, SECOND_VERSION)
+
+
+class FsdpWrapsTheModelWhole(SourceRule):
+    code = "SRC332"
+    symptoms = ("out-of-memory", "several-gpus")
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("calls that wrap in FSDP", _wrapping_calls)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        calls = list(_wrapping_calls(module))
+        # A second call wraps layers, or belongs to another way through the script.
+        if len(calls) != 1 or not _is_of_large_model(module, calls[0]):
+            return
+        (call,) = calls
+        strategy = _strategy(module, call)
+        if strategy.endswith("NO_SHARD"):
+            yield self.finding(
+                "FSDP shards nothing (NO_SHARD): each GPU holds all weights, gradients and optimizer states, as with"
+                " DDP",
+                "take ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
+                cases=[case_at(module, call.node)],
+            )
+        elif _is_one_unit(module, call) and strategy in ("", "FULL_SHARD", "HYBRID_SHARD"):
+            yield self.finding(
+                "FSDP makes one unit of the whole model: each GPU gathers all weights at once, and makes their whole"
+                " gradient, as if nothing were sharded",
+                "fully_shard each layer before the model: for layer in model.model.layers: fully_shard(layer)"
+                if call.named(SECOND_VERSION)
+                else "give it auto_wrap_policy=functools.partial(transformer_auto_wrap_policy,"
+                " transformer_layer_cls={the class of the decoder layers})",
+                cases=[case_at(module, call.node)],
+            )
+
+
+def _is_of_large_model(module: Module, call: Call) -> bool:
+    """Is a language model wrapped, in no loop, and none that is small by its name?"""
+    wrapped = call.argument(0, "module")
+    if wrapped is None or call.open or "model" not in module.flow.types(wrapped):
+        return False
+    if any(isinstance(parent, ast.For | ast.While) for parent in module.parents(call.node)):
+        return False
+    loads = module.calls("*.from_pretrained")
+    names = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
+    sizes = [size for name in names if (size := billions_of_name(module, name)) is not None]
+    return not sizes or max(sizes) >= MIN_BILLIONS
+
+
+def _strategy(module: Module, call: Call) -> str:
+    """The strategy by its name; empty where none is given."""
+    given = call.argument(STRATEGY_PLACE, "sharding_strategy")
+    if given is None or call.named(SECOND_VERSION):
+        return ""
+    return (module.flow.name(given) or ast.unparse(given)).rpartition(".")[2]
+
+
+def _is_one_unit(module: Module, call: Call) -> bool:
+    """Is nothing of the model wrapped by itself?"""
+    if any(word in module.text for word in PARTLY_WRAPPED):
+        return False
+    if call.named(SECOND_VERSION):
+        return True
+    policy = call.argument(POLICY_PLACE, "auto_wrap_policy")
+    return policy is None or module.flow.value(policy) is None

@@ -1,0 +1,176 @@
+"""A loop adds up the losses of several batches, and one backward pass follows for all of them.
+
+## What it does
+Looks in loops of PyTorch for a model's loss, with its graph, that is added to a sum or put into a list, where each pass
+of the loop has a batch of its own, and `backward()` is called on the sum or list alone: after the loop, or in it under
+a condition such as `step % 16 == 0`. Silent where each batch has a backward pass, where the losses are numbers or are
+detached, where one batch goes through several heads, where a pass takes over states of the one before, and in loops of
+two or three passes.
+
+## Why it is bad
+A loss holds the graph of its batch, and the graph the activations of all layers. Until the one backward pass those of
+all batches stay in memory: 16 micro-batches need as much of it as one batch of 16 times the rows. Accumulation is meant
+to avoid just that, and the gradients are the same either way.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for micro_batches in steps:
+    total = 0.0
+    for batch in micro_batches:
+        total = total + model(**batch).loss
+    (total / 16).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for micro_batches in steps:
+    total = 0.0
+    for batch in micro_batches:
+        loss = model(**batch).loss / 16
+        loss.backward()
+        total += loss.item()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe: gradients add up in the weights, so that the sum of backward passes is the backward pass of the sum.
+
+## References
+- PyTorch documentation, FAQ: "My model reports cuda runtime error(2): out of memory"
+- pytorch/pytorch#23338
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.accumulated_losses import (
+    KeptLoss,
+    backward_of_holder,
+    carries_graph_of_model,
+    kept_losses,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+
+FEW_PASSES = 4
+"""Passes of a loop below which the sum costs little. Chosen, not measured"""
+CARRIED_STATES = frozenset(
+    ("past_key_values", "hidden_states", "state", "states", "memory", "mems")
+)
+"""Arguments of a model that hand a state from one pass to the next: the graph through it is meant"""
+
+
+class OneBackwardForManyBatches(SourceRule):
+    code = "SRC330"
+    symptoms = ("out-of-memory", "slow-training")
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("losses that a loop collects or adds up", kept_losses)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for kept in kept_losses(module):
+            backward = _late_backward(module, kept)
+            if backward is None:
+                continue
+            yield self.finding(
+                f"`{ast.unparse(kept.holder)}` keeps the graphs of all batches of the loop until one backward():"
+                " memory grows with each batch, as if all were one",
+                "call backward() on the loss of each batch, divided by the number of batches, and add up its .item()",
+                cases=[case_at(module, kept.node), case_at(module, backward)],
+            )
+
+
+def _late_backward(module: Module, kept: KeptLoss) -> ast.Call | None:
+    """The backward pass that follows for several batches; None where each has its own, or the losses have no graph."""
+    loop = kept.loop
+    if not isinstance(loop, ast.For | ast.While) or _has_few_passes(module, loop):
+        return None
+    if not carries_graph_of_model(module, kept.value) or not _has_batch_of_its_own(module, loop):
+        return None
+    backward = backward_of_holder(module, kept.holder)
+    if backward is None:
+        return None
+    inside = [part for part in ast.walk(loop) if _is_backward(part)]
+    is_after = not inside and getattr(backward, "lineno", 0) > getattr(loop, "lineno", 0)
+    is_periodic = backward in inside and _is_under_count(module, backward, kept.node, loop)
+    return backward if is_after or is_periodic else None
+
+
+def _is_backward(node: ast.AST) -> bool:
+    """`loss.backward()`, `accelerator.backward(loss)`"""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("backward", "manual_backward")
+    )
+
+
+def _is_under_count(module: Module, backward: ast.AST, kept: ast.AST, loop: ast.AST) -> bool:
+    """Does a backward pass stand under a condition such as `step % 16 == 0`, and the sum outside of it?"""
+    around = set(module.parents(kept))
+    for parent in module.parents(backward):
+        if parent is loop:
+            return False
+        if isinstance(parent, ast.If) and parent not in around:
+            return any(
+                isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+                for part in ast.walk(parent.test)
+            )
+    return False
+
+
+def _has_few_passes(module: Module, loop: ast.For | ast.While) -> bool:
+    """Does the code say that the loop has two or three passes?"""
+    if isinstance(loop, ast.While):
+        return False
+    if isinstance(loop.iter, ast.List | ast.Tuple):
+        return len(loop.iter.elts) < FEW_PASSES
+    if not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) != "range":
+        return False
+    last = module.flow.value(loop.iter.args[-1]) if loop.iter.args else None
+    return isinstance(last, int) and last < FEW_PASSES
+
+
+def _has_batch_of_its_own(module: Module, loop: ast.For | ast.While) -> bool:
+    """Is a model called in the loop on what each pass brings, and on no state of the pass before?"""
+    given = _names_bound_in(loop)
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call) or "model" not in module.flow.types(node.func):
+            continue
+        if any(keyword.arg in CARRIED_STATES for keyword in node.keywords):
+            return False
+        values = (*node.args, *(keyword.value for keyword in node.keywords))
+        names = {
+            part.id for value in values for part in ast.walk(value) if isinstance(part, ast.Name)
+        }
+        if names & given:
+            return True
+    return False
+
+
+def _names_bound_in(loop: ast.For | ast.While) -> set[str]:
+    """The names that a loop and its body bind."""
+    return {
+        part.id
+        for part in ast.walk(loop)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }

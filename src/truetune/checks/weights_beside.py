@@ -1,0 +1,192 @@
+"""Read the files beside a log for what fills a GPU besides rows: weights, how they are loaded, and what steps keep."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.evidence.setting_places import setting_place
+from truetune.checks.host_memory_needs import parameters_of_model
+from truetune.checks.rows_in_memory import held_rows
+from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
+from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
+from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
+from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
+from truetune.checks.vllm_server_commands import find_vllm_server_commands
+from truetune.errors import TruetuneError
+from truetune.logs.files_beside import (
+    ADAPTER_SLOT_RANK,
+    ADAPTER_SLOTS,
+    CELL_RUN_AGAIN,
+    ENGINE_SHARE,
+    HARNESS_ROWS,
+    KEPT_BY_STEPS,
+    LAYERS_SPREAD,
+    MERGES_ADAPTER,
+    MODEL_PARAMETERS,
+    ROWS_BY_LENGTH,
+    ROWS_IN_A_LIST,
+    SAVED_IN_FLOAT32,
+    SettingBeside,
+)
+from truetune.memory.architecture import parse_architecture
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.settings.config import Config
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+BYTES_OF_FLOAT32 = 4
+GIB = 1 << 30
+LOADS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained", "unsloth.*")
+MODEL_WORDS = ("AutoModel", "ForCausalLM", "ForConditionalGeneration", "FastLanguageModel")
+"""Words of which the code of a model's load has one"""
+TRAINING_METHODS = ("backward", "train", "fit", "training_step")
+HARNESSES = ("lm_eval", "lm-eval", "lighteval")
+KEEPING_RULES = (LossesKeptWithGraph, OutputsKeptOnTheDevice)
+"""Rules on what a loop keeps of each step"""
+MODEL_FILE = "config.json"
+SLOT_OPTIONS = ((ADAPTER_SLOTS, "--max-loras"), (ADAPTER_SLOT_RANK, "--max-lora-rank"))
+
+
+def weights_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The size of the model of a run, and whether rows of like length come together."""
+    name, place = config.spec.model, config.places.get("model")
+    parameters = parameters_by_name(name) if name else None
+    if name and parameters is not None:
+        file, line = (place.file, place.line) if place is not None else (config.path, 0)
+        yield SettingBeside(MODEL_PARAMETERS, parameters, file, line, name)
+    for key, wanted in (("group_by_length", True), ("train_sampling_strategy", "group_by_length")):
+        if config.raw.get(key) == wanted:
+            found = setting_place(config, key)
+            yield SettingBeside(
+                ROWS_BY_LENGTH, True, found.file, found.line, f"{found.key or key}={wanted}"
+            )
+
+
+def parameters_by_name(name: str) -> int | None:
+    """The parameters of a model by its published shape, else by its name (`Qwen3-30B-A3B` has 30 billion)."""
+    known = parameters_of_model(name)
+    sizes = [float(size) for size in BILLIONS_IN_NAME.findall(name.replace("_", "-"))]
+    by_name = round(max(sizes) * 1e9) if sizes else None
+    return known if known is not None else by_name
+
+
+def weights_of_script(module: Module) -> Iterator[SettingBeside]:
+    """How a script loads its model, and what its loop keeps of each step."""
+    spread = spread_load(module)
+    if spread is not None:
+        given = module.flow.value(spread.keywords.get("device_map"))
+        yield _setting(module, spread.node, LAYERS_SPREAD, f'device_map="{given}"')
+    if not any(any(module.methods(name)) for name in TRAINING_METHODS):
+        yield from _load_of_merge(module)
+    for rule in KEEPING_RULES:
+        for finding in rule(module).findings():
+            for case in finding.cases[:1]:
+                file, line = case.file or module.path, case.line or 0
+                yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
+    for held in held_rows(module):
+        line, _ = module.place(held.node)
+        text = "all rows, then a data set of them" if held.copies else "all rows"
+        yield SettingBeside(ROWS_IN_A_LIST, held.workers, module.home(held.node).path, line, text)
+    yield from _cells_run_again(module)
+
+
+def _load_of_merge(module: Module) -> Iterator[SettingBeside]:
+    """The load of the base in a script that merges an adapter, and trains nothing."""
+    if not any(module.methods("merge_and_unload")):
+        return
+    for call in module.calls(*LOADS):
+        if _loads_model(call):
+            yield _setting(module, call.node, MERGES_ADAPTER, "merge_and_unload()")
+            return
+
+
+def _loads_model(call: Call) -> bool:
+    """Is it a load of a model, and no tokenizer's or config's?"""
+    text = ast.unparse(call.node.func)
+    return any(word in text for word in MODEL_WORDS)
+
+
+def _setting(module: Module, node: ast.AST, name: str, text: str) -> SettingBeside:
+    """A setting that stands for a place in the code."""
+    line, _ = module.place(node)
+    return SettingBeside(name, True, module.home(node).path, line, text)
+
+
+def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
+    """Cells that load a model, and that the kernel ran last after a cell which stands below them.
+
+    A notebook that is run from top to bottom has counts that rise.
+    """
+    for call in module.calls(*LOADS) if module.cells else ():
+        line = getattr(call.node, "lineno", 0)
+        cell = next((one for one in module.cells if one.has_line(line)), None)
+        if cell is None or cell.run_count is None or not _loads_model(call):
+            continue
+        below = [
+            one.run_count
+            for one in module.cells
+            if one.number > cell.number and one.run_count is not None
+        ]
+        earlier = [count for count in below if count < cell.run_count]
+        if earlier:
+            text = f"cell {cell.number} ran as [{cell.run_count}], after [{max(earlier)}] of a cell below it"
+            yield _setting(module, call.node, CELL_RUN_AGAIN, text)
+
+
+def weights_of_folder(file: Path) -> Iterator[SettingBeside]:
+    """The config.json of weights that were saved in float32, with their GiB."""
+    if file.name != MODEL_FILE:
+        return
+    value = read_json(file, SETTINGS)
+    if (
+        not isinstance(value, dict)
+        or str(value.get("dtype") or value.get("torch_dtype")) != "float32"
+    ):
+        return
+    try:
+        parameters = parse_architecture(value).parameters
+    except TruetuneError:
+        return
+    size = round(parameters * BYTES_OF_FLOAT32 / GIB, 1)
+    yield SettingBeside(SAVED_IN_FLOAT32, size, str(file), 0, f"the model of {file.parent.name}/")
+
+
+def weights_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
+    """What commands give a server of vLLM of the GPU, and the batches of evaluation harnesses."""
+    for server in find_vllm_server_commands(file):
+        share = _share(last_option(server.options, "--gpu-memory-utilization"))
+        if share is not None:
+            line = server.command.line_of("--gpu-memory-utilization")
+            text = f"--gpu-memory-utilization {share:g}"
+            yield SettingBeside(ENGINE_SHARE, share, file.path, line, text)
+        for name, option in SLOT_OPTIONS:
+            number = parse_whole_number(last_option(server.options, option))
+            if number:
+                line = server.command.line_of(option)
+                yield SettingBeside(name, number, file.path, line, f"{option} {number}")
+    yield from _rows_of_harness(file)
+
+
+def _share(given: str | None) -> float | None:
+    """A share of the GPU; None where it is none, or a variable of the shell."""
+    try:
+        share = float(given) if given else 0.0
+    except ValueError:
+        return None
+    return share if 0.0 < share <= 1.0 else None
+
+
+def _rows_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
+    """The batch of the evaluations of a file of commands; the last of those that take the same one."""
+    found: dict[int, SettingBeside] = {}
+    for command in file.commands:
+        rows = parse_whole_number(last_option(command.words, "--batch_size", "--batch-size"))
+        if rows and any(name in word for word in command.words[:4] for name in HARNESSES):
+            line = command.line_of("--batch_size")
+            text = f"--batch_size {rows}"
+            found[rows] = SettingBeside(HARNESS_ROWS, rows, file.path, line, text)
+    yield from found.values()
