@@ -53,6 +53,72 @@ NEVER_LOADED = {
         "llm = LLM('out/merged')"
     ),
 }
+OTHER_FORMS = {
+    "an adapter beside an optional base": (
+        "p.add_argument('--base')\np.add_argument('--adapter')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\n"
+        "json.dump({'adapter': args.adapter, 'score': f(m)}, open('s.json', 'w'))"
+    ),
+    "a path that is joined": (
+        "p.add_argument('--ckpt')\nargs = p.parse_args()\nROOT = Path('runs') / 'a'\n"
+        "m = AutoModelForCausalLM.from_pretrained(ROOT / 'checkpoint-100')\nprint(args.ckpt)"
+    ),
+    "a pipeline": (
+        "p.add_argument('--model')\nargs = p.parse_args()\n"
+        "g = pipeline('text-generation', model='out/c-100')\nprint(args.model)"
+    ),
+    "a parameter": (
+        "cfg = {'path': 'out/c-100'}\n"
+        "def score(ckpt):\n    return f(LLM(model=cfg['path']))\n"
+        "for c in files:\n    print(c, score(c))"
+    ),
+    "a parameter that is printed": (
+        "def score(model_path):\n    print(model_path)\n"
+        "    return f(AutoModelForCausalLM.from_pretrained('out/c-100'))\n"
+        "a, b = score('x'), score('y')"
+    ),
+}
+OTHER_SOUND_FORMS = {
+    "an adapter that is loaded": (
+        "p.add_argument('--base')\np.add_argument('--adapter')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\nm.load_adapter(args.adapter)"
+    ),
+    "a model that is made before its pipeline": (
+        "p.add_argument('--model')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.model)\ng = pipeline('text-generation', model=m)"
+    ),
+    "a parameter that is loaded": (
+        "def score(ckpt):\n    return f(LLM(model=ckpt))\nfor c in files:\n    print(c, score(c))"
+    ),
+    "one call": ("def score(ckpt):\n    return f(LLM(model='out/merged'))\nscore('out/merged')"),
+    "a parameter that another call takes": (
+        "def judge(model):\n    j = LLM(model='judge')\n    return j.chat(model.answers)\n"
+        "for m in models:\n    judge(m)"
+    ),
+    "an option among the rest": (
+        "p.add_argument('--base')\np.add_argument('--lora_path')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\nserve(m, args.lora_path)"
+    ),
+}
+FORM_HEAD = """
+import argparse, json
+from pathlib import Path
+from transformers import AutoModelForCausalLM, pipeline
+from vllm import LLM
+p = argparse.ArgumentParser()
+"""
+
+
+@pytest.mark.parametrize("code", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_a_model_that_is_never_loaded(code: str) -> None:
+    assert len(found("model-argument-never-loaded", FORM_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", OTHER_SOUND_FORMS.values(), ids=OTHER_SOUND_FORMS)
+def test_a_model_that_is_loaded(code: str) -> None:
+    assert not found("model-argument-never-loaded", FORM_HEAD + code)
+
+
 LOADED = {
     "loaded": (
         "p.add_argument('--ckpt')\n"
@@ -161,6 +227,51 @@ KEPT = {
         "        f.write(a)"
     ),
 }
+CACHE_HEAD = """
+import hashlib, json, shelve, sys
+from diskcache import Cache
+from openai import OpenAI
+client = OpenAI()
+"""
+ASK = "        r = client.chat.completions.create(model=model, messages=m)\n"
+CACHED = {
+    "diskcache": "cache = Cache('.c')\ndef ask(model, m):\n    k = str(m)\n    if k not in cache:\n"
+    + ASK
+    + "        cache[k] = r\n    return cache[k]",
+    "shelve": "db = shelve.open('c')\ndef ask(m, model='a'):\n    if m in db:\n        return db[m]\n    if 1:\n"
+    + ASK
+    + "    db[m] = r\n    return r",
+    "a file": "seen = json.load(open('c.json'))\ndef ask(model, m):\n    k = hashlib.md5(m).hexdigest()\n"
+    "    if seen.get(k) is None:\n" + ASK + "        seen[k] = r\n    return seen[k]",
+}
+KEYED = {
+    "in the key": "cache = Cache('.c')\ndef ask(model, m):\n    k = str([model, m])\n    if k not in cache:\n"
+    + ASK
+    + "        cache[k] = r\n    return cache[k]",
+    "in memory": "cache = {}\ndef ask(model, m):\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "a cache of one model": "cache = Cache('.c/' + sys.argv[1])\ndef ask(model, m):\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "one model for all": "cache = Cache('.c')\ndef ask(m):\n    model = 'judge'\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "through two names": "cache = Cache('.c')\ndef ask(model, m):\n    parts = (model, m)\n    k = str(parts)\n"
+    "    if k not in cache:\n" + ASK + "        cache[k] = r\n    return cache[k]",
+}
+
+
+@pytest.mark.parametrize("code", CACHED.values(), ids=CACHED)
+def test_caches_without_the_model(code: str) -> None:
+    assert len(found("answers-kept-for-any-model", CACHE_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", KEYED.values(), ids=KEYED)
+def test_caches_of_one_model(code: str) -> None:
+    assert not found("answers-kept-for-any-model", CACHE_HEAD + code)
+
+
 OWN = {
     "by model": (
         "p = f'{model}.jsonl'\n"
