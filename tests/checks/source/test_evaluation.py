@@ -155,7 +155,7 @@ SHARED_ROWS = {
     "train_loader = DataLoader(d['train'])\nval_loader = DataLoader(d['val'])\n",
 }
 OWN_ROWS = {
-    "two objects": "a, b = Rows('a.jsonl'), Rows('b.jsonl')\ntrain_loader = DataLoader(a)\nval_loader = DataLoader(b)\n",
+    "two objects": "a, b = Rows('a'), Rows('b')\ntrain_loader = DataLoader(a)\nval_loader = DataLoader(b)\n",
     "a division": "a, b = random_split(rows, [9, 1])\ntrain_loader = DataLoader(a)\nval_loader = DataLoader(b)\n",
     "samplers": "train_loader = DataLoader(rows, sampler=SubsetRandomSampler(a))\n"
     "val_loader = DataLoader(rows, sampler=SubsetRandomSampler(b))\n",

@@ -4,8 +4,8 @@
 Looks for a prompt that asks a model to compare two answers (a text with `judge`, `compare`, `better` and two places for
 answers: `{a}` and `{b}`, `[Answer A]` and `[Answer B]`, `Response 1` and `Response 2`), in a script that sends it to a
 model. The prompt, or the rubric before the answers, may stand in a file that the script reads (`judge.txt`, a template
-of Jinja). It fires where nothing in the script changes the order: no second call with the answers exchanged, no shuffle, no
-random choice, no name like `swap`, `flip` or `order`.
+of Jinja). It fires where nothing in the script changes the order: no second call with the answers exchanged, no
+shuffle, no random choice, no name like `swap`, `flip` or `order`.
 
 ## Why it is bad
 Judges prefer a place, most of them the first, in up to one of four pairs of like quality. Where one model always has

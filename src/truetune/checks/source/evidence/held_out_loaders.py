@@ -18,6 +18,7 @@ from truetune.parsing.shell_commands import last_option
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Value
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 FOR_TRAINING = re.compile(r"(?:^|_)(?:train|training|trn)(?:_|$)|^train", re.I)
@@ -65,6 +66,17 @@ def loaders_of_the_same_rows(module: Module) -> Iterator[SharedLoaders]:
             for train in training if name else ():
                 if _share_rows(train, held):
                     yield SharedLoaders(train.node, held.node, name)
+
+
+def loaders_by_purpose(module: Module) -> Iterator[tuple[Value, Value]]:
+    """The rows of a loader of training, and those of a loader of held-out rows, each pair in one file."""
+    for trace in traces_of(module):
+        own = [call for call in trace.calls(*LOADERS) if call.home.path == module.path]
+        for train in (call for call in own if _is_for_training(module, call.node)):
+            for held in (call for call in own if _held_out_name(module, call.node)):
+                rows, others = train.argument(0, "dataset"), held.argument(0, "dataset")
+                if rows is not None and others is not None:
+                    yield rows, others
 
 
 def loaders(module: Module) -> Iterator[ast.AST]:
