@@ -463,3 +463,95 @@ def test_failures_that_are_scored(code: str) -> None:
 @pytest.mark.parametrize("code", TOLD.values(), ids=TOLD)
 def test_failures_that_are_told(code: str) -> None:
     assert found("failed-request-gets-a-score", "import requests\n" + code) == []
+
+
+JUDGE_HEAD = """
+import asyncio, json
+from anthropic import AsyncAnthropic
+from openai import OpenAI
+client = OpenAI()
+REPLY = client.chat.completions.create(model="j", messages=m)
+"""
+DEFAULTS = {
+    "a default of a parser": "def parse_score(text, default=5):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return default",
+    "a constant of a parser": "def extract_rating(text):\n    try:\n        v = json.loads(text)['rating']\n"
+    "    except (ValueError, KeyError):\n        v = 3\n    return v",
+    "a default of a judge": "def judge(m, *, failed=5.0):\n    try:\n"
+    "        return f(client.chat.completions.create(model='j', messages=m))\n"
+    "    except Exception:\n        return failed",
+    "exceptions among the results": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [5.0 if isinstance(g, Exception) else g for g in got]",
+}
+COUNTED = {
+    "nothing for what is not read": "def parse_score(text, default=None):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return default",
+    "zero for what is not read": "def parse_score(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return 0",
+    "a negative mark": "def parse_score(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return -1",
+    "another function": "def parse_page(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return 1",
+    "exceptions that are left out": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [g for g in got if not isinstance(g, Exception)]",
+    "None for exceptions": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [None if isinstance(g, Exception) else g for g in got]",
+}
+
+
+@pytest.mark.parametrize("code", DEFAULTS.values(), ids=DEFAULTS)
+def test_scores_of_what_is_not_read(code: str) -> None:
+    assert len(found("failed-request-gets-a-score", JUDGE_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", COUNTED.values(), ids=COUNTED)
+def test_replies_that_are_counted(code: str) -> None:
+    assert found("failed-request-gets-a-score", JUDGE_HEAD + code) == []
+
+
+PERPLEXITY_HEAD = """
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("m")
+model = AutoModelForCausalLM.from_pretrained("m").eval()
+"""
+PADS_COUNT = {
+    "a collate function": "def collate(rows):\n    enc = tok(rows, padding=True, return_tensors='pt')\n"
+    "    enc['labels'] = enc['input_ids'].clone()\n    return enc\n"
+    "for b in DataLoader(ds, collate_fn=collate):\n    total += model(**b).loss",
+    "a sum": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], reduction='sum')",
+    "each token": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "t = enc['input_ids'][:, 1:]\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), t, reduction='none')\nprint(nll.mean())",
+}
+PADS_LEFT_OUT = {
+    "masked": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "t = enc['input_ids'][:, 1:]\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), t, reduction='none')\n"
+    "print(nll[enc.attention_mask[:, 1:].bool()].mean())",
+    "ignored": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], ignore_index=tok.pad_token_id)",
+    "no padding": "enc = tok(text, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], reduction='sum')",
+    "labels that are filled": "def collate(rows):\n    enc = tok(rows, padding=True, return_tensors='pt')\n"
+    "    enc['labels'] = enc['input_ids'].masked_fill(enc['attention_mask'] == 0, -100)\n    return enc\n"
+    "for b in DataLoader(ds, collate_fn=collate):\n    total += model(**b).loss",
+}
+
+
+@pytest.mark.parametrize("code", PADS_COUNT.values(), ids=PADS_COUNT)
+def test_perplexities_that_count_pads(code: str) -> None:
+    assert len(found("labels-copy-input-ids", PERPLEXITY_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", PADS_LEFT_OUT.values(), ids=PADS_LEFT_OUT)
+def test_perplexities_without_pads(code: str) -> None:
+    assert found("labels-copy-input-ids", PERPLEXITY_HEAD + code) == []
