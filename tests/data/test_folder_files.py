@@ -374,3 +374,32 @@ def test_many_scripts_above_a_folder_do_not_hide_its_own(tmp_path: Path) -> None
     sorted_files = sort_folder_files(folder)
     assert sorted_files is not None
     assert [Path(path).name for path in sorted_files.others] == ["raw.csv"]
+
+
+SCORER = (
+    'rows = [json.loads(x) for x in open("o.jsonl")]\n'
+    'print("accuracy", sum(r["output"] == r["expected"] for r in rows))\n'
+)
+TWO_SIDES = {"question": "Is it open?", "output": "No.", "expected": "Yes."}
+
+
+@pytest.mark.parametrize(
+    ("files", "are_predictions"),
+    [
+        ({"o.jsonl": [{"text": "a", "predicted_class": "x", "true_class": "y"}]}, True),
+        ({"o.jsonl": [{"q": "a", "gold_label": "y", "pred_label": "x"}]}, True),
+        ({"o.jsonl": [{"q": "a", "model_prediction": "x", "expected_value": "y"}]}, True),
+        ({"o.jsonl": [TWO_SIDES], "score.py": SCORER}, True),
+        ({"o.jsonl": [{"text": "a", "true_class": "y"}]}, False),
+        ({"o.jsonl": [{"prompt": "a", "completion": "y"}]}, False),
+        ({"o.jsonl": [TWO_SIDES]}, False),
+        ({"o.jsonl": [TWO_SIDES], "score.py": SCORER.replace("o.jsonl", "p.jsonl")}, False),
+        ({"o.jsonl": [TWO_SIDES], "score.py": SCORER, "train.py": TRAIN_ON_IT}, False),
+    ],
+)
+def test_answers_beside_what_they_are_compared_with(
+    files: Mapping[str, Any], are_predictions: bool, tmp_path: Path
+) -> None:
+    sorted_files = sort_folder_files(write(tmp_path, files))
+    found = sorted_files.predictions if sorted_files is not None else ()
+    assert [Path(one).name for one in found] == ["o.jsonl"] * are_predictions

@@ -44,7 +44,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a column is, and what files call it, the surest name first"""
 NAME_PARTS: Mapping[str, str] = {
-    "reference": "reference ref gold golden truth gt target expected label ideal",
+    "reference": "reference ref gold golden true truth gt target expected label ideal",
     "prediction": (
         "prediction predictions predict predicted pred preds generated generation hypothesis hyp"
         " response resp completion output answer infer inference"

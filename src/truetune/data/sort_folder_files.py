@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -73,6 +73,14 @@ REFERENCES = frozenset(
 )
 LABELS_BESIDE = frozenset(["label", "labels", "target"])
 """References beside a column that surely holds predictions: LLaMA-Factory writes prompt, predict, label"""
+PREDICTION_PARTS = frozenset(
+    ["predicted", "prediction", "pred", "preds", "generated", "hypothesis"]
+)
+REFERENCE_PARTS = frozenset(["true", "gold", "golden", "reference", "expected", "truth", "gt"])
+"""Parts of the names of two columns that stand beside each other where answers are scored: `predicted_class` and
+`true_class`"""
+SCORES = re.compile(r"accura|exact.?match|\bem\b|\bf1|score|\.mean\(|correct", re.I)
+"""What a script that scores answers says"""
 ENDS = frozenset(["finish_reason", "stop_reason", "finish", "finished_by"])
 """Columns that say what ended an answer"""
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
@@ -250,7 +258,31 @@ def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool
         return True
     if _is_reply_beside_answer(path, rows[path]):
         return True
-    return _is_prediction(rows[path], POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows)
+    if not _is_prediction(rows[path], POSSIBLE_PREDICTIONS):
+        return False
+    return _has_other_training_rows(path, rows) or _is_scored(path, rows[path])
+
+
+def _is_scored(path: str, row: Mapping[str, Any]) -> bool:
+    """Does a script score the answers of this file, and none train?
+
+    `output` and `expected` may be a training row's; a script that compares the two and names the file says what it is.
+    """
+    texts = _texts_of_scripts(Path(path))
+    if any(_trains(text) for text in texts):
+        return False
+    columns = {
+        name
+        for name in row
+        if normalize_column_name(name) in POSSIBLE_PREDICTIONS | REFERENCES | LABELS_BESIDE
+    }
+    return any(
+        Path(path).name in text
+        and "==" in text
+        and SCORES.search(text)
+        and all(re.search(rf"\b{re.escape(name)}\b", text) for name in columns)
+        for text in texts
+    )
 
 
 def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
@@ -286,9 +318,20 @@ def _first_row(source: Source) -> Mapping[str, Any] | None:
 def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
     """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
     texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
-    if answer_columns is SURE_PREDICTIONS and texts & LABELS_BESIDE and texts & answer_columns:
-        return True
+    if answer_columns is SURE_PREDICTIONS:
+        if texts & LABELS_BESIDE and texts & answer_columns:
+            return True
+        if _is_scored_by_parts(texts):
+            return True
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
+
+
+def _is_scored_by_parts(columns: Iterable[str]) -> bool:
+    """Is one column a prediction and another its reference, by parts of their names?"""
+    parts = [frozenset(name.split("_")) for name in columns]
+    predictions = [one for one in parts if one & PREDICTION_PARTS and not one & REFERENCE_PARTS]
+    references = [one for one in parts if one & REFERENCE_PARTS and not one & PREDICTION_PARTS]
+    return bool(predictions and references)
 
 
 def _is_output(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:

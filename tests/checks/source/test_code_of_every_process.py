@@ -320,6 +320,60 @@ def test_other_prompts_of_pairs(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, text) == []
 
 
+RUBRIC = "Compare the two answers. End with A or B, the better one.\n"
+WITH_FILES = {
+    "a rubric in a file": (
+        {"judge.txt": RUBRIC},
+        JUDGE.format(
+            body="R = open('judge.txt').read()\nask(f'{R}\\n[Answer A]\\n{x}\\n[Answer B]\\n{y}')"
+        ),
+        True,
+    ),
+    "a template of Jinja": (
+        {
+            "prompts/pair.j2": "Response 1: {{ first }}\nResponse 2: {{ second|trim }}\nWhich response is better?"
+        },
+        JUDGE.format(
+            body="from jinja2 import Template\nT = Template(open('prompts/pair.j2').read())\n"
+            "ask(T.render(first=x, second=y))"
+        ),
+        True,
+    ),
+    "a rubric of one answer": (
+        {"judge.txt": "Rate the answer from 1 to 10.\n"},
+        JUDGE.format(body="R = open('judge.txt').read()\nask(f'{R}\\n{q}\\n{a}')"),
+        False,
+    ),
+    "a rubric beside other texts": (
+        {"judge.txt": RUBRIC},
+        JUDGE.format(body="R = open('judge.txt').read()\nprint(f'{x} of {y}')\nask(R)"),
+        False,
+    ),
+    "both orders of a template": (
+        {"pair.j2": "Response 1: {{ a }}\nResponse 2: {{ b }}\nWhich response is better?"},
+        JUDGE.format(
+            body="T = Template(open('pair.j2').read())\nask(T.render(a=x, b=y)); ask(T.render(a=y, b=x))"
+        ),
+        False,
+    ),
+    "a file that is not there": (
+        {},
+        JUDGE.format(body="T = Template(open('pair.j2').read())\nask(T.render(a=x, b=y))"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "text", "fires"), WITH_FILES.values(), ids=WITH_FILES)
+def test_prompts_of_pairs_in_files(
+    tmp_path: Path, files: dict[str, str], text: str, fires: bool
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert found(tmp_path, text) == ["SRC228"] * fires
+
+
 VLLM = "from vllm import LLM, SamplingParams\n"
 UNNAMED = {
     "a dictionary": VLLM

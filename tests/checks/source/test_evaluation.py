@@ -140,6 +140,67 @@ def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> N
     assert codes(text, tmp_path, "SRC054") == ["SRC054w"] * found
 
 
+TWO_LOADERS = "from torch.utils.data import DataLoader, random_split, SubsetRandomSampler\n"
+SHARED_ROWS = {
+    "one object": "rows = Rows('a.jsonl')\ntrain_loader = DataLoader(rows, 8)\nval_loader = DataLoader(rows, 8)\n",
+    "attributes": "class T:\n    def __init__(self, ds):\n        self.train_dl = DataLoader(ds, shuffle=True)\n"
+    "        self.eval_dl = DataLoader(dataset=ds)\nT(Rows())\n",
+    "a part": "rows = Rows('a.jsonl')\ntrain = DataLoader(rows)\ndev = DataLoader(rows[:100])\n",
+    "methods of a data module": "class D:\n    def setup(self):\n        self.rows = Rows()\n"
+    "    def train_dataloader(self):\n        return DataLoader(self.rows, shuffle=True)\n"
+    "    def val_dataloader(self):\n        return DataLoader(self.rows)\n"
+    "d = D()\nd.setup()\nd.train_dataloader()\nd.val_dataloader()\n",
+    "one file for two splits": "from datasets import load_dataset\n"
+    "d = load_dataset('json', data_files={'train': 'a.jsonl', 'val': 'a.jsonl'})\n"
+    "train_loader = DataLoader(d['train'])\nval_loader = DataLoader(d['val'])\n",
+}
+OWN_ROWS = {
+    "two objects": "a, b = Rows('a'), Rows('b')\ntrain_loader = DataLoader(a)\nval_loader = DataLoader(b)\n",
+    "a division": "a, b = random_split(rows, [9, 1])\ntrain_loader = DataLoader(a)\nval_loader = DataLoader(b)\n",
+    "samplers": "train_loader = DataLoader(rows, sampler=SubsetRandomSampler(a))\n"
+    "val_loader = DataLoader(rows, sampler=SubsetRandomSampler(b))\n",
+    "training rows measured on purpose": "train_loader = DataLoader(rows)\ntrain_eval_loader = DataLoader(rows)\n",
+    "two slices": "rows = read()\ntrain_loader = DataLoader(rows[:900])\nval_loader = DataLoader(rows[900:])\n",
+    "two files for two splits": "from datasets import load_dataset\n"
+    "d = load_dataset('json', data_files={'train': 'a.jsonl', 'val': 'b.jsonl'})\n"
+    "train_loader = DataLoader(d['train'])\nval_loader = DataLoader(d['val'])\n",
+}
+
+
+@pytest.mark.parametrize("text", SHARED_ROWS.values(), ids=SHARED_ROWS)
+def test_loaders_of_the_same_rows(text: str, tmp_path: Path) -> None:
+    assert codes(TWO_LOADERS + text, tmp_path, "SRC054") == ["SRC054w"]
+
+
+@pytest.mark.parametrize("text", OWN_ROWS.values(), ids=OWN_ROWS)
+def test_loaders_of_other_rows(text: str, tmp_path: Path) -> None:
+    assert codes(TWO_LOADERS + text, tmp_path, "SRC054") == []
+
+
+OPTIONS = (
+    "import argparse\nfrom transformers import Trainer\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--train-file')\np.add_argument('--val-file')\nargs = p.parse_args()\n"
+    "t = Trainer(m, train_dataset=f(args.train_file), eval_dataset=f(args.val_file))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("--train-file d/a.jsonl --val-file d/a.jsonl", True),
+        ("--train_file=$D/a.csv --val_file=$D/a.csv", True),
+        ("--train-file d/a.jsonl --val-file d/b.jsonl", False),
+        ("--train-file d --val-file d", False),
+        ("--train-file d/a.jsonl", False),
+    ],
+)
+def test_commands_that_name_one_file(given: str, found: bool, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(
+        f"#!/bin/bash\nD=data\npython train.py {given}\n", encoding="utf-8"
+    )
+    assert codes(OPTIONS, tmp_path, "SRC054") == ["SRC054w"] * found
+
+
 METRICS = (
     "def compute_metrics(given):\n    logits, labels = given\n    picked = logits.argmax(-1)\n   "
     " {}\n"

@@ -362,3 +362,64 @@ def test_a_template_of_the_file_says_what_ends_turns(
         "t.pad_token = t.eos_token\ncollator = DataCollatorForLanguageModeling(t, mlm=False)\n"
     )
     assert codes(text, tmp_path, "SRC007") == expected
+
+
+def _engine(name: str, call: str) -> str:
+    return (
+        "from vllm import LLM\n"
+        f"t = AutoTokenizer.from_pretrained({name!r})\nllm = LLM(model={name!r})\n"
+        "def text(r):\n    return t.apply_chat_template(r, tokenize=False, add_generation_prompt=True)\n"
+        f"outs = {call}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_engine(LLAMA, "llm.generate([text(r) for r in rows])"), ["SRC009w"]),
+        (_engine(LLAMA, "llm.generate(text(row))"), ["SRC009w"]),
+        (_engine(LLAMA, "llm.generate(prompts=[text(r) for r in rows])"), ["SRC009w"]),
+        (_engine("google/gemma-2-2b-it", "llm.generate([text(r) for r in rows])"), ["SRC009w"]),
+        (_engine("Qwen/Qwen3-8B", "llm.generate([text(r) for r in rows])"), []),
+        (_engine(UNKNOWN, "llm.generate([text(r) for r in rows])"), []),
+        (_engine(LLAMA, "llm.chat(rows)"), []),
+        (_engine(LLAMA, "llm.generate([r['question'] for r in rows])"), []),
+        (
+            _engine(
+                LLAMA,
+                "llm.generate([{'prompt_token_ids': t.apply_chat_template(r)} for r in rows])",
+            ),
+            [],
+        ),
+    ],
+)
+def test_a_second_bos_of_an_engine(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "SRC009") == expected
+
+
+HARNESS = "import lm_eval\nfrom lm_eval.models.huggingface import HFLM\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("lm_eval.simple_evaluate(model='hf', model_args='pretrained=a/b-Instruct', tasks=['gsm8k'])", True),
+        ("kw = dict(tasks=['gsm8k'])\nlm_eval.simple_evaluate(model=HFLM('a/b-Instruct'), **kw)", True),
+        ("lm_eval.simple_evaluate(HFLM(pretrained='a/b-chat', peft='out'), tasks=['gsm8k'])", True),
+        (
+            "def run(**kw):\n    lm = HFLM(**kw)\n    return lm_eval.simple_evaluate(model=lm, tasks=['gsm8k'])\n"
+            "run(pretrained='a/b-it')",
+            True,
+        ),
+        (
+            "kw = dict(tasks=['gsm8k'], apply_chat_template=True)\n"
+            "lm_eval.simple_evaluate(model=HFLM('a/b-Instruct'), **kw)",
+            False,
+        ),
+        ("lm_eval.simple_evaluate(model=HFLM(pretrained='a/b'), tasks=['gsm8k'])", False),
+        ("lm_eval.simple_evaluate(model=HFLM('a/b-Instruct'), **given())", False),
+        ("lm_eval.simple_evaluate(model=lm, tasks=['gsm8k'])", False),
+    ],
+)  # fmt: skip
+def test_a_harness_that_leaves_the_template_out(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(HARNESS + text, tmp_path, "SRC065") == ["SRC065w"] * found

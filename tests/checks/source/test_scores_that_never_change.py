@@ -53,6 +53,72 @@ NEVER_LOADED = {
         "llm = LLM('out/merged')"
     ),
 }
+OTHER_FORMS = {
+    "an adapter beside an optional base": (
+        "p.add_argument('--base')\np.add_argument('--adapter')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\n"
+        "json.dump({'adapter': args.adapter, 'score': f(m)}, open('s.json', 'w'))"
+    ),
+    "a path that is joined": (
+        "p.add_argument('--ckpt')\nargs = p.parse_args()\nROOT = Path('runs') / 'a'\n"
+        "m = AutoModelForCausalLM.from_pretrained(ROOT / 'checkpoint-100')\nprint(args.ckpt)"
+    ),
+    "a pipeline": (
+        "p.add_argument('--model')\nargs = p.parse_args()\n"
+        "g = pipeline('text-generation', model='out/c-100')\nprint(args.model)"
+    ),
+    "a parameter": (
+        "cfg = {'path': 'out/c-100'}\n"
+        "def score(ckpt):\n    return f(LLM(model=cfg['path']))\n"
+        "for c in files:\n    print(c, score(c))"
+    ),
+    "a parameter that is printed": (
+        "def score(model_path):\n    print(model_path)\n"
+        "    return f(AutoModelForCausalLM.from_pretrained('out/c-100'))\n"
+        "a, b = score('x'), score('y')"
+    ),
+}
+OTHER_SOUND_FORMS = {
+    "an adapter that is loaded": (
+        "p.add_argument('--base')\np.add_argument('--adapter')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\nm.load_adapter(args.adapter)"
+    ),
+    "a model that is made before its pipeline": (
+        "p.add_argument('--model')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.model)\ng = pipeline('text-generation', model=m)"
+    ),
+    "a parameter that is loaded": (
+        "def score(ckpt):\n    return f(LLM(model=ckpt))\nfor c in files:\n    print(c, score(c))"
+    ),
+    "one call": ("def score(ckpt):\n    return f(LLM(model='out/merged'))\nscore('out/merged')"),
+    "a parameter that another call takes": (
+        "def judge(model):\n    j = LLM(model='judge')\n    return j.chat(model.answers)\n"
+        "for m in models:\n    judge(m)"
+    ),
+    "an option among the rest": (
+        "p.add_argument('--base')\np.add_argument('--lora_path')\nargs = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.base)\nserve(m, args.lora_path)"
+    ),
+}
+FORM_HEAD = """
+import argparse, json
+from pathlib import Path
+from transformers import AutoModelForCausalLM, pipeline
+from vllm import LLM
+p = argparse.ArgumentParser()
+"""
+
+
+@pytest.mark.parametrize("code", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_a_model_that_is_never_loaded(code: str) -> None:
+    assert len(found("model-argument-never-loaded", FORM_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", OTHER_SOUND_FORMS.values(), ids=OTHER_SOUND_FORMS)
+def test_a_model_that_is_loaded(code: str) -> None:
+    assert not found("model-argument-never-loaded", FORM_HEAD + code)
+
+
 LOADED = {
     "loaded": (
         "p.add_argument('--ckpt')\n"
@@ -161,6 +227,51 @@ KEPT = {
         "        f.write(a)"
     ),
 }
+CACHE_HEAD = """
+import hashlib, json, shelve, sys
+from diskcache import Cache
+from openai import OpenAI
+client = OpenAI()
+"""
+ASK = "        r = client.chat.completions.create(model=model, messages=m)\n"
+CACHED = {
+    "diskcache": "cache = Cache('.c')\ndef ask(model, m):\n    k = str(m)\n    if k not in cache:\n"
+    + ASK
+    + "        cache[k] = r\n    return cache[k]",
+    "shelve": "db = shelve.open('c')\ndef ask(m, model='a'):\n    if m in db:\n        return db[m]\n    if 1:\n"
+    + ASK
+    + "    db[m] = r\n    return r",
+    "a file": "seen = json.load(open('c.json'))\ndef ask(model, m):\n    k = hashlib.md5(m).hexdigest()\n"
+    "    if seen.get(k) is None:\n" + ASK + "        seen[k] = r\n    return seen[k]",
+}
+KEYED = {
+    "in the key": "cache = Cache('.c')\ndef ask(model, m):\n    k = str([model, m])\n    if k not in cache:\n"
+    + ASK
+    + "        cache[k] = r\n    return cache[k]",
+    "in memory": "cache = {}\ndef ask(model, m):\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "a cache of one model": "cache = Cache('.c/' + sys.argv[1])\ndef ask(model, m):\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "one model for all": "cache = Cache('.c')\ndef ask(m):\n    model = 'judge'\n    if m not in cache:\n"
+    + ASK
+    + "        cache[m] = r\n    return cache[m]",
+    "through two names": "cache = Cache('.c')\ndef ask(model, m):\n    parts = (model, m)\n    k = str(parts)\n"
+    "    if k not in cache:\n" + ASK + "        cache[k] = r\n    return cache[k]",
+}
+
+
+@pytest.mark.parametrize("code", CACHED.values(), ids=CACHED)
+def test_caches_without_the_model(code: str) -> None:
+    assert len(found("answers-kept-for-any-model", CACHE_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", KEYED.values(), ids=KEYED)
+def test_caches_of_one_model(code: str) -> None:
+    assert not found("answers-kept-for-any-model", CACHE_HEAD + code)
+
+
 OWN = {
     "by model": (
         "p = f'{model}.jsonl'\n"
@@ -352,3 +463,95 @@ def test_failures_that_are_scored(code: str) -> None:
 @pytest.mark.parametrize("code", TOLD.values(), ids=TOLD)
 def test_failures_that_are_told(code: str) -> None:
     assert found("failed-request-gets-a-score", "import requests\n" + code) == []
+
+
+JUDGE_HEAD = """
+import asyncio, json
+from anthropic import AsyncAnthropic
+from openai import OpenAI
+client = OpenAI()
+REPLY = client.chat.completions.create(model="j", messages=m)
+"""
+DEFAULTS = {
+    "a default of a parser": "def parse_score(text, default=5):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return default",
+    "a constant of a parser": "def extract_rating(text):\n    try:\n        v = json.loads(text)['rating']\n"
+    "    except (ValueError, KeyError):\n        v = 3\n    return v",
+    "a default of a judge": "def judge(m, *, failed=5.0):\n    try:\n"
+    "        return f(client.chat.completions.create(model='j', messages=m))\n"
+    "    except Exception:\n        return failed",
+    "exceptions among the results": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [5.0 if isinstance(g, Exception) else g for g in got]",
+}
+COUNTED = {
+    "nothing for what is not read": "def parse_score(text, default=None):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return default",
+    "zero for what is not read": "def parse_score(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return 0",
+    "a negative mark": "def parse_score(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return -1",
+    "another function": "def parse_page(text):\n    try:\n        return int(text)\n"
+    "    except ValueError:\n        return 1",
+    "exceptions that are left out": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [g for g in got if not isinstance(g, Exception)]",
+    "None for exceptions": "async def grade(r):\n    x = await c.messages.create(model='j', messages=r)\n"
+    "    return float(x)\n"
+    "async def main():\n    got = await asyncio.gather(*[grade(r) for r in rows], return_exceptions=True)\n"
+    "    scores = [None if isinstance(g, Exception) else g for g in got]",
+}
+
+
+@pytest.mark.parametrize("code", DEFAULTS.values(), ids=DEFAULTS)
+def test_scores_of_what_is_not_read(code: str) -> None:
+    assert len(found("failed-request-gets-a-score", JUDGE_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", COUNTED.values(), ids=COUNTED)
+def test_replies_that_are_counted(code: str) -> None:
+    assert found("failed-request-gets-a-score", JUDGE_HEAD + code) == []
+
+
+PERPLEXITY_HEAD = """
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("m")
+model = AutoModelForCausalLM.from_pretrained("m").eval()
+"""
+PADS_COUNT = {
+    "a collate function": "def collate(rows):\n    enc = tok(rows, padding=True, return_tensors='pt')\n"
+    "    enc['labels'] = enc['input_ids'].clone()\n    return enc\n"
+    "for b in DataLoader(ds, collate_fn=collate):\n    total += model(**b).loss",
+    "a sum": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], reduction='sum')",
+    "each token": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "t = enc['input_ids'][:, 1:]\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), t, reduction='none')\nprint(nll.mean())",
+}
+PADS_LEFT_OUT = {
+    "masked": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "t = enc['input_ids'][:, 1:]\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), t, reduction='none')\n"
+    "print(nll[enc.attention_mask[:, 1:].bool()].mean())",
+    "ignored": "enc = tok(texts, padding=True, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], ignore_index=tok.pad_token_id)",
+    "no padding": "enc = tok(text, return_tensors='pt')\nlogits = model(**enc).logits\n"
+    "nll = F.cross_entropy(logits[:, :-1].transpose(1, 2), enc.input_ids[:, 1:], reduction='sum')",
+    "labels that are filled": "def collate(rows):\n    enc = tok(rows, padding=True, return_tensors='pt')\n"
+    "    enc['labels'] = enc['input_ids'].masked_fill(enc['attention_mask'] == 0, -100)\n    return enc\n"
+    "for b in DataLoader(ds, collate_fn=collate):\n    total += model(**b).loss",
+}
+
+
+@pytest.mark.parametrize("code", PADS_COUNT.values(), ids=PADS_COUNT)
+def test_perplexities_that_count_pads(code: str) -> None:
+    assert len(found("labels-copy-input-ids", PERPLEXITY_HEAD + code)) == 1
+
+
+@pytest.mark.parametrize("code", PADS_LEFT_OUT.values(), ids=PADS_LEFT_OUT)
+def test_perplexities_without_pads(code: str) -> None:
+    assert found("labels-copy-input-ids", PERPLEXITY_HEAD + code) == []

@@ -835,8 +835,19 @@ GUIDES = (
                   "tokens: a few short texts decide it",
                   "perplexity of thousands (41873) while eval_loss is 1.9; mean of exp, average perplexity"),
             Cause("answers are not in the order of the references: prompts were sorted by length, or a batch was "
-                  "shuffled, and nothing put them back",
-                  "exact match of two percent though answers look right; answers belong to other rows"),
+                  "shuffled, and nothing put them back; or rows were left out before they were joined by position",
+                  "exact match of two percent though answers look right; answers belong to other rows; reading the "
+                  "predictions file the answers are good, but the scorer gives 3 %",
+                  ("rows-joined-by-position", "answers-beside-other-references")),
+            Cause("the rows of the evaluation are labelled in another way than those of the training: prompts count "
+                  "in one loss alone. Encode both by one function, or set train_on_input alike",
+                  "eval loss is four times the train loss from the first step on, although both come from the same "
+                  "distribution; masking of prompts differs between train and eval",
+                  ("evaluation-rows-masked-otherwise", "evaluation-labelled-otherwise")),
+            Cause("each row is mostly a text that is the same in all (a long system prompt), and all of its tokens are "
+                  "learned: the loss and the token accuracy are those of that text. Learn the answers alone",
+                  "loss is 0.02 and token accuracy 99 % after only 50 steps, but the answers are useless",
+                  ("prompts-are-learned",)),
             Cause("a field of the prompt gives the answer away: a header, an id, a queue name",
                   "test accuracy 1.0 and 0.61 in production; perfect scores, poor in use"),
             Cause("rows of the evaluation without a label: their loss is 0/0",

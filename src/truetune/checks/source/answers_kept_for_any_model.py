@@ -2,7 +2,9 @@
 
 ## What it does
 Finds `if os.path.exists("preds.jsonl")` (or `Path(...).exists()`) that reads answers instead of asking the model,
-where the model is an argument of the script, or the variable of a loop, and the name of the file is constant. Silent
+where the model is an argument of the script, or the variable of a loop, and the name of the file is constant. It also
+finds a function that keeps the answers of a model it is given in a cache on the disk (`diskcache`, `shelve`,
+`SqliteDict`, a dictionary read from a file), under a key that is made without the model. Silent
 where a part of the name comes from the model, where an option overrides the test, and where the folder is changed.
 
 ## Why it is bad
@@ -57,6 +59,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answer_caches import caches_without_model, stores_in_caches
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
@@ -86,13 +89,14 @@ def _tests_of_files(module: Module) -> Iterator[ast.AST]:
     for call in module.all_calls:
         if call.named("os.path.exists", "os.path.isfile") or call.method in ("exists", "is_file"):
             yield call.node
+    yield from (node for _, node in stores_in_caches(module))
 
 
 class AnswersKeptForAnyModel(SourceRule):
     code = "SRC301"
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
-    looks_at = CodePlaces("tests for a file", _tests_of_files)
+    looks_at = CodePlaces("tests for a file, and caches of answers", _tests_of_files)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -104,6 +108,14 @@ class AnswersKeptForAnyModel(SourceRule):
                 f"put the model into the name of the file, path = f\"...-{{{model}.replace('/', '-')}}\", and delete"
                 f" {kept.path}",
                 cases=[case_at(module, kept.test.test), case_at(module, kept.model)],
+            )
+        for cache in caches_without_model(module):
+            yield self.finding(
+                f"`{cache.name}` keeps answers under a key without `{cache.model}`: a later model gets the answers that"
+                " an earlier one gave to the same prompt",
+                f"put {cache.model} into the key, with the time or a hash of its weights, and delete what"
+                f" {cache.name} holds",
+                cases=[case_at(module, cache.store), case_at(module, cache.made)],
             )
 
 

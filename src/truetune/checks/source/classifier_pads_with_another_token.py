@@ -48,6 +48,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import plain_name
 from truetune.source.module import Module
 
@@ -80,7 +81,7 @@ class Pad(NamedTuple):
 
 class ClassifierPadsWithAnotherToken(SourceRule):
     code = "SRC294"
-    symptoms = ("loss-does-not-fall",)
+    symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = calls_of("classifiers that are loaded", *CLASSIFIERS)
 
@@ -147,14 +148,17 @@ def _pad_of(module: Module, node: ast.expr) -> Pad | None:
     """What an expression sets a pad to; None where it is not known."""
     if isinstance(node, ast.Attribute):
         named = SPECIAL.fullmatch(node.attr)
-        return Pad("named", named["name"], node) if named is not None else None
+        if named is not None:
+            return Pad("named", named["name"], node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr != "convert_tokens_to_ids" or not node.args:
             return None
         return _pad_of(module, node.args[0])
     value = module.flow.value(node)
-    if isinstance(value, str):
-        return Pad("text", value, node)
+    texts = possible_texts(module, node)
+    # A field of a dataclass or an option: its default, where that is the only text.
+    if len(texts) == 1:
+        return Pad("text", texts[0], node)
     is_id = isinstance(value, int) and not isinstance(value, bool)
     return Pad("id", value, node) if is_id else None
 

@@ -2,6 +2,8 @@
 
 ## What it does
 Looks for `lm_eval.simple_evaluate` with a model whose name says chat or instruct, and no `apply_chat_template=True`.
+The model is named by `model_args`, or by the object that is given (`HFLM(pretrained=...)`), also through a function and
+settings in a dictionary.
 
 ## Why it is bad
 The harness writes plain prompts by default. A tuned chat model then loses several points, and the base seems to win.
@@ -35,19 +37,25 @@ The figures change, and can't be compared with those made without the template.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import calls_of
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Finding, Fix
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
+from truetune.source.symbolic_execution.constants import constants_of
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Result, options_of
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
-
-
 HARNESS_CALLS = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
+MODEL_OBJECTS = ("lm_eval.models.*", "lm_eval.api.*")
 
 
 class EvalWithoutChatTemplate(SourceRule):
@@ -58,20 +66,41 @@ class EvalWithoutChatTemplate(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(*HARNESS_CALLS):
-            named = module.flow.value(call.argument(1, "model_args"))
-            name = named.get("pretrained") if isinstance(named, dict) else named
-            if (
-                isinstance(name, str)
-                and CHAT_MODEL_NAME.search(name)
-                and call.lacks("apply_chat_template")
-            ):
-                yield self.finding(
-                    "a chat model is evaluated without its chat template",
-                    "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
-                    " examples)",
-                    cases=[case_at(module, call.node)],
-                    fix=fix_of_changes(
-                        module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
-                    ),
-                )
+        calls = {call.node: call for call in module.calls(*HARNESS_CALLS)}
+        for node in dict.fromkeys(_plain_evaluations(module)):
+            yield self.finding(
+                "a chat model is evaluated without its chat template",
+                "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
+                " examples)",
+                cases=[case_at(module, node)],
+                fix=_fix(module, calls[node]) if node in calls else None,
+            )
+
+
+def _fix(module: Module, call: Call) -> Fix | None:
+    """The switch in the call."""
+    return fix_of_changes(
+        module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
+    )
+
+
+def _plain_evaluations(module: Module) -> Iterator[ast.AST]:
+    """The evaluations of chat models that lack the template."""
+    for trace in traces_of(module):
+        for call in trace.calls(*HARNESS_CALLS):
+            if call.home.path == module.path and call.lacks("apply_chat_template"):
+                if any(CHAT_MODEL_NAME.search(name) for name in _models_asked(call)):
+                    yield call.node
+
+
+def _models_asked(call: CallEvent) -> Iterator[str]:
+    """The names of the models that an evaluation may ask."""
+    for given in constants_of(call.argument(1, "model_args")):
+        named = given.get("pretrained") if isinstance(given, dict) else given
+        if isinstance(named, str):
+            yield named
+    model = call.argument(0, "model")
+    for value in options_of(model) if model is not None else ():
+        if isinstance(value, Result) and value.call.named(*MODEL_OBJECTS):
+            names = constants_of(value.call.argument(0, "pretrained"))
+            yield from (name for name in names if isinstance(name, str))

@@ -3,8 +3,10 @@
 ## What it does
 Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it;
 two slices or ranges of the same rows (`train[:90%]`, `train[80%:]`) that overlap; two sides of a division whose rows
-were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies stand on both sides. A trainer that is
-only asked to evaluate trains on nothing, whatever it is given.
+were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies stand on both sides. In loops of one's
+own it compares the loader that is named for training with those named for validation; and it reads the commands that
+start the script, for one file in `--train_file` and `--validation_file`. A trainer that is only asked to evaluate
+trains on nothing, whatever it is given.
 
 ## Why it is bad
 The evaluation loss follows the training loss and says nothing on new data: overfitting can't be seen, and the best
@@ -40,16 +42,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_with
+from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.held_out_loaders import (
+    evaluation_file_options,
+    files_given_twice,
+    loaders_of_the_same_rows,
+)
+from truetune.checks.source.evidence.held_out_loaders import loaders as held_out_loaders
 from truetune.checks.source.evidence.row_parts import (
     Step,
     division_of_repeated_rows,
     share_rows,
     steps_to,
 )
+from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -61,15 +70,24 @@ EVALUATES = frozenset(("evaluate", "predict"))
 DATA_SETS = ("train_dataset", "eval_dataset")
 
 
+def _places(module: Module) -> Iterator[object]:
+    """Trainers with both data sets, loaders of held-out rows, and options of files."""
+    yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
+    yield from held_out_loaders(module)
+    yield from evaluation_file_options(module)
+
+
 class EvaluatedOnTrainingRows(SourceRule):
     code = "SRC054"
     symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"
-    looks_at = calls_with("trainers with rows to train and to evaluate on", DATA_SETS, *TRAINERS)
+    looks_at = CodePlaces("trainers and loaders with rows to evaluate on", _places)
 
     def findings(self) -> Iterator[Finding]:
         judged: set[object] = set()
+        yield from self._of_loaders()
+        yield from self._of_commands()
         for trace in traces_of(self.subject):
             for trainer in trace.calls(*TRAINERS):
                 if trainer.home.path != self.subject.path or trainer.node in judged:
@@ -78,6 +96,25 @@ class EvaluatedOnTrainingRows(SourceRule):
                 train, held = (trainer.keywords.get(name) for name in DATA_SETS)
                 if train is not None and held is not None and not _only_evaluates(trace, trainer):
                     yield from self._of_trainer(trainer, train, held)
+
+    def _of_loaders(self) -> Iterator[Finding]:
+        """Loaders of a loop of one's own."""
+        pairs = {pair.held: pair for pair in loaders_of_the_same_rows(self.subject)}
+        for pair in pairs.values():
+            yield self.finding(
+                f"`{pair.name}` gives the rows that are trained: its loss follows the training loss",
+                "make it of rows that are held out: random_split of the rows, or a file of its own",
+                cases=[case_at(self.subject, pair.held), case_at(self.subject, pair.train)],
+            )
+
+    def _of_commands(self) -> Iterator[Finding]:
+        """One file for both in the command that starts the script."""
+        for shared in files_given_twice(self.subject):
+            yield self.finding(
+                f"`{shared.option}` is the file that is trained on: the evaluation follows the training loss",
+                f"give {shared.option} a file of rows that are held out",
+                cases=[shared.case],
+            )
 
     def _of_trainer(self, trainer: CallEvent, train: Value, held: Value) -> Iterator[Finding]:
         """The finding on one trainer's rows; `held` may be a dictionary of several data sets."""

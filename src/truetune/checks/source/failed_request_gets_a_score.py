@@ -2,8 +2,11 @@
 
 ## What it does
 Inspects functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
-gives a number or `tie`. So does a loop of attempts with the constant behind it. Silent where the handler raises, gives
-None, nan or a negative mark, or counts or keeps the failure.
+gives a number or `tie`, written there or as the default of a parameter. So does a loop of attempts with the constant
+behind it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
+Silent where the handler raises, gives None, nan or a negative mark, or counts or keeps the failure. A function that
+reads the reply of a judge and gives a number above zero where it can't be parsed counts as well: a body with an error
+is no score.
 
 ## Why it is bad
 A wrong key, a spent quota or a rate limit (429) makes the score that constant, for every model: 5.0 for all of them
@@ -68,6 +71,11 @@ BROAD = re.compile(
     r"^(?:Base)?Exception$|(?:API|RateLimit|Timeout|Connection|HTTP|Request)\w*(?:Error|Exception|Timeout)$|^httpx\."
 )
 IS_A_SCORE = re.compile(r"judge|score|rate|rating|grade|verdict|evaluat|compare|prefer|win", re.I)
+READS_A_SCORE = re.compile(
+    r"(?:pars|extract|read|get|to)\w*_?(?:score|rating|grade|verdict)|(?:score|rating|grade)_(?:of|from)",
+    re.I,
+)
+"""Names of functions that make a score of a reply"""
 TIES = frozenset(("tie", "draw", "equal", "same"))
 
 
@@ -102,7 +110,7 @@ class FailedRequestGetsAScore(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in _constant_scores(module):
+        for found in (*_constant_scores(module), *_scores_of_exceptions(module)):
             yield self.finding(
                 f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
                 " every model this score",
@@ -110,6 +118,74 @@ class FailedRequestGetsAScore(SourceRule):
                 " are beside the mean of the others",
                 cases=[case_at(module, found.statement), case_at(module, found.request)],
             )
+        for found in _scores_of_unread_replies(module):
+            yield self.finding(
+                f"a reply that can't be read is scored {found.value!r}: a refusal, a cut reply or the body of an error"
+                " counts as this score, for every model",
+                "return None, and print how many replies these are beside the mean of the others",
+                cases=[case_at(module, found.statement), case_at(module, found.request)],
+            )
+
+
+def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
+    """`[r if isinstance(r, float) else 5.0 for r in results]`, where failed requests are among the results."""
+    for call in module.calls("asyncio.gather"):
+        if module.flow.value(call.keywords.get("return_exceptions")) is not True:
+            continue
+        names = _names_of(module.statement(call.node))
+        asks = _request_in(
+            module, [one for one in [module.statement(call.node)] if one is not None]
+        )
+        for chosen in module.nodes(ast.IfExp) if asks is not None else ():
+            value = _constant_instead(chosen)
+            statement = module.statement(chosen)
+            if value is None or statement is None or not names & _names_read(statement):
+                continue
+            if IS_A_SCORE.search(ast.unparse(statement)):
+                yield ConstantScore(call.node, statement, value)
+
+
+def _names_of(statement: ast.stmt | None) -> set[str]:
+    """The names that a statement sets."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _names_read(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads."""
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _constant_instead(chosen: ast.IfExp) -> object:
+    """The score that stands for an exception in a choice by `isinstance`; None where there is none."""
+    if "isinstance(" not in ast.unparse(chosen.test):
+        return None
+    constants = [one for one in (chosen.body, chosen.orelse) if isinstance(one, ast.Constant)]
+    value = constants[0].value if len(constants) == 1 else None
+    return value if _is_score(value) and value != 0 else None
+
+
+def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
+    """Functions that read a judge's reply, and give a number where they can't; in files that ask a model."""
+    request = next(_requests(module), None)
+    if not isinstance(request, ast.Call):
+        return
+    for guarded in module.nodes(ast.Try):
+        function = next((one for one in module.parents(guarded) if isinstance(one, Function)), None)
+        if function is None or not READS_A_SCORE.search(function.name):
+            continue
+        if _request_in(module, guarded.body) is not None:
+            continue
+        for handler in guarded.handlers:
+            statement = _constant_of_handler(guarded, handler, function)
+            value = _constant_of(statement, function) if statement is not None else None
+            # Zero for a reply without a verdict is a usual rule, and shows.
+            if statement is not None and isinstance(value, int | float) and value > 0:
+                yield ConstantScore(request, statement, value)
 
 
 def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
@@ -137,11 +213,11 @@ def _constant_scores(module: Module) -> Iterator[ConstantScore]:
         for handler in guarded.handlers:
             if not _is_broad(handler):
                 continue
-            statement = _constant_of_handler(guarded, handler) or _constant_after_attempts(
-                function, guarded, handler
-            )
+            statement = _constant_of_handler(
+                guarded, handler, function
+            ) or _constant_after_attempts(function, guarded, handler)
             if statement is not None:
-                yield ConstantScore(request, statement, _constant_of(statement))
+                yield ConstantScore(request, statement, _constant_of(statement, function))
                 break
 
 
@@ -167,7 +243,9 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
     return any(BROAD.search(ast.unparse(kind)) for kind in kinds)
 
 
-def _constant_of_handler(guarded: ast.Try, handler: ast.ExceptHandler) -> ast.stmt | None:
+def _constant_of_handler(
+    guarded: ast.Try, handler: ast.ExceptHandler, function: Function | None
+) -> ast.stmt | None:
     """`return 5`, or `score = 5` of a name that the block sets; None where the handler keeps the failure."""
     if any(_keeps_failure(part) for part in handler.body):
         return None
@@ -179,7 +257,7 @@ def _constant_of_handler(guarded: ast.Try, handler: ast.ExceptHandler) -> ast.st
     }
     for part in handler.body:
         is_own = isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) in assigned
-        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant_of(part)):
+        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant_of(part, function)):
             return part
     return None
 
@@ -192,7 +270,9 @@ def _constant_after_attempts(
     if function is None or ends or not _is_attempt(function, guarded):
         return None
     last = function.body[-1]
-    return last if isinstance(last, ast.Return) and _is_score(_constant_of(last)) else None
+    return (
+        last if isinstance(last, ast.Return) and _is_score(_constant_of(last, function)) else None
+    )
 
 
 def _is_attempt(function: Function, guarded: ast.Try) -> bool:
@@ -211,10 +291,22 @@ def _keeps_failure(statement: ast.stmt) -> bool:
     )
 
 
-def _constant_of(statement: ast.stmt) -> object:
-    """The constant that a statement returns or sets; None for anything else."""
+def _constant_of(statement: ast.stmt, function: Function | None) -> object:
+    """The constant that a statement returns or sets, also as the default of a parameter; None for anything else."""
     value = statement.value if isinstance(statement, ast.Return | ast.Assign) else None
+    if isinstance(value, ast.Name) and function is not None:
+        value = _default_of(function, value.id)
     return value.value if isinstance(value, ast.Constant) else None
+
+
+def _default_of(function: Function, name: str) -> ast.expr | None:
+    """The default of a parameter; None where it has none."""
+    given = function.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args)]
+    by_name = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+    keyword_only = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    by_name.update({one.arg: value for one, value in keyword_only if value is not None})
+    return by_name.get(name)
 
 
 def _is_score(value: object) -> bool:

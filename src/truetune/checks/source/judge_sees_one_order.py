@@ -3,8 +3,9 @@
 ## What it does
 Looks for a prompt that asks a model to compare two answers (a text with `judge`, `compare`, `better` and two places for
 answers: `{a}` and `{b}`, `[Answer A]` and `[Answer B]`, `Response 1` and `Response 2`), in a script that sends it to a
-model. It fires where nothing in the script changes the order: no second call with the answers exchanged, no shuffle, no
-random choice, no name like `swap`, `flip` or `order`.
+model. The prompt, or the rubric before the answers, may stand in a file that the script reads (`judge.txt`, a template
+of Jinja). It fires where nothing in the script changes the order: no second call with the answers exchanged, no
+shuffle, no random choice, no name like `swap`, `flip` or `order`.
 
 ## Why it is bad
 Judges prefer a place, most of them the first, in up to one of four pairs of like quality. Where one model always has
@@ -60,6 +61,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_files import prompt_files
 from truetune.source.module import Module
 
 JUDGING = re.compile(
@@ -122,13 +124,24 @@ def _pair_prompts(module: Module) -> Iterator[ast.expr]:
         for call in part.all_calls
     ):
         return
+    files = list(prompt_files(module))
+    # A rubric in a file of its own is put before the answers.
+    rubric = "\n".join(one.text for one in files if JUDGING.search(one.text) is not None)
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
         # A part of a longer text is judged with it.
         if isinstance(module.scopes.parent.get(node), ast.JoinedStr | ast.BinOp):
             continue
         text = _text_with_holes(node)
-        if text is not None and (_is_pair_prompt(text) or _has_lettered_pair(module, text)):
+        if text is not None and _asks_for_the_better(module, text, rubric):
             yield node
+    yield from (one.node for one in files if _asks_for_the_better(module, one.text, ""))
+
+
+def _asks_for_the_better(module: Module, text: str, rubric: str) -> bool:
+    """Does a text ask for the better of two answers, alone or below a rubric that a file holds?"""
+    if len(HOLES.findall(text)) < 2:
+        return False
+    return _is_pair_prompt(text, rubric) or _has_lettered_pair(module, text, rubric)
 
 
 class JudgeSeesOneOrder(SourceRule):
@@ -167,9 +180,9 @@ def _text_with_holes(node: ast.expr) -> str | None:
     return _text_with_holes(node.left) if isinstance(node, ast.BinOp) else None
 
 
-def _is_pair_prompt(text: str) -> bool:
-    """Does a text ask for the better of two answers, and have places for both?"""
-    if len(HOLES.findall(text)) < 2 or JUDGING.search(text) is None:
+def _is_pair_prompt(text: str, rubric: str) -> bool:
+    """Does a text have places for two answers, and it or its rubric ask for the better one?"""
+    if JUDGING.search(text) is None and not rubric:
         return False
     for pattern in SLOTS:
         slots = {match["slot"].lower() for match in pattern.finditer(text)}
@@ -178,11 +191,13 @@ def _is_pair_prompt(text: str) -> bool:
     return False
 
 
-def _has_lettered_pair(module: Module, text: str) -> bool:
+def _has_lettered_pair(module: Module, text: str, rubric: str) -> bool:
     """Are two places lettered A and B, where the better of both is asked for, and no option is the right one?"""
     letters = [match["slot"].lower() for match in LETTERED_HOLE.finditer(text)]
     return (
-        letters == ["a", "b"] and BETTER.search(text) is not None and not GOLD.search(module.text)
+        letters == ["a", "b"]
+        and BETTER.search(f"{rubric}\n{text}") is not None
+        and not GOLD.search(module.text)
     )
 
 

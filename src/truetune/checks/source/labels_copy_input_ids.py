@@ -181,6 +181,37 @@ class LabelsCopyInputIds(SourceRule):
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
                     cases=[case_at(module, labels), case_at(module, padding.node)],
                 )
+        yield from self._of_evaluated_copies()
+
+    def _of_evaluated_copies(self) -> Iterator[Finding]:
+        """Labels of a column that the batch brings along, and targets of a cross-entropy by hand."""
+        module = self.subject
+        places = [(value, copied_padded_ids(module, value)) for _, value in label_values(module)]
+        entropies = (
+            call for call in module.calls(*CROSS_ENTROPIES) if not _is_masked_later(module, call)
+        )
+        places.extend(
+            (call.node, padded_targets(module, call, with_reduction=True)) for call in entropies
+        )
+        for node, copied in places:
+            around = function_around(module, node)
+            if copied is None or _masks_pads(module, around, copied):
+                continue
+            yield self.finding(
+                "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
+                "set labels to -100 where attention_mask is 0, and divide by the labels that are left",
+                severity="warning",
+                evidence=[f"line {module.place(copied.call.node)[0]} pads"],
+                cases=[case_at(module, node), case_at(module, copied.call.node)],
+            )
+
+
+def _is_masked_later(module: Module, call: Call) -> bool:
+    """May a loss of each token be masked behind the cross-entropy that gives it?"""
+    if module.flow.value(call.keywords.get("reduction")) != "none":
+        return False
+    around = function_around(module, call.node)
+    return "mask" in ast.unparse(around) or "!=" in ast.unparse(around)
 
 
 def _padding_of(module: Module, labels: ast.expr) -> Call | None:
@@ -219,7 +250,11 @@ def _trains(module: Module) -> bool:
 def _targets_set(module: Module) -> Iterator[object]:
     """The labels that are set, and the cross-entropies that take ids for targets."""
     yield from _labels_set(module)
-    yield from (call for call in module.calls(*CROSS_ENTROPIES) if padded_targets(module, call))
+    yield from (
+        call
+        for call in module.calls(*CROSS_ENTROPIES)
+        if padded_targets(module, call, with_reduction=True)
+    )
 
 
 def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:

@@ -2,8 +2,10 @@
 
 ## What it does
 Finds an option of the command line that names a model (`--ckpt`, `--model_path`, `--adapter`) in a script where all
-models are loaded from constant paths, and where the option is read nowhere or in messages alone. Silent where the
-option is handed on, to a function or a variable, and where its options are used as a whole.
+models are loaded from constant paths, and where the option is read nowhere or in messages alone. An option that names
+an adapter counts also where the base is an option of its own and nothing in the script loads an adapter. So does the
+parameter of a function that loads a constant path in its place. Silent where the option is handed on, to a function or
+a variable, and where its options are used as a whole.
 
 ## Why it is bad
 Each run measures the same weights, whatever the option says: all checkpoints have one score, and the training seems to
@@ -61,14 +63,22 @@ NAMES_A_MODEL = re.compile(
     r"(?:_?(?:name_or_path|name|path|dir|id|folder|model))?",
     re.I,
 )
+NAMES_AN_ADAPTER = re.compile(r"adapter|lora|peft", re.I)
+PIPELINES = ("transformers.pipeline", "transformers.pipelines.pipeline")
 LOADERS = (
     "transformers.*Model*.from_pretrained",
     "peft.*Model*.from_pretrained",
     "vllm.LLM",
     "vllm.engine.*.LLM",
 )
-MESSAGES = re.compile(r"(?:^|\.)(?:print|log|info|debug|warning|error|write|writerow|echo)$")
-"""Functions that print or log something and load nothing"""
+LOADS_AN_ADAPTER = re.compile(
+    r"\bpeft\b|load_adapter|LoRARequest|lora_request|load_state_dict|load_lora|set_adapter|load_checkpoint"
+)
+"""What a file holds that loads an adapter, or may"""
+MESSAGES = re.compile(r"(?:^|\.)(?:print|log|info|debug|warning|error|write|writerow|echo|dump)$")
+"""Functions that print, log or write something and load nothing"""
+MAX_JOINS = 6
+"""Parts of a path that are joined: `ROOT / "runs" / "checkpoint-100"`"""
 
 
 class UnusedOption(NamedTuple):
@@ -81,20 +91,56 @@ class UnusedOption(NamedTuple):
 
 def model_loads(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that load a model, and the path that they are given."""
-    for call in module.calls(*LOADERS):
-        name = "model" if call.named("vllm.*") else "pretrained_model_name_or_path"
-        place = 1 if call.named("peft.*") else 0
-        given = call.argument(place, "model_id" if call.named("peft.*") else name)
-        if given is not None:
+    for call in module.calls(*LOADERS, *PIPELINES):
+        given = _path_argument(call)
+        # A pipeline may be given a model that was loaded before.
+        if given is not None and (not call.named(*PIPELINES) or _may_be_a_path(module, given)):
             yield call, given
 
 
-def constant_path(module: Module, given: ast.expr) -> str:
-    """The path that an expression is, where it is one text of the file; empty for anything else."""
+def _path_argument(call: Call) -> ast.expr | None:
+    """The argument of a loader that says which model."""
+    if call.named("peft.*"):
+        return call.argument(1, "model_id")
+    if call.named(*PIPELINES):
+        return call.argument(1, "model")
+    name = "model" if call.named("vllm.*") else "pretrained_model_name_or_path"
+    return call.argument(0, name)
+
+
+def _may_be_a_path(module: Module, given: ast.expr) -> bool:
+    """Is this no object that another call made?"""
+    producer = module.flow.producing_call(given)
+    return producer is None or not producer.named("*.from_pretrained", "*.get_peft_model")
+
+
+def constant_path(module: Module, given: ast.expr, joins: int = 0) -> str:
+    """The path that an expression is, where it is one text of the project; empty for anything else.
+
+    Args:
+        module: The file.
+        given: The expression; `Path("runs") / NAME` is followed as well, through files that are imported.
+        joins: How many parts were joined on the way here.
+    """
     nodes = [origin.node for origin in module.flow.origins(given)]
-    if len(nodes) != 1 or not isinstance(nodes[0], ast.Constant):
+    if len(nodes) != 1 or joins > MAX_JOINS:
         return ""
-    return nodes[0].value if isinstance(nodes[0].value, str) else ""
+    node = nodes[0]
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        parts = [constant_path(module, side, joins + 1) for side in (node.left, node.right)]
+        return "/".join(parts) if all(parts) else ""
+    return _path_made(module, node, joins)
+
+
+def _path_made(module: Module, node: ast.AST, joins: int) -> str:
+    """The path in `Path("runs/a")`; empty for any other call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    call = module.flow.call(node)
+    is_path = call.named("pathlib.Path", "pathlib.PurePath", "Path") and len(call.args) == 1
+    return constant_path(module, call.args[0], joins + 1) if is_path else ""
 
 
 def _options(module: Module) -> Iterator[Call]:
@@ -102,28 +148,86 @@ def _options(module: Module) -> Iterator[Call]:
     yield from module.methods("add_argument")
 
 
+def _functions_that_load(module: Module) -> Iterator[tuple[ast.FunctionDef, ast.arg]]:
+    """The functions that load a model in their own body, with each parameter that names a model."""
+    loads = {id(call.node) for call, _ in model_loads(module)}
+    for function in module.nodes(ast.FunctionDef):
+        if loads and any(id(node) in loads for node in ast.walk(function)):
+            for parameter in (*function.args.args, *function.args.kwonlyargs):
+                if NAMES_A_MODEL.fullmatch(parameter.arg):
+                    yield function, parameter
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Options of the command line, and parameters that name a model."""
+    yield from (one.node for one in _options(module))
+    yield from (parameter for _, parameter in _functions_that_load(module))
+
+
 class ModelArgumentNeverLoaded(SourceRule):
     code = "SRC300"
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces(
-        "options of the command line", lambda module: (one.node for one in _options(module))
-    )
+    looks_at = CodePlaces("options and parameters that may name a model", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         loads = list(model_loads(module))
-        paths = [constant_path(module, given) for _, given in loads]
-        if not loads or not all(paths):
+        if not loads:
             return
+        paths = [constant_path(module, given) for _, given in loads]
+        is_adapter_loaded = LOADS_AN_ADAPTER.search(module.text) is not None
         for option in _unused_options(module):
             use = "is only printed" if option.reads else "is read nowhere"
+            if all(paths):
+                yield self.finding(
+                    f"`{option.name}` {use}, and the model is loaded from {paths[0]!r}: every run measures these"
+                    " weights, whatever the option says",
+                    f"load the model, and its tokenizer, from `{option.name}`",
+                    cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
+                )
+            elif NAMES_AN_ADAPTER.search(option.name) and not is_adapter_loaded:
+                base = ast.unparse(loads[0][1])
+                yield self.finding(
+                    f"`{option.name}` {use}, and nothing loads an adapter: the script measures `{base}` as it is,"
+                    " with the option and without it",
+                    f"if {option.name}: model = PeftModel.from_pretrained(model, {option.name})",
+                    cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
+                )
+        yield from self._of_parameters(loads)
+
+    def _of_parameters(self, loads: list[tuple[Call, ast.expr]]) -> Iterator[Finding]:
+        """Parameters of functions that load a constant path in their place."""
+        module = self.subject
+        for function, parameter in _functions_that_load(module):
+            inside = {id(node) for node in ast.walk(function)}
+            given = [path for call, path in loads if id(call.node) in inside]
+            if not all(constant_path(module, path) for path in given):
+                continue
+            reads = [
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Name) and node.id == parameter.arg
+            ]
+            if not all(_is_in_a_message(module, node) for node in reads):
+                continue
+            if not _is_given_several(module, function):
+                continue
+            path = constant_path(module, given[0])
             yield self.finding(
-                f"`{option.name}` {use}, and the model is loaded from {paths[0]!r}: every run measures these"
-                " weights, whatever the option says",
-                f"load the model, and its tokenizer, from `{option.name}`",
-                cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
+                f"`{function.name}` is given `{parameter.arg}` and loads {path!r}: every call measures these weights",
+                f"load `{parameter.arg}` in place of it",
+                cases=[case_at(module, given[0]), case_at(module, parameter)],
             )
+
+
+def _is_given_several(module: Module, function: ast.FunctionDef) -> bool:
+    """Is a function called more than once, or in a loop?"""
+    calls = module.flow.calls_of(function)
+    loops = (ast.For, ast.While, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
+    return len(calls) > 1 or any(
+        isinstance(around, loops) for call in calls for around in module.parents(call)
+    )
 
 
 def _unused_options(module: Module) -> Iterator[UnusedOption]:

@@ -4,7 +4,8 @@
 It follows the text that `apply_chat_template(..., tokenize=False)` returns into a call of a tokenizer that does not say
 `add_special_tokens=False`. It warns where a model that is named, or the base that its name holds, is known to write BOS
 in both (Llama 2 and 3, Mistral, Gemma, Cohere): one of several is enough. Where nothing is known of the model, it is a
-note, and only where rows of training are made. It also fires where such text is sent to a server as the content of a
+note, and only where rows of training are made. Text that `LLM.generate` of vLLM is given counts as well: the engine
+tokenizes it with special tokens. It also fires where such text is sent to a server as the content of a
 message (`client.chat.completions.create`): the server writes its template around it once more. It is silent on
 processors, and on models of which only one writes BOS, or none (Qwen, gpt-oss, Phi, Zephyr, ...).
 
@@ -51,6 +52,7 @@ from truetune.checks.source.evidence.double_bos import (
     ChatTemplateSet,
     bos_of_rendered_text,
 )
+from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -71,15 +73,28 @@ def _tokenized_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, text
 
 
+def _engine_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Calls of vLLM's `generate`, which tokenizes with special tokens, with the texts that it is given."""
+    for call in module.methods("generate"):
+        texts = call.argument(0, "prompts")
+        made = module.flow.producing_call(call.receiver) if texts is not None else None
+        # An engine may be told to make no tokens of its own.
+        if texts is None or made is None or "skip_tokenizer_init" in made.keywords:
+            continue
+        if made.named(VLLM_ENGINE):
+            yield call, texts
+
+
 def _texts_and_messages(module: Module) -> Iterator[object]:
-    """What the rule looks at: texts for a tokenizer, and contents of messages for a server."""
+    """What the rule looks at: texts for a tokenizer or an engine, and contents of messages for a server."""
     yield from _tokenized_texts(module)
+    yield from _engine_texts(module)
     yield from _contents_sent(module)
 
 
 class RenderedTextTokenizedAgain(SourceRule):
     code = "SRC009"
-    symptoms = ("garbage-output",)
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
@@ -124,6 +139,29 @@ class RenderedTextTokenizedAgain(SourceRule):
                     module, set_keyword(module, call, "add_special_tokens", "False")
                 ),
             )
+
+        yield from self._given_to_engines(template)
+
+    def _given_to_engines(self, template: ChatTemplateSet) -> Iterator[Finding]:
+        """Rendered texts that vLLM tokenizes with special tokens."""
+        module = self.subject
+        for call, texts in _engine_texts(module):
+            rendered = next(_rendering_calls(module, texts), None)
+            if rendered is None or not isinstance(rendered.func, ast.Attribute):
+                continue
+            home = module.home(rendered)
+            if bos_of_rendered_text(home, rendered.func.value, template) is BosCount.TWO:
+                yield self.finding(
+                    "text rendered by apply_chat_template is given to LLM.generate, which adds special tokens: a"
+                    " second BOS",
+                    'give the messages to llm.chat(...), or ids: llm.generate([{"prompt_token_ids":'
+                    " tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)}, ...])",
+                    evidence=[
+                        f"rendered in line {home.place(rendered)[0]}",
+                        "the tokenizer and the template of a model that is named here both write BOS",
+                    ],
+                    cases=[case_at(module, call.node), case_at(module, rendered)],
+                )
 
     def _sent_as_messages(self) -> Iterator[Finding]:
         """Rendered text that a server gets as a message, around which it writes its template again."""

@@ -64,15 +64,17 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
     return None
 
 
-def padded_targets(module: Module, loss: Call) -> CopiedIds | None:
+def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) -> CopiedIds | None:
     """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may choose among them.
 
     Args:
         module: The file.
         loss: The call of a cross-entropy.
+        with_reduction: Is one that names its reduction judged too? Who asks has to see that no mask comes behind it.
     """
     target = loss.argument(1, "target")
-    if target is None or loss.open or {"ignore_index", "reduction"} & loss.keywords.keys():
+    chosen = {"ignore_index"} if with_reduction else {"ignore_index", "reduction"}
+    if target is None or loss.open or chosen & loss.keywords.keys():
         return None
     for _ in range(MAX_STEPS):
         target = without_copies(module, target)

@@ -101,7 +101,7 @@ def steps_to(value: Value) -> tuple[Step, ...] | None:
             value = known[0]
         source = _source_steps(value)
         if source is not None:
-            return (*source, *reversed(steps))
+            return _with_file_of_split(value, (*source, *reversed(steps)))
         inner, step = _step_back(value)
         if inner is None:
             # What it comes from is not known; but the same object holds the same rows.
@@ -111,6 +111,18 @@ def steps_to(value: Value) -> tuple[Step, ...] | None:
             steps.append(step)
         value = inner
     return None
+
+
+def _with_file_of_split(read: Value, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps with the file in place of its split: two splits of `data_files` may be one file."""
+    if not isinstance(read, Result) or len(steps) < 2 or steps[1].kind != "split":
+        return steps
+    files = constant_of(read.call.keywords.get("data_files"))
+    name = steps[1].what
+    if not isinstance(files, dict) or not isinstance(name, str) or name not in files:
+        return steps
+    source = Step("source", (read.call.names, "file", repr(files[name])))
+    return (source, *steps[2:])
 
 
 def _source_steps(value: Value) -> tuple[Step, ...] | None:

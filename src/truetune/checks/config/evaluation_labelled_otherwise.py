@@ -1,0 +1,144 @@
+"""Settings label the rows of the evaluation in another way than those of the training.
+
+## What it does
+Compares what the settings say of both data sets: `train_on_input` of `dataset` and `dataset_val` in a recipe of
+torchtune, and in Axolotl `test_datasets` of type `completion`, whose rows are labelled whole, beside training rows of
+another type without `train_on_inputs`.
+
+## Why it is bad
+The training loss is a mean over answers, and the evaluation loss one over prompts and answers. They differ by a factor
+from the first step on, and no overfitting can be read off them.
+
+## Example
+```yaml
+config:
+  model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, v_proj]}
+  tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 2048}
+  dataset: {_component_: torchtune.datasets.chat_dataset, source: json, data_files: a.json, train_on_input: false}
+  dataset_val: {_component_: torchtune.datasets.chat_dataset, source: json, data_files: b.json, train_on_input: true}
+  batch_size: 2
+  epochs: 1
+```
+
+## Use instead
+```yaml
+config:
+  model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, v_proj]}
+  tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 2048}
+  dataset: {_component_: torchtune.datasets.chat_dataset, source: json, data_files: a.json, train_on_input: false}
+  dataset_val: {_component_: torchtune.datasets.chat_dataset, source: json, data_files: b.json, train_on_input: false}
+  batch_size: 2
+  epochs: 1
+```
+
+## Fix safety
+The evaluation loss changes and can't be compared with that of earlier runs. The training stays as it is.
+
+## References
+- torchtune documentation, `chat_dataset` (`train_on_input`); Axolotl documentation, dataset formats (`completion`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+
+PLAIN_TEXT = "completion"
+"""Axolotl's type of rows without a prompt: all of their tokens are labelled"""
+NOT_SAID = Unmet(
+    "it is about settings that say how the rows of training and evaluation are labelled",
+    "give dataset_val.train_on_input (torchtune), or the types of test_datasets (Axolotl)",
+)
+
+
+class Labelling(NamedTuple):
+    """Whether prompts are labelled in both data sets, and where the settings say it."""
+
+    train: bool
+    held: bool
+    cases: tuple[Case, ...]
+    remedy: str
+
+
+class EvaluationLabelledOtherwise(ConfigRule):
+    code = "CFG160"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    stacks = ("torchtune", "axolotl")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return NOT_SAID if _labelling_of(self.subject) is None else None
+
+    def figure(self) -> str:
+        return "prompts are labelled alike in the rows of training and evaluation"
+
+    def findings(self) -> Iterator[Finding]:
+        labelling = _labelling_of(self.subject)
+        if labelling is None or labelling.train is labelling.held:
+            return
+        learned = "training" if labelling.train else "evaluation"
+        yield self.finding(
+            f"prompts are labelled in the rows of the {learned} alone: training loss and evaluation loss are means over"
+            " different tokens",
+            labelling.remedy,
+            cases=list(labelling.cases),
+        )
+
+
+def _labelling_of(config: Config) -> Labelling | None:
+    """How both data sets are labelled; None where the settings do not say it."""
+    if config.stack == "torchtune":
+        return _labelling_of_recipe(config)
+    return _labelling_of_axolotl(config)
+
+
+def _labelling_of_recipe(config: Config) -> Labelling | None:
+    """By `train_on_input` of both parts; each builder has a default of its own."""
+    train, held = (_switch(config.raw.get(name)) for name in ("dataset", "dataset_val"))
+    if train is None or held is None:
+        return None
+    cases = (
+        setting_case(config, held, "dataset_val.train_on_input"),
+        setting_case(config, train, "dataset.train_on_input"),
+    )
+    return Labelling(
+        train, held, cases, f"set train_on_input: {str(train).lower()} in dataset_val as well"
+    )
+
+
+def _switch(part: Any) -> bool | None:
+    """`train_on_input` of a part of a recipe."""
+    value = part.get("train_on_input") if isinstance(part, Mapping) else None
+    return value if isinstance(value, bool) else None
+
+
+def _labelling_of_axolotl(config: Config) -> Labelling | None:
+    """By the types of all entries, where those of one list are alike."""
+    train, held = (_types(config.raw.get(name)) for name in ("datasets", "test_datasets"))
+    if not train or not held or config.raw.get("train_on_inputs") is True:
+        return None
+    trains_text, holds_text = ({one == PLAIN_TEXT for one in kinds} for kinds in (train, held))
+    if len(trains_text) != 1 or len(holds_text) != 1:
+        return None
+    cases = (
+        setting_case(config, held[0], "test_datasets.0.type"),
+        setting_case(config, train[0], "datasets.0.type"),
+    )
+    return Labelling(
+        trains_text.pop(), holds_text.pop(), cases, f"give test_datasets the type {train[0]}"
+    )
+
+
+def _types(entries: Any) -> list[str]:
+    """The types of a list of data sets; empty where one has none that is a word."""
+    rows = entries if isinstance(entries, list) else []
+    kinds = [entry.get("type") if isinstance(entry, Mapping) else None for entry in rows]
+    return [str(kind) for kind in kinds] if all(isinstance(kind, str) for kind in kinds) else []

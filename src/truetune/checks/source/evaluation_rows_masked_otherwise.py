@@ -1,0 +1,168 @@
+"""The rows of the evaluation are labelled in another way than those of the training.
+
+## What it does
+Follows `train_dataset` and `eval_dataset` of a trainer, and the loaders of training and validation in a loop of one's
+own, back to the functions that make their labels (`rows.map(encode_train)`, `rows.map(encode_eval)`). It speaks where
+these are two functions and only one of them writes -100 into labels.
+
+## Why it is bad
+One loss is a mean over the answers, and the other a mean over prompts and answers. The two differ by a factor from the
+first step on, whatever the model does: no overfitting can be read off them, and the best checkpoint is the one that
+tells prompts best.
+
+## Example
+```python
+from transformers import Trainer
+
+
+def encode_train(row):
+    prompt, answer = tok(row["prompt"])["input_ids"], tok(row["answer"])["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+def encode_eval(row):
+    ids = tok(row["prompt"] + row["answer"])["input_ids"]
+    return {"input_ids": ids, "labels": list(ids)}
+
+
+trainer = Trainer(model, train_dataset=train.map(encode_train), eval_dataset=held.map(encode_eval))
+```
+
+## Use instead
+```python
+from transformers import Trainer
+
+
+def encode(row):
+    prompt, answer = tok(row["prompt"])["input_ids"], tok(row["answer"])["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+trainer = Trainer(model, train_dataset=train.map(encode), eval_dataset=held.map(encode))
+```
+
+## Fix safety
+The evaluation loss changes and can't be compared with that of earlier runs. The training stays as it is.
+
+## References
+- huggingface/trl documentation, "SFT Trainer" (`completion_only_loss` holds for both data sets)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces, calls_with
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.held_out_loaders import loaders, loaders_by_purpose
+from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
+from truetune.checks.source.evidence.metric_functions import with_called_functions
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Choice,
+    Function,
+    Item,
+    Result,
+    Value,
+)
+
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
+DATA_SETS = ("train_dataset", "eval_dataset")
+COLLATORS_THAT_LABEL = ("DataCollatorForCompletionOnlyLM", "DataCollatorForLanguageModeling")
+"""They write the labels of both data sets, or mask them alike"""
+COPIES_IDS = re.compile(r"labels['\"]?\]?\s*[:=][^\n]*\b(?:input_)?ids\b")
+"""Labels that are the ids of the row"""
+MAY_MASK = re.compile(r"ignore|mask(?!['\"]\]?\s*:)|target", re.I)
+"""Signs of a mask that is not followed, and of targets that are no part of the row's ids"""
+MAX_STEPS = 12
+"""Methods that a data set is followed through; scripts chain about six"""
+
+
+class Labelled(NamedTuple):
+    """A function that makes labels."""
+
+    function: ast.FunctionDef
+    masks: bool
+    """Does it, or what it calls, write -100?"""
+
+
+def _places(module: Module) -> Iterator[object]:
+    """Trainers with both data sets, and loaders of held-out rows."""
+    yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
+    yield from loaders(module)
+
+
+class EvaluationRowsMaskedOtherwise(SourceRule):
+    code = "SRC370"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    looks_at = CodePlaces("trainers and loaders with rows to evaluate on", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*COLLATORS_THAT_LABEL):
+            return
+        judged: set[ast.AST] = set()
+        for train, held in _pairs_of_rows(module):
+            one, other = _labels_of(module, train), _labels_of(module, held)
+            if one is None or other is None or one.masks is other.masks:
+                continue
+            if other.function in judged:
+                continue
+            judged.add(other.function)
+            yield self.finding(
+                f"`{one.function.name}` labels the rows that are trained, and `{other.function.name}` those of the"
+                f" evaluation: only {(one if one.masks else other).function.name} writes -100 into labels, so that"
+                " the two losses are means over different tokens",
+                f"encode both by {one.function.name}",
+                cases=[case_at(module, other.function), case_at(module, one.function)],
+            )
+
+
+def _pairs_of_rows(module: Module) -> Iterator[tuple[Value, Value]]:
+    """Rows that are trained, and rows that are evaluated on beside them."""
+    for trace in traces_of(module):
+        for trainer in trace.calls(*TRAINERS):
+            train, held = (trainer.keywords.get(name) for name in DATA_SETS)
+            if trainer.home.path == module.path and train is not None and held is not None:
+                yield train, held
+    yield from loaders_by_purpose(module)
+
+
+def _labels_of(module: Module, rows: Value) -> Labelled | None:
+    """The function that makes the labels of a data set; None where none is seen, or several may be meant."""
+    for _ in range(MAX_STEPS):
+        if isinstance(rows, Item):
+            rows = rows.base
+            continue
+        if isinstance(rows, Choice) or not isinstance(rows, Result):
+            return None
+        call = rows.call
+        given = call.argument(0, "function")
+        if call.method == "map" and isinstance(given, Function):
+            made = _labelled(module, given)
+            if made is not None:
+                return made
+        if call.receiver is None:
+            return None
+        rows = call.receiver
+    return None
+
+
+def _labelled(module: Module, function: Function) -> Labelled | None:
+    """A function of the project that writes labels; None for others, and where it is not clear what it masks."""
+    node = function.definition
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    parts = with_called_functions(module, [node])
+    text = "\n".join(ast.unparse(part) for part in parts)
+    if any(holds_ignored_label(module.home(part), part) for part in parts):
+        return Labelled(node, masks=True) if "labels" in text else None
+    copies = COPIES_IDS.search(text) is not None and MAY_MASK.search(text) is None
+    return Labelled(node, masks=False) if copies else None
