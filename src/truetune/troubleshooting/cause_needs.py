@@ -145,8 +145,9 @@ BY_FSDP1 = re.compile(
 )
 BY_FSDP2 = re.compile(r"fully_shard\(|fsdp_version['\"]?\W{1,3}2\b")
 ALL_GPUS_BUSY = re.compile(
-    r"(?<!of )(?<!of the )(?<!only )\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?(?: \w+){0,2} "
-    r"(?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
+    r"(?<!of )(?<!of the )(?<!only )\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?"
+    r"(?: \w+){0,2} (?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?"
+    r"\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
     re.IGNORECASE,
 )
 """`all 4 GPUs at 98 %`, `both cards are busy`"""
