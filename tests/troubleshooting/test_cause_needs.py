@@ -91,6 +91,10 @@ RULED_OUT = [
     ("Adafactor sets", TRAINS + "optim='adamw_torch'"),
     ("label smoothing of 0.5", TRAINS + "DPOConfig(beta=0.1)"),
     ("nn.DataParallel", "torchrun --nproc_per_node=2 train.py"),
+    ("gradients under FSDP1", "fully_shard(model)\nclip_grad_norm_(model.parameters(), 1.0)"),
+    ("gradients under FSDP1", "fsdp_version: 2"),
+    ("a perplexity that is the mean", "ppl = math.exp(metrics['eval_loss'])"),
+    ("a perplexity that is the mean", "print(torch.exp(total / tokens))"),
 ]
 KEPT = [
     ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.eos_token_id"),
@@ -127,7 +131,13 @@ KEPT = [
     ("Adafactor sets", "optim: what"),
     ("label smoothing of 0.5", TRAINS + "label_smoothing=0.5"),
     ("nn.DataParallel", "python train.py"),
+    ("gradients under FSDP1", "model = FSDP(model)\nclip_grad_norm_(model.parameters(), 1.0)"),
+    ("gradients under FSDP1", "fully_shard(a)\nmodel = FullyShardedDataParallel(model)"),
+    ("a perplexity that is the mean", "scores.append(torch.exp(loss).item())"),
+    ("a perplexity that is the mean", "ppls.append(math.exp(eval_loss))"),
+    ("a perplexity that is the mean", "x = torch.exp(nll).mean()"),
 ]
+BUSY = "an epoch takes as long as before, all 4 GPUs at 98 %"
 
 
 @pytest.mark.parametrize(("begin", "text"), RULED_OUT)
@@ -159,6 +169,31 @@ def test_causes_of_an_evaluation_loss_need_one_who_speaks_of_it() -> None:
     assert not reason(begin, TRAINS, question="eval_loss is nan")
     assert reason(begin, TRAINS, log("eval_loss", [1.2] * 12), question="eval_loss is odd")
     assert not reason(begin, TRAINS, log("eval_loss", [np.nan] * 12), question="eval_loss is odd")
+
+
+@pytest.mark.parametrize(
+    ("begin", "question", "is_ruled_out"),
+    [
+        ("one process was started", BUSY, True),
+        ("one process was started", "both cards are busy, and it is no faster", True),
+        ("GPUs are mostly idle", BUSY, True),
+        ("GPUs are mostly idle", "each of the 8 GPUs shows 100% utilization", True),
+        ("one process was started", "one of 4 GPUs at 98 %, the others at 0 %", False),
+        ("one process was started", "only 2 GPUs at 98 %", False),
+        ("one process was started", "one of the 4 GPUs is busy", False),
+        ("GPUs are mostly idle", "all 4 GPUs at 12 %", False),
+        ("one process works on all GPUs", "with torchrun on 4 GPUs the loss is flat", True),
+        ("one process works on all GPUs", "4 GPUs are no faster than one", False),
+        ("gradients under FSDP1", "under FSDP2 the loss stays", True),
+        ("gradients under FSDP1", "under FSDP the loss is noisy", False),
+        ("dropout is on in training", "eval loss is nan", True),
+        ("dropout is on in training", "eval loss is lower than the training loss", False),
+    ],
+)
+def test_what_the_user_sees_speaks_against_a_cause(
+    begin: str, question: str, is_ruled_out: bool
+) -> None:
+    assert bool(reason(begin, "", question=question)) == is_ruled_out
 
 
 def test_a_leak_makes_no_measure_too_bad() -> None:

@@ -145,8 +145,9 @@ BY_FSDP1 = re.compile(
 )
 BY_FSDP2 = re.compile(r"fully_shard\(|fsdp_version['\"]?\W{1,3}2\b")
 ALL_GPUS_BUSY = re.compile(
-    r"\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?(?: \w+){0,2} "
-    r"(?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
+    r"(?<!of )(?<!of the )(?<!only )\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?"
+    r"(?: \w+){0,2} (?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?"
+    r"\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
     re.IGNORECASE,
 )
 """`all 4 GPUs at 98 %`, `both cards are busy`"""
@@ -157,6 +158,10 @@ EXP_OF_MEAN = re.compile(
     re.IGNORECASE,
 )
 """`math.exp(metrics["eval_loss"])`, `exp(total / tokens)`"""
+COLLECTS_PERPLEXITIES = re.compile(
+    r"(?:ppl|perplex)\w{0,20}(?:\.append|\s*\+=)|(?:mean|sum)\([^)]{0,40}(?:ppl|perplex)",
+    re.IGNORECASE,
+)
 OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
 """What the Trainer and PyTorch print where one process runs a model on several GPUs"""
 GPU_AT_WORK = re.compile(
@@ -305,7 +310,7 @@ def _shards_by_fsdp2(evidence: Evidence) -> str:
 def _exponential_of_one_loss(evidence: Evidence) -> str:
     """Is exp taken of a loss that is the mean already, wherever it is taken?"""
     lines = [line for line in evidence.lines if TAKES_EXP.search(line)]
-    if lines and all(map(EXP_OF_MEAN.search, lines)):
+    if lines and all(map(EXP_OF_MEAN.search, lines)) and not evidence.has(COLLECTS_PERPLEXITIES):
         return "exp is taken of the one mean loss"
     return ""
 

@@ -55,7 +55,7 @@ from truetune.settings.config import Config
 
 FULL_EVAL = "fp16_full_eval"
 EVALUATES = ("do_eval", "do_predict")
-"""Settings of an evaluation behind the training, for which the Trainer casts the weights; during a training it leaves
+"""Settings of an evaluation after the training, for which the Trainer casts the weights; during a training it leaves
 them as they are"""
 
 
@@ -102,7 +102,7 @@ class Fp16Overflow(ConfigRule):
             yield from self._of_evaluation()
 
     def _of_evaluation(self) -> Iterator[Finding]:
-        """Weights that are cast to float16 for the evaluation behind the training."""
+        """Weights that are cast to float16 for the evaluation after the training."""
         config = self.subject
         family = overflowing_family(_model_name(config))
         is_wide = stored_dtype(config) == "bfloat16" or config.spec.training.bf16
@@ -114,7 +114,7 @@ class Fp16Overflow(ConfigRule):
             else "the model is trained in bfloat16: where its activations are larger, the loss is NaN"
         )
         yield self.finding(
-            f"the evaluation behind the training computes in float16, whose largest number is 65,504, and {what}",
+            f"the evaluation after the training computes in float16, whose largest number is 65,504, and {what}",
             f"set bf16_full_eval: true in place of {FULL_EVAL}",
             severity="warning" if family is not None else "info",
             cases=[setting_case(config, True, FULL_EVAL)],

@@ -830,7 +830,7 @@ GUIDES = (
                   " bfloat16",
                   "eval loss and perplexity are nan for the tuned and for the untouched base model, and were fine"
                   " during training",
-                  ("evaluation-overflows-float16", "loss-not-finite")),
+                  ("evaluation-overflows-float16", "evaluation-command-in-float16", "loss-not-finite")),
             Cause("a perplexity that is the mean of exp(loss) over texts or batches, instead of exp of the mean over "
                   "tokens: a few short texts decide it",
                   "perplexity of thousands (41873) while eval_loss is 1.9; mean of exp, average perplexity"),

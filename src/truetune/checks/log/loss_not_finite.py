@@ -68,7 +68,10 @@ EVALUATION_ALONE = _Cause(
     "the losses of the training are finite: what fails are the evaluation's rows or its precision",
     "count the labels of each evaluation batch ((labels != -100).sum()): where prompts fill max_length, or the mask"
     " hides all, none is left, and the mean over none is nan. Raise max_length, or leave such rows out; with"
-    " fp16_full_eval=True, take that out first",
+    " fp16_full_eval=True, .half() or dtype=float16, evaluate in bfloat16 first (Gemma 2 and 3 and T5 overflow)",
+)
+NO_TRAINING = EVALUATION_ALONE._replace(
+    evidence="the log has no loss of a training: what fails are the evaluation's rows or its precision"
 )
 
 
@@ -116,7 +119,7 @@ class LossNotFinite(LogRule):
     def _known_cause(self, curve: Curve, name: str, *, stays: bool) -> _Cause | None:
         """Why the values are not finite, where the curves themselves say it."""
         if name == "eval_loss":
-            return EVALUATION_ALONE if _only_evaluation_fails(self.subject) else None
+            return _cause_of_evaluation(self.subject)
         return FIRST_UPDATE if stays and _fails_at_the_first_update(curve) else None
 
 
@@ -136,12 +139,14 @@ def _last_checkpoint(log: RunLog, first: float) -> Iterator[str]:
         yield f"the last checkpoint before it: checkpoint-{older[-1]}"
 
 
-def _only_evaluation_fails(log: RunLog) -> bool:
-    """Is no loss of the evaluation finite, and each loss of the training?"""
+def _cause_of_evaluation(log: RunLog) -> _Cause | None:
+    """Why no loss of the evaluation is finite, where each loss of the training is, or none is there."""
     training, evaluation = log.curve("loss"), log.curve("eval_loss")
-    if not training.value.size or np.isfinite(evaluation.value).any():
-        return False
-    return bool(np.isfinite(training.value).all())
+    if np.isfinite(evaluation.value).any():
+        return None
+    if not training.value.size:
+        return NO_TRAINING
+    return EVALUATION_ALONE if np.isfinite(training.value).all() else None
 
 
 def _fails_at_the_first_update(curve: Curve) -> bool:

@@ -2,7 +2,7 @@
 
 ## What it does
 Counts how often each record of the training stands in the console output. It fires where each is there several times,
-one copy behind the other, and as many processes print at their start that each is the only one (a step of as many rows
+one copy after another, and as many processes print at their start that each is the only one (a step of as many rows
 as one GPU takes with accumulation, `world size: 1`, `distributed training: False`); or where the copies have nearly the
 same loss, and not the same, which the processes of one run cannot print. A run that was started again is left alone,
 and so are copies that are equal in all figures, which two handlers of one process print.
@@ -90,10 +90,22 @@ class SeveralTrainingsInOneLog(OutputRule):
         cases = [Case(repeated.text, file=output.file, line=repeated.line)] if are_alone else []
         yield self.finding(
             f"each record of the training stands here {copies} times, and {why}: {copies} trainings run that know"
-            " nothing of each other, each on all rows. An epoch takes as long as on one GPU",
-            f"start one run of {copies} processes: torchrun --nproc-per-node {copies} SCRIPT (or accelerate launch"
-            f" --num_processes {copies}), once on each node, in place of plain python in each task",
+            " nothing of each other, each on all rows. The job takes as long as one of them",
+            _advice(copies, are_alone=are_alone),
             severity="error" if are_alone else "warning",
             evidence=(f"one record, {copies} times: loss {losses}",) if are_alone else (),
             cases=cases,
         )
+
+
+def _advice(copies: int, *, are_alone: bool) -> str:
+    """How one run is made of them: of single processes, or of launches that do not meet."""
+    if not are_alone:
+        return (
+            f"make one run of the {copies} starts: on one node one torchrun --nproc-per-node for all GPUs, on several"
+            " nodes --nnodes and one --rdzv-endpoint for all (or --num_machines of accelerate)"
+        )
+    return (
+        f"start one run of {copies} processes: torchrun --nproc-per-node {copies} SCRIPT (or accelerate launch"
+        f" --num_processes {copies}), once on each node, in place of plain python in each task"
+    )

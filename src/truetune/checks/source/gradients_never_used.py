@@ -6,7 +6,7 @@ anywhere (or handed to what steps it), and whether `zero_grad()` stands between 
 to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
 gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
 holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is
-loaded again, holds weights that the loss does not train. The same holds where the parameters become others behind the
+loaded again, holds weights that the loss does not train. The same holds where the parameters become others after the
 optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `to_empty`,
 `load_state_dict(assign=True)`, a module that is replaced, embeddings that are resized; and for weights that are
 unfrozen. A DeepSpeed engine
@@ -106,7 +106,7 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
     "replaced": (
         "the optimizer is made before {} is replaced: it holds the weights of the old module, and the new ones are"
         " never updated",
-        "replace the module first, and make the optimizer behind that",
+        "replace the module first, and make the optimizer after that",
         "error",
     ),
     "resized": (
@@ -118,19 +118,19 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
     "sharded": (
         "the optimizer is made before {} puts shards in the place of the model's parameters: it holds the old ones,"
         " which get no gradient, and none of those that train",
-        "make the optimizer behind {}",
+        "make the optimizer after {}",
         "error",
     ),
     "assigned": (
         "the optimizer is made before load_state_dict(assign=True), which puts the loaded tensors in the place of the"
         " parameters: it holds the old ones, and those that train are never updated",
-        "load the weights first, and make the optimizer behind that (or load them without assign=True)",
+        "load the weights first, and make the optimizer after that (or load them without assign=True)",
         "error",
     ),
     "materialized": (
         "the optimizer is made before to_empty(), which makes new parameters for a model on the meta device: it holds"
         " the old ones, and those that train are never updated",
-        "call to_empty() and fill the weights first, and make the optimizer behind that",
+        "call to_empty() and fill the weights first, and make the optimizer after that",
         "error",
     ),
     "unfrozen": (

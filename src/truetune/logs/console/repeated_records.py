@@ -1,6 +1,6 @@
 """Records that stand in one output several times, because several trainings write into it at the same time.
 
-A trainer prints each record once, on its main process. Where each record is there four times, one right behind the
+A trainer prints each record once, on its main process. Where each record is there four times, one right after the
 other, four processes print, each of which takes itself for the main one. Their values are nearly the same (one seed,
 the same rows) and differ in the last digits, which those of one run cannot: there each process prints the same mean.
 
@@ -84,7 +84,7 @@ class RepeatedRecordReader:
     _first: tuple[int, str] = (0, "")
 
     def add_line(self, text: str, number: int) -> None:
-        """One line; what is printed behind the first record says nothing of the start."""
+        """One line; what is printed after the first record says nothing of the start."""
         if self._seen:
             return
         alone = IS_ALONE.search(text)

@@ -186,16 +186,13 @@ def _of_chain(
 
 def _casts_in_place(module: Module, load: Call) -> list[Call]:
     """The casts of a model that stand as statements of their own, the last first: `model.half()`."""
-    casts = [
-        call
-        for call in module.methods("half", "float", "bfloat16", "to")
-        if isinstance(module.scopes.parent.get(call.node), ast.Expr) and call.receiver is not None
-    ]
-    own = [
-        call
-        for call in casts
-        if any(origin.node is load.node for origin in module.flow.origins(call.receiver))
-    ]
+    own: list[Call] = []
+    for call in module.methods("half", "float", "bfloat16", "to"):
+        receiver = call.receiver
+        if receiver is None or not isinstance(module.scopes.parent.get(call.node), ast.Expr):
+            continue
+        if any(origin.node is load.node for origin in module.flow.origins(receiver)):
+            own.append(call)
     return sorted(own, key=lambda call: -call.node.lineno)
 
 
