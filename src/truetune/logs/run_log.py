@@ -29,7 +29,7 @@ TOKEN_LOSS_CLASS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|Pr
 
 
 NEAR_THE_END = 0.9
-"""Share of a run's epochs at which the last record stands. Chosen, not measured: loggers record each tenth step or so"""
+"""Share of a run's epochs at which the last record stands. Chosen, not measured: loggers record each tenth step"""
 PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "rewards/chosen", "logps/chosen")
 """What trainers of preference losses (DPO and its kin) log"""
 
