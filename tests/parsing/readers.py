@@ -485,6 +485,7 @@ OWN = {
     "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
     "checks.commands.launcher_started_by_each_task": TYPES_ALONE,
     "checks.commands.nodes_train_apart": TYPES_ALONE,
+    "checks.commands.server_casts_to_float16": TYPES_ALONE,
     "checks.commands.server_applies_the_adapter_twice": TYPES_ALONE,
     "checks.commands.server_gets_no_gpu": TYPES_ALONE,
     "checks.commands.server_puts_adapter_on_another_base": TYPES_ALONE,
