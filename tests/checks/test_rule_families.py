@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from truetune.checks.fingerprints import accept_known_findings, fingerprints
-from truetune.checks.former_rule_codes import FORMER_CODES
+from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import all_rules, find_rule, select_rules, station_of_rule
 from truetune.checks.rule_families import (
@@ -107,3 +107,10 @@ def test_a_baseline_of_before_still_holds(tmp_path: Path) -> None:
     assert accept_known_findings(report, known).findings == ()
     other = {hashlib.sha256(one.encode()).hexdigest()[:16] for one in known}
     assert accept_known_findings(report, other).findings == report.findings
+
+
+def test_former_names_still_mean_their_rules() -> None:
+    for former, name in FORMER_NAMES.items():
+        assert find_rule(former) is find_rule(name)
+        assert former not in {rule.name() for rule in all_rules()}
+        assert [rule.name() for rule in select_rules((former,), ())] == [name]

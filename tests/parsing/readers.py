@@ -487,6 +487,7 @@ OWN = {
     "checks.commands.nodes_train_apart": TYPES_ALONE,
     "checks.commands.tasks_train_alone": TYPES_ALONE,
     "checks.commands.evaluation_command_in_float16": TYPES_ALONE,
+    "checks.commands.server_casts_to_float16": TYPES_ALONE,
     "checks.commands.server_applies_the_adapter_twice": TYPES_ALONE,
     "checks.commands.server_gets_no_gpu": TYPES_ALONE,
     "checks.commands.server_puts_adapter_on_another_base": TYPES_ALONE,

@@ -28,6 +28,8 @@ TOKEN_LOSS_CLASS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|Pr
 """How classes of transformers are named whose loss is that of predicting tokens"""
 
 
+NEAR_THE_END = 0.9
+"""Share of a run's epochs at which the last record stands. Chosen, not measured: loggers record each tenth step"""
 PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "rewards/chosen", "logps/chosen")
 """What trainers of preference losses (DPO and its kin) log"""
 
@@ -181,8 +183,9 @@ class RunLog:
         is_repeated = curve.value.size >= 2 * numbers.size and numbers.size > 1
         if counts_from_zero and is_repeated:
             return last + 1
-        # The summary at the end of a run stands after the last record.
-        return max(last, self.number("epoch") or 0.0)
+        # The summary stands after the last record; of an excerpt, whose records end far before it, they alone count.
+        end = self.number("epoch") or 0.0
+        return max(last, end) if last >= NEAR_THE_END * end else last
 
     def epoch_at(self, step: float | Floats) -> Floats:
         """The epoch at these steps, between the logged ones by a straight line."""
