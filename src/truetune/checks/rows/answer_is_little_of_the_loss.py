@@ -172,7 +172,8 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
     def _is_cut(self, text: str) -> bool:
         """Is a text surely longer than the limit, by its characters?"""
-        limit = self.spec.max_length or self.setup.trainer.cut.value.limit
+        setup = self.setup
+        limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
         return limit is not None and len(text) > MAX_CHARACTERS_A_TOKEN * limit
 
     def _answered(self) -> int:
