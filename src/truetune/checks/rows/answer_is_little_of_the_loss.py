@@ -99,7 +99,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         self.rows = 0
         self.ends: list[AnswerAtEnd] = []
         self.cut = 0
-        """Texts whose end lies behind the limit: of their answers nothing is learned"""
+        """Texts whose end is cut off by the limit: of their answers nothing is learned"""
         self.columns: dict[str, None] = {}
         """The columns that texts are made of, in the order of the file"""
 
