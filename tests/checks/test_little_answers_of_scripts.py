@@ -164,3 +164,20 @@ def test_told(
 def test_silent(script: str, rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert rules_found(tmp_path, script, rows) == []
+
+
+@pytest.mark.parametrize(("words", "is_said"), [(900, False), (20, True)])
+def test_answers_after_the_cut(
+    words: int, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the limit cuts off is no share of what is learned."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"body": " ".join(["password"] * words), "team": TEAMS[n % 4], "n": n} for n in range(40)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "mails.jsonl").write_text(lines, encoding="utf-8")
+    (tmp_path / "train.py").write_text(IN_TRL, encoding="utf-8")
+    report = check_paths([str(tmp_path)], RunSpec())
+    found = [finding.message for finding in report.findings if finding.rule == RULE]
+    assert bool(found) == is_said

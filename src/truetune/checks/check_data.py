@@ -56,10 +56,12 @@ def check(
     cut: bool = True,
     columns_read: frozenset[str] = frozenset(),
     tokens_added: frozenset[str] = frozenset(),
+    uncut_limit: int | None = None,
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
-    `columns_read` are names of columns that scripts beside the rows read, `tokens_added` tokens that they add.
+    `columns_read` are names of columns that scripts beside the rows read, `tokens_added` tokens that they add,
+    `uncut_limit` is the run's own limit where the rows are looked at without it.
     Not `cut`: the trainer joins rows, or splits long ones, so that nothing is lost at `spec.max_length`.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
@@ -75,6 +77,7 @@ def check(
             only_reference=only_reference,
             columns_read=columns_read,
             tokens_added=tokens_added,
+            uncut_limit=uncut_limit,
         )
     )
 
@@ -88,12 +91,15 @@ def _check_data(
     only_reference: bool,
     columns_read: frozenset[str],
     tokens_added: frozenset[str],
+    uncut_limit: int | None,
 ) -> DataReport:
     """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare_rule_setup(spec, only_reference=only_reference)
-    setup = replace(setup, columns_read=columns_read, tokens_added=tokens_added)
+    setup = replace(
+        setup, columns_read=columns_read, tokens_added=tokens_added, uncut_limit=uncut_limit
+    )
     if chosen is None:
         chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)

@@ -717,10 +717,7 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_in(Path(path), seen)
         _diagnose_outputs(Path(path), seen)
-        # Whoever names a tokenizer for a script wants its rows counted with it.
-        is_asked = not seen.several and seen.spec.tokenizer is not None
-        if Path(path).is_dir() or (is_asked and Path(path).suffix == ".py"):
-            _check_rows_beside(Path(path), kinds, seen)
+        _check_rows_beside(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         _check_last_checkpoint(Path(path), seen)
         if _is_project_with_checkpoints(Path(path), kinds):
@@ -732,7 +729,9 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
 
 def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """Judge the rows that scripts train, where no rows and no settings were named."""
-    if "data" not in kinds and seen.run is None:
+    # Whoever names a tokenizer for a single script wants its rows counted with it.
+    is_asked = not seen.several and seen.spec.tokenizer is not None and path.suffix == ".py"
+    if (path.is_dir() or is_asked) and "data" not in kinds and seen.run is None:
         _check_rows_of_scripts(path, seen)
 
 

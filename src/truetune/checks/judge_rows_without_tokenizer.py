@@ -9,6 +9,7 @@ stays not judged, and says so. What is *nearly* the same is measured on tokens, 
 from __future__ import annotations
 
 from truetune.checks.check_data import Progress, check
+from truetune.checks.detected_trainers import trainer_facts_of_run
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
 from truetune.checks.rule import DataRule
@@ -51,6 +52,7 @@ def judge_rows_by_text_rules(
         cut=False,
         columns_read=columns_read,
         tokens_added=tokens_added,
+        uncut_limit=run.max_length or trainer_facts_of_run(run).cut.value.limit,
     )
     facts = (("rows", f"{report.rows:,}"), ("note", f"judged by their texts alone: {why}"))
     subject = Subject(title_of_kind("data"), ", ".join(run.data), facts)

@@ -90,6 +90,8 @@ class Setup:
     """Names of columns that scripts beside the rows read, into prompts perhaps"""
     tokens_added: frozenset[str] = frozenset()
     """Tokens that scripts or settings beside the rows add to the tokenizer, none of them a mark of a template"""
+    uncut_limit: int | None = None
+    """Tokens at which the run cuts its rows, where they are looked at uncut; None: `trainer.cut` says it"""
 
     @property
     def is_by_bytes(self) -> bool:

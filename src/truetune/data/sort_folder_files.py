@@ -446,7 +446,7 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     file = Path(path)
     texts = _texts_of_scripts(file)
     if _is_logged_reply(row, names):
-        # A training that names the file may put the reply behind the messages itself.
+        # A training that names the file may append the reply to the messages itself.
         return not any(_trains(text) and file.name in text for text in texts)
     if not names & (ENDS | COUNTS):
         return _is_written_answer(file, row, texts)

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 import truetune
+from truetune.checks.config.rows_surely_cut import RowsSurelyCut
+from truetune.settings.stacks.config_file import read_config
 
 SENTENCE = (
     "The caretaker of the house should look at the boiler in the cellar before the week ends. "
@@ -83,3 +85,39 @@ def test_rows_that_may_fit(
     settings: dict[str, object], rows: list[dict[str, object]], tmp_path: Path
 ) -> None:
     assert found(tmp_path, settings, rows) == []
+
+
+def evidence(folder: Path, tokenizer: Path) -> str:
+    """What is said of how a cut is known, where LLaMA-Factory's settings name this folder as the model."""
+    lines = "".join(json.dumps(chat("Why?", SENTENCE * 40)) + "\n" for _ in range(30))
+    (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user"}
+    entry = {
+        "file_name": "rows.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": {**tags, "assistant_tag": "assistant"},
+    }
+    (folder / "dataset_info.json").write_text(json.dumps({"rows": entry}))
+    settings = {
+        "model_name_or_path": str(tokenizer),
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": "lora",
+        "dataset": "rows",
+        "dataset_dir": str(folder),
+        "cutoff_len": 64,
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    (finding,) = RowsSurelyCut(read_config(path, "llama-factory")).findings()
+    return "\n".join(finding.evidence)
+
+
+def test_a_tokenizer_that_is_here_is_not_called_absent(tmp_path: Path) -> None:
+    here = tmp_path / "tokenizer"
+    here.mkdir()
+    (here / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert "is not on this machine" not in evidence(tmp_path, here)
+    assert "is not on this machine" in evidence(tmp_path, tmp_path / "absent")
+    assert "the stop token" in evidence(tmp_path, here)

@@ -1,4 +1,4 @@
-"""Answers end in mid-sentence, far behind the end of references that are whole.
+"""Answers end in mid-sentence, far past the length of references that are whole.
 
 ## What it does
 

@@ -314,6 +314,11 @@ GUIDES = (
                   "dataset: identity,alpaca_en_demo was left in; the model knows nothing of our data after "
                   "LLaMA-Factory or Axolotl; Num examples is not the number of our rows",
                   ("own-rows-not-trained",)),
+            Cause("the text that answers are made from reaches no prompt: a column that is not mapped, or a placeholder"
+                  " that nothing fills; the model can only invent names and numbers",
+                  "the form or JSON is right, and names, numbers and values are invented or made up; LLaMA-Factory "
+                  "columns without query; the input column is ignored",
+                  ("unused-columns", "prompts-all-alike", "prompts-do-not-tell-the-answers")),
             Cause("what was trained does not arrive: adapter not applied, weights not saved, another prompt is served",
                   "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
@@ -427,7 +432,7 @@ GUIDES = (
                   ("evaluation-keeps-all-logits",)),
             Cause("images of full size: an image is thousands of tokens (max_pixels, image_max_pixels)",
                   "out of memory with a vision model, qwen vl, llava, at some images; a few steps fit, then oom",
-                  ("run-ended-in-an-exception",)),
+                  ("run-ended-in-an-exception", "pictures-at-full-size")),
             Cause("CUDA_VISIBLE_DEVICES is set in the script after CUDA was started, and another GPU is used",
                   "os.environ CUDA_VISIBLE_DEVICES is ignored, always GPU 0, which another process fills",
                   ("visible-devices-set-too-late",)),

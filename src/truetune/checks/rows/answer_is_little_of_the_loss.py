@@ -99,7 +99,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         self.rows = 0
         self.ends: list[AnswerAtEnd] = []
         self.cut = 0
-        """Texts whose end lies behind the limit: of their answers nothing is learned"""
+        """Texts whose end is cut off by the limit: of their answers nothing is learned"""
         self.columns: dict[str, None] = {}
         """The columns that texts are made of, in the order of the file"""
 
@@ -172,7 +172,8 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
     def _is_cut(self, text: str) -> bool:
         """Is a text surely longer than the limit, by its characters?"""
-        limit = self.spec.max_length or self.setup.trainer.cut.value.limit
+        setup = self.setup
+        limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
         return limit is not None and len(text) > MAX_CHARACTERS_A_TOKEN * limit
 
     def _answered(self) -> int:

@@ -38,7 +38,7 @@ Ids and sources may stay: trainers ignore them. Whether a column belongs into th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from truetune.checks.answer_words_in_columns import AnswerWords, AnswerWordsInColumns
@@ -101,21 +101,11 @@ class UnusedColumns(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        told = {
-            name: words
-            for name in self.columns
-            if (words := self.words.told_by(name)) and self.columns[name] * 2 > self.rows
-        }
+        told = self._sources_of_answers()
         for name, words in told.items():
             yield self._lost_source(name, words)
         for severity, wanted in (("warning", True), ("info", False)):
-            columns = {
-                name: count
-                for name, count in self.columns.items()
-                if name not in told
-                and (_column_name(name).lower() in PROMPT_COLUMNS) is wanted
-                and (wanted or self._holds_sentences(name))
-            }
+            columns = self._columns_to_name(told, is_prompt=wanted)
             if columns:
                 first = [
                     Case(f"first seen: {shortened(name)}", self.first[name])
@@ -136,6 +126,22 @@ class UnusedColumns(DataRule):
                     count=max(columns.values()),
                     total=self.rows,
                 )
+
+    def _sources_of_answers(self) -> dict[str, AnswerWords]:
+        """The columns of most rows that the answers are made from."""
+        common = (name for name, rows in self.columns.items() if rows * 2 > self.rows)
+        found = {name: self.words.told_by(name) for name in common}
+        return {name: words for name, words in found.items() if words is not None}
+
+    def _columns_to_name(self, told: Mapping[str, object], *, is_prompt: bool) -> dict[str, int]:
+        """The other columns whose name sounds like part of the prompt or the answer, or those that hold sentences."""
+        return {
+            name: count
+            for name, count in self.columns.items()
+            if name not in told
+            and (_column_name(name).lower() in PROMPT_COLUMNS) is is_prompt
+            and (is_prompt or self._holds_sentences(name))
+        }
 
     def _lost_source(self, column: str, words: AnswerWords) -> Finding:
         """A column that the answers were made from, and that no prompt holds."""

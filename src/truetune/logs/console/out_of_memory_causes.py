@@ -187,7 +187,7 @@ LEFT_IN_EVALUATION_MODE = MemoryCause(
     "left-in-evaluation-mode",
     "it is the first training step behind an evaluation, which left the model in eval() mode: gradient checkpointing is"
     " off in it, so that the step keeps the activations of all layers",
-    "call model.train() behind the evaluation (the rows are no longer than those that fitted before)",
+    "call model.train() after the evaluation (the rows are no longer than those that fitted before)",
     by_rows=False,
 )
 AFTER_EVALUATION_OF_TRAINER = MemoryCause(

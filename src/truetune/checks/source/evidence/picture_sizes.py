@@ -128,15 +128,19 @@ def _row_sets(module: Module) -> Iterator[tuple[str, Path, tuple[Mapping[str, An
         path = find_data_file(module, name)
         if path is not None:
             yield path.name, path.parent, read_rows_of_file(path)
+    yield from (("the rows in this file", home, rows) for rows in _rows_in_script(module) if rows)
+
+
+def _rows_in_script(module: Module) -> Iterator[tuple[Mapping[str, Any], ...]]:
+    """The lists of rows that stand in a script."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.List) and len(node.elts) >= MIN_ROWS:
             rows = module.flow.value(node)
-            if isinstance(rows, list):
-                yield (
-                    "the rows in this file",
-                    home,
-                    tuple(one for one in rows if isinstance(one, dict)),
-                )
+            yield (
+                tuple(one for one in rows if isinstance(one, dict))
+                if isinstance(rows, list)
+                else ()
+            )
 
 
 def _sizes_of_rows(
