@@ -10,19 +10,21 @@ The buffer is made whole, however small the model is: 5e9 elements in 16 bits ar
 `overlap_comm`. No estimate of weights and states counts it, and above some 5e8 the network gains nothing from it.
 
 ## Example
-```bash
-cat > ds.json <<'END'
-{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e9}}
-END
-deepspeed --num_gpus 8 train.py --deepspeed ds.json
+```yaml
+files:
+  run.sh: deepspeed --num_gpus 8 train.py --deepspeed ds.json
+  ds.json:
+    bf16: {enabled: true}
+    zero_optimization: {stage: 2, overlap_comm: true, reduce_bucket_size: 5000000000}
 ```
 
 ## Use instead
-```bash
-cat > ds.json <<'END'
-{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e8}}
-END
-deepspeed --num_gpus 8 train.py --deepspeed ds.json
+```yaml
+files:
+  run.sh: deepspeed --num_gpus 8 train.py --deepspeed ds.json
+  ds.json:
+    bf16: {enabled: true}
+    zero_optimization: {stage: 2, overlap_comm: true, reduce_bucket_size: 500000000}
 ```
 
 ## Fix safety

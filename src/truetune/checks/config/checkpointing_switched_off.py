@@ -79,6 +79,6 @@ class CheckpointingSwitchedOff(ConfigRule):
         yield self.finding(
             "gradient checkpointing, on by default, is switched off: the activations of all layers are kept, at rows"
             f" of up to {config.limit:,} tokens",
-            f"leave out {key}, where the memory does not suffice: a step takes about a third longer",
+            f"set {key} to {str(not value).lower()} where the memory does not suffice: a step takes a third longer",
             cases=[setting_case(config, config.raw[key], key)],
         )

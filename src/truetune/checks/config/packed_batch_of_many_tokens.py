@@ -15,6 +15,7 @@ config:
   base_model: meta-llama/Llama-3.1-8B-Instruct
   datasets: [{path: some/rows, type: chat_template}]
   adapter: lora
+  attn_implementation: flash_attention_2
   sequence_len: 16384
   sample_packing: true
   micro_batch_size: 4
@@ -26,6 +27,7 @@ config:
   base_model: meta-llama/Llama-3.1-8B-Instruct
   datasets: [{path: some/rows, type: chat_template}]
   adapter: lora
+  attn_implementation: flash_attention_2
   sequence_len: 16384
   sample_packing: true
   micro_batch_size: 1
@@ -43,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places import setting_case, setting_place
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -73,8 +75,8 @@ class PackedBatchOfManyTokens(ConfigRule):
         yield self.finding(
             f"packing fills each row to {limit:,} tokens, and {rows} of them are computed at a time: {rows * limit:,}"
             " tokens in each pass, however short the rows of the data are",
-            f"where the memory does not suffice, take a batch of 1 and {rows} times the accumulation: packing fills the"
-            " batch already",
+            f"set {setting_place(config, BATCH).key or 'per_device_train_batch_size'} to 1 where the memory does not"
+            f" suffice, with {rows} times the accumulation: packing fills the batch already",
             cases=[
                 setting_case(config, rows, BATCH),
                 setting_case(config, limit, "max_length"),
