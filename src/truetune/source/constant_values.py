@@ -30,6 +30,12 @@ MAX_COMPUTED_NUMBER = 1e15
 """Larger numbers are not computed with: below it floats are exact to a tenth, and no integer grows without end"""
 
 
+OBJECTS_TO_DICTS = frozenset(("vars", "dataclasses.asdict"))
+"""Functions that give the fields of an object as a dictionary"""
+METHODS_TO_DICTS = frozenset(("model_dump", "dict", "_asdict"))
+"""The same as methods, of pydantic's models and named tuples"""
+
+
 class _Unknown:
     """Nothing is known of a value."""
 
@@ -195,7 +201,8 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     elif isinstance(literal, ast.Call) and flow.name(literal.func) == "dict":
         entries = _entries_of_dict_call(flow, literal, depth)
     else:
-        return DictEntries({}, False)
+        turned = object_turned_into_dict(flow, literal)
+        return DictEntries({}, False) if turned is None else flow.fields_of_object(turned)
     if literal is node:
         return entries
     if not isinstance(node, ast.Name):
@@ -204,6 +211,18 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     if flow.scopes.of[literal] is flow.scopes.of[node]:
         return _add_writes_before_use(flow, node, literal, entries)
     return _add_writes_in_other_scopes(flow, literal, entries)
+
+
+def object_turned_into_dict(flow: DataFlow, node: ast.AST) -> ast.expr | None:
+    """The object whose fields `asdict(x)`, `vars(x)`, `x.model_dump()` or `x.__dict__` gives; None for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "__dict__" else None
+    if not isinstance(node, ast.Call):
+        return None
+    if flow.name(node.func) in OBJECTS_TO_DICTS and len(node.args) == 1:
+        return node.args[0]
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS_TO_DICTS
+    return node.func.value if is_method and not node.args and not node.keywords else None
 
 
 def _entries_of_display(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:
