@@ -1227,7 +1227,7 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     """What the rules on commands say."""
     from truetune.checks.lint import lint
 
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore, uses=seen.uses)
 
 
 HEAD_BYTES = 4_096
