@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +31,10 @@ MAX_COMPUTED_NUMBER = 1e15
 """Larger numbers are not computed with: below it floats are exact to a tenth, and no integer grows without end"""
 
 
+PATHS = frozenset(("pathlib.Path", "pathlib.PurePath", "pathlib.PurePosixPath", "os.path.join"))
+"""Calls that join the parts of a path"""
+TEXTS_OF_PATHS = frozenset(("str", "os.fspath"))
+"""Functions that give a path as text"""
 OBJECTS_TO_DICTS = frozenset(("vars", "dataclasses.asdict"))
 """Functions that give the fields of an object as a dictionary"""
 METHODS_TO_DICTS = frozenset(("model_dump", "dict", "_asdict"))
@@ -99,12 +104,44 @@ def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) 
         return _evaluate_dict(flow, name, depth)
     if isinstance(node, ast.UnaryOp):
         return _evaluate_sign(node.op, evaluate_constant(flow, node.operand, depth + 1))
+    if isinstance(node, ast.JoinedStr):
+        return _format_text(flow, node, depth)
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
         left = evaluate_constant(flow, node.left, depth + 1)
         return _compute_operation(node, left, evaluate_constant(flow, node.right, depth + 1))
     if isinstance(node, ast.Call):
-        return _convert_number(flow, node, depth)
+        path = _join_path(flow, node, depth)
+        return _convert_number(flow, node, depth) if path is UNKNOWN else path
     return UNKNOWN
+
+
+def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
+    """What an f-string is whose parts are known texts and whole numbers; UNKNOWN of any other."""
+    if not node.values:
+        return UNKNOWN  # it stands for what a file of settings leaves open
+    text = ""
+    for part in node.values:
+        is_plain = isinstance(part, ast.Constant) or (
+            isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion < 0
+        )
+        inner = part.value if isinstance(part, ast.FormattedValue) else part
+        value = evaluate_constant(flow, inner, depth + 1) if is_plain else UNKNOWN
+        if not isinstance(value, str | int) or len(text) > MAX_COMPUTED_CHARACTERS:
+            return UNKNOWN
+        text += str(value)
+    return text
+
+
+def _join_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
+    """The text of `Path("runs", "sft")`, `str(path)` or `os.path.join(...)` of known texts; UNKNOWN of anything else."""
+    name = flow.name(node.func)
+    is_text = name in TEXTS_OF_PATHS and len(node.args) == 1
+    if not (is_text or name in PATHS) or node.keywords or not node.args:
+        return UNKNOWN
+    parts = [evaluate_constant(flow, one, depth + 1) for one in node.args]
+    if not all(isinstance(one, str) for one in parts):
+        return UNKNOWN
+    return parts[0] if is_text else os.path.join(*parts)
 
 
 def _convert_number(flow: DataFlow, node: ast.Call, depth: int) -> Any:
@@ -163,6 +200,8 @@ def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
         isinstance(value, (int, float)) and abs(value) < MAX_COMPUTED_NUMBER
         for value in (left, right)
     )
+    if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
+        return os.path.join(left, right)  # two paths, for plain texts can't be divided
     if not numbers and not _can_be_joined(node, left, right):
         return UNKNOWN
     try:
