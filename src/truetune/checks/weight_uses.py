@@ -236,6 +236,7 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                     writes=(written,) if written else (), overrides=keys_of_server(words)
                 )
         yield from _merged_by_axolotl(file, command)
+        yield from _asked_by_harness(file, command)
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
@@ -256,6 +257,17 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
         # Axolotl writes the merged model into a folder of the output.
         written = last_option(merged, "--output-dir") or output or adapter
         yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
+
+
+def _asked_by_harness(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The adapter that lm_eval puts on a model: `--model_args pretrained=BASE,peft=FOLDER`."""
+    words = command.behind("lm_eval") or command.behind("lm-eval")
+    given = last_option(words, "--model_args") if words else None
+    arguments = dict(part.partition("=")[::2] for part in (given or "").split(","))
+    adapter = arguments.get("peft") or arguments.get("lora_local_path")
+    if adapter and "$" not in adapter:
+        base = arguments.get("pretrained", "")
+        yield _command_use(file, command, "loads", (adapter,), are_adapters=True, base=base)
 
 
 def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:

@@ -252,6 +252,36 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     return _add_writes_in_other_scopes(flow, literal, entries)
 
 
+def entries_handed_over(flow: DataFlow, node: ast.expr) -> DictEntries:
+    """The entries that `**d` hands over: without those that `d.pop("x")` or `del d["x"]` takes out under that name."""
+    entries = resolve_dict_entries(flow, node)
+    if not isinstance(node, ast.Name):
+        return entries
+    taken = _collect_keys_taken_out(flow).get((flow.scopes.of[node], node.id))
+    if not taken:
+        return entries
+    left = {key: value for key, value in entries.by_name.items() if key not in taken}
+    return DictEntries(left, entries.whole)
+
+
+def _collect_keys_taken_out(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]:
+    """The keys that are taken out, by the scope and the name of the dictionary, once per file."""
+    if flow.keys_taken_out is None:
+        flow.keys_taken_out = {}
+        for node in flow.scopes.order:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                base = node.func.value if node.func.attr == "pop" and node.args else None
+                key = node.args[0] if node.args else None
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+                base, key = node.value, node.slice
+            else:
+                continue
+            if isinstance(base, ast.Name) and isinstance(key, ast.Constant):
+                taken = flow.keys_taken_out.setdefault((flow.scopes.of[base], base.id), set())
+                taken.add(str(key.value))
+    return flow.keys_taken_out
+
+
 def object_turned_into_dict(flow: DataFlow, node: ast.AST) -> ast.expr | None:
     """The object whose fields `asdict(x)`, `vars(x)`, `x.model_dump()` or `x.__dict__` gives; None for anything else."""
     if isinstance(node, ast.Attribute):

@@ -81,6 +81,7 @@ class DataFlow:
         self._calls: dict[ast.Call, Call] = {}
         self._methods_of: dict[ast.ClassDef, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self._arguments: dict[ast.arg, list[ast.expr]] = {}
+        self.keys_taken_out: dict[tuple[Scope, str], set[str]] | None = None
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
         self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
@@ -226,7 +227,7 @@ class DataFlow:
                 keywords[keyword.arg] = keyword.value
                 continue
             # `**settings`: its entries are arguments like any other, as far as they are known.
-            entries, whole = constant_values.resolve_dict_entries(self, keyword.value)
+            entries, whole = constant_values.entries_handed_over(self, keyword.value)
             keywords.update(entries)
             unknown = unknown or not whole
         return Call(node, names, method, receiver, tuple(node.args), keywords, unknown)
