@@ -133,6 +133,19 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
     return given[0]
 
 
+def is_left_out_by_commands(script: str, name: str) -> bool:
+    """Do the shell scripts beside a script start it, each by a command that does not give the option?"""
+    path = Path(script)
+    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
+    # A variable of the shell may hold more options.
+    return bool(commands) and not any(
+        "$" in word or any(word == flag or word.startswith(f"{flag}=") for flag in flags)
+        for words in commands
+        for word in words
+    )
+
+
 def _parse_option(text: str) -> int | float | bool | str:
     """A value of the command line as the number that it is, else as it stands."""
     for convert in (int, float):
