@@ -43,8 +43,9 @@ def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
             if use.home.path != module.path or use.node in seen:
                 continue
             found = _new_adapter_of(trace, use, trainings)
-            if found is not None:
-                seen.add(use.node)
+            # What is merged and then saved is one fault.
+            if found is not None and found.wrap not in seen:
+                seen |= {use.node, found.wrap}
                 yield found
 
 
