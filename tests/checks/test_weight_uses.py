@@ -306,7 +306,9 @@ def test_an_adapter_on_top_of_a_merged_one_is_merged_second(tmp_path: Path) -> N
     assert finding.remedy == "name out/dpo there"
 
 
-SFT_BY_COMMAND = "trl sft --model_name_or_path {base} --dataset_name a --output_dir runs/sft --max_length 2048\n"
+SFT_BY_COMMAND = (
+    "trl sft --model_name_or_path {base} --dataset_name a --output_dir runs/sft --max_length 2048\n"
+)
 DPO_BY_COMMAND = "trl dpo --model_name_or_path {start} --dataset_name b --output_dir runs/dpo --max_length 2048\n"
 
 

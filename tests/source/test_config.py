@@ -149,7 +149,11 @@ class Run(Base):
         ("run = Run()\nrun.learning_rate = read()\nSFTConfig(**asdict(run))", 60, None),
         ("args = SFTConfig('out')\nargs.max_steps = 60", 60, None),
         ("args = SFTConfig('out', max_steps=60)\nif test():\n    args.max_steps = 900", None, None),
-        ("d = {'max_steps': 60, 'name': 'a'}\nload(d.pop('name'))\nSFTConfig('out', **d)", 60, None),
+        (
+            "d = {'max_steps': 60, 'name': 'a'}\nload(d.pop('name'))\nSFTConfig('out', **d)",
+            60,
+            None,
+        ),
     ],
 )
 def test_settings_of_objects(code: str, steps: int | None, rate: float | None) -> None:

@@ -45,7 +45,18 @@ UNTRAINED_MARKS = (
 """Bases whose vocabulary has the marks of a chat, which no text ever trained, by the last part of the published name:
 Llama 3 and 3.1 (meta-pytorch/torchtune#2429, unslothai/unsloth#929), Qwen 1 (its README, on LoRA of the base)"""
 USUAL_FOLDERS = frozenset(
-    ("out", "output", "outputs", "run", "runs", "save", "saves", "saved", "checkpoint", "checkpoints")
+    (
+        "out",
+        "output",
+        "outputs",
+        "run",
+        "runs",
+        "save",
+        "saves",
+        "saved",
+        "checkpoint",
+        "checkpoints",
+    )
     + ("ckpt", "ckpts", "model", "models", "result", "results", "work", "weights", "artifacts")
 )
 """Folders that projects write weights into: `out/sft-merged` is no name of the hub"""

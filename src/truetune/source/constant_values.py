@@ -122,7 +122,9 @@ def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
     text = ""
     for part in node.values:
         is_plain = isinstance(part, ast.Constant) or (
-            isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion < 0
+            isinstance(part, ast.FormattedValue)
+            and part.format_spec is None
+            and part.conversion < 0
         )
         inner = part.value if isinstance(part, ast.FormattedValue) else part
         value = evaluate_constant(flow, inner, depth + 1) if is_plain else UNKNOWN
@@ -133,7 +135,7 @@ def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
 
 
 def _join_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
-    """The text of `Path("runs", "sft")`, `str(path)` or `os.path.join(...)` of known texts; UNKNOWN of anything else."""
+    """The text of `Path("runs", "sft")`, `str(path)`, `os.path.join(...)` of known texts; UNKNOWN of anything else."""
     name = flow.name(node.func)
     is_text = name in TEXTS_OF_PATHS and len(node.args) == 1
     if not (is_text or name in PATHS) or node.keywords or not node.args:
@@ -283,15 +285,16 @@ def _collect_keys_taken_out(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]
 
 
 def object_turned_into_dict(flow: DataFlow, node: ast.AST) -> ast.expr | None:
-    """The object whose fields `asdict(x)`, `vars(x)`, `x.model_dump()` or `x.__dict__` gives; None for anything else."""
+    """The object whose fields `asdict(x)`, `vars(x)`, `x.model_dump()` or `x.__dict__` gives; None for any other."""
     if isinstance(node, ast.Attribute):
         return node.value if node.attr == "__dict__" else None
     if not isinstance(node, ast.Call):
         return None
     if flow.name(node.func) in OBJECTS_TO_DICTS and len(node.args) == 1:
         return node.args[0]
-    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS_TO_DICTS
-    return node.func.value if is_method and not node.args and not node.keywords else None
+    if not isinstance(node.func, ast.Attribute) or node.args or node.keywords:
+        return None
+    return node.func.value if node.func.attr in METHODS_TO_DICTS else None
 
 
 def _entries_of_display(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:

@@ -72,23 +72,19 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
 def find_option_name(module: Module, node: ast.AST) -> str | None:
     """The option of the command line that `args.lr` or `vars(args)["lr"]` reads; None for anything else."""
     if isinstance(node, ast.Attribute):
-        holder, name = node.value, node.attr
+        name = node.attr
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        holder, name = node.value, node.slice.value
+        name = str(node.slice.value)
     else:
         return None
-    origins = [origin.node for origin in module.flow.origins(holder)]
+    origins = [origin.node for origin in module.flow.origins(node.value)]
     if isinstance(node, ast.Subscript):
         # Only a dictionary of all options has them as entries.
         turned = [object_turned_into_dict(module.flow, one) for one in origins]
         origins = [
-            origin.node
-            for one in turned
-            if one is not None
-            for origin in module.flow.origins(one)
+            origin.node for one in turned if one is not None for origin in module.flow.origins(one)
         ]
-    is_parsed = isinstance(name, str) and any(map(_is_parsed_command_line, origins))
-    return name if is_parsed else None
+    return name if any(map(_is_parsed_command_line, origins)) else None
 
 
 class GivenOption(NamedTuple):

@@ -32,7 +32,8 @@ WRONG: dict[str, Cells] = {
     "loaded again too": [(15, LOAD), (16, WRAP), (3, MAKE), (14, TRAIN), (17, SAVE)],
     "unsloth": [(1, LOAD), (5, UNSLOTH), (3, MAKE), (4, TRAIN), (7, GGUF)],
     "made by a function": [
-        (1, LOAD), (9, f"def fresh():\n    {WRAP}\n    return model\nmodel = fresh()"), (3, MAKE), (4, TRAIN), (10, SAVE),
+        (1, LOAD), (9, f"def fresh():\n    {WRAP}\n    return model\nmodel = fresh()"),
+        (3, MAKE), (4, TRAIN), (10, SAVE),
     ],
     "a later copy of the cell": [(1, LOAD), (2, WRAP), (3, MAKE), (4, TRAIN), (5, WRAP), (6, SAVE)],
 }  # fmt: skip
@@ -103,7 +104,9 @@ def save(model, folder="lora"):
     model.save_pretrained(folder)
 """
 )
-TRAIN_BUILT = "model = build()\ntrainer = SFTTrainer(model=model, train_dataset=rows)\ntrainer.train()\n"
+TRAIN_BUILT = (
+    "model = build()\ntrainer = SFTTrainer(model=model, train_dataset=rows)\ntrainer.train()\n"
+)
 LOST = {
     "saved by a function": TRAIN_BUILT + "save(build())\n",
     "asked": TRAIN_BUILT + "build().eval().generate(**inputs)\n",
@@ -124,7 +127,8 @@ KEPT = {
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [*((one, 1) for one in LOST.values()), *((one, 0) for one in KEPT.values())]
+    ("text", "expected"),
+    [*((one, 1) for one in LOST.values()), *((one, 0) for one in KEPT.values())],
 )
 def test_a_script_that_makes_its_adapter_again(text: str, expected: int, tmp_path: Path) -> None:
     path = tmp_path / "train.py"

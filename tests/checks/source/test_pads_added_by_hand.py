@@ -41,7 +41,8 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize(
-    ("body", "count"), [*((one, 1) for one in LEARNED.values()), *((one, 0) for one in LEFT_OUT.values())]
+    ("body", "count"),
+    [*((one, 1) for one in LEARNED.values()), *((one, 0) for one in LEFT_OUT.values())],
 )
 def test_pads_that_are_added_by_hand(body: str, count: int) -> None:
     made = module(f"{HEAD}    {body}\n{TRAIN}")

@@ -131,7 +131,8 @@ class AdapterMadeAgainAfterTraining(SourceRule):
                 " changes nothing",
                 "save the model that was trained: trainer.save_model(FOLDER), or hand it over from the training",
                 cases=[
-                    case_at(self.subject, one) for one in (use.call.node, use.wrap.node, use.training.node)
+                    case_at(self.subject, one)
+                    for one in (use.call.node, use.wrap.node, use.training.node)
                 ],
             )
 

@@ -110,7 +110,9 @@ class WrapperKeysNotLoaded(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         states = [(call, _loaded_state(module, call)) for call in _lenient_loads(module)]
-        if not any(state.names for _, state in states) or any(map(_strips_prefix, module.with_linked)):
+        if not any(state.names for _, state in states) or any(
+            map(_strips_prefix, module.with_linked)
+        ):
             return
         saved = list(_saved_states(module))
         for call, loaded in states:

@@ -69,6 +69,7 @@ def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call |
 
     None where labels are made otherwise.
     """
+    inner: ast.AST | None
     for _ in range(MAX_STEPS):
         value = without_copies(module, value)
         if isinstance(value, ast.BinOp):

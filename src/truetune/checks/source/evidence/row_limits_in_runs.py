@@ -53,7 +53,16 @@ LIGHTNING = (
     "pytorch_lightning.Trainer",
 )
 TABLE_METHODS = frozenset(
-    ("dropna", "fillna", "reset_index", "rename", "drop_duplicates", "copy", "astype", "sort_values")
+    (
+        "dropna",
+        "fillna",
+        "reset_index",
+        "rename",
+        "drop_duplicates",
+        "copy",
+        "astype",
+        "sort_values",
+    )
 )
 """Methods of pandas whose result has rows of the table itself"""
 TABLE_READERS = ("pandas.read_*",)
@@ -148,9 +157,7 @@ def _smaller_of(value: Value) -> Value:
     if not isinstance(value, Result) or not is_least:
         return value
     counts = [
-        one
-        for one in value.call.args
-        if not (isinstance(one, Result) and one.call.named("len"))
+        one for one in value.call.args if not (isinstance(one, Result) and one.call.named("len"))
     ]
     return counts[0] if len(counts) == 1 else value
 
