@@ -1,4 +1,4 @@
-"""Models of a symbolic run that are saved or asked behind a training, and have another, new adapter than the trained one.
+"""Models of a symbolic run that are saved or asked behind a training, and have a newer adapter than the trained one.
 
 How it works: the model of each use is followed back to the call that put an adapter on it. Where that call ran behind
 the last training before the use, and the same code put the trained adapter on, the trained one is lost.
