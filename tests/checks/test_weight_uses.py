@@ -49,6 +49,10 @@ def messages(folder: Path, rule: str, **files: str) -> list[str]:
         ("serve__sh", "vllm serve some/model --enable-lora --lora-modules chat=saves/sft\n"),
         ("Modelfile", "FROM some/model\nADAPTER ./saves/sft\n"),
         (
+            "eval__sh",
+            "lm_eval --model hf --model_args pretrained=some/model,peft=saves/sft --tasks a --apply_chat_template\n",
+        ),
+        (
             "merge__py",
             "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n"
             'base = AutoModelForCausalLM.from_pretrained("some/model")\n'
@@ -300,3 +304,64 @@ def test_an_adapter_on_top_of_a_merged_one_is_merged_second(tmp_path: Path) -> N
     (tmp_path / "dpo.py").write_text(alone, encoding="utf-8")
     (finding,) = lint([str(tmp_path)], select=["trained-adapter-not-used"]).findings
     assert finding.remedy == "name out/dpo there"
+
+
+SFT_BY_COMMAND = (
+    "trl sft --model_name_or_path {base} --dataset_name a --output_dir runs/sft --max_length 2048\n"
+)
+DPO_BY_COMMAND = "trl dpo --model_name_or_path {start} --dataset_name b --output_dir runs/dpo --max_length 2048\n"
+
+
+@pytest.mark.parametrize(("start", "count"), [("some/base", 1), ("runs/sft", 0), ("else/other", 0)])
+def test_stages_of_shell_scripts_in_one_folder(start: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "sft.sh").write_text(SFT_BY_COMMAND.format(base="some/base"), encoding="utf-8")
+    (tmp_path / "dpo.sh").write_text(DPO_BY_COMMAND.format(start=start), encoding="utf-8")
+    found = truetune.check([str(tmp_path)]).findings
+    assert [one.rule for one in found].count("stage-starts-from-the-base") == count
+
+
+COMMON = "from pathlib import Path\nBASE = 'some/base'\nRUNS = Path('runs')\nSFT = RUNS / 'sft'\nDPO = RUNS / 'dpo'\n"
+STAGE = """
+from common import BASE, DPO, SFT
+from transformers import AutoModelForCausalLM
+from trl import {kind}Config, {kind}Trainer
+model = AutoModelForCausalLM.from_pretrained({start})
+{kind}Trainer(model, args={kind}Config(str({out}), max_length=2048), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(("start", "count"), [("BASE", 1), ("SFT", 0), ("f'{SFT}'", 0)])
+def test_stages_that_share_a_module_of_names(start: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "common.py").write_text(COMMON, encoding="utf-8")
+    sft = STAGE.format(kind="SFT", start="BASE", out="SFT")
+    (tmp_path / "one.py").write_text(sft, encoding="utf-8")
+    dpo = STAGE.format(kind="DPO", start=start, out="DPO")
+    (tmp_path / "two.py").write_text(dpo, encoding="utf-8")
+    found = truetune.check([str(tmp_path)]).findings
+    assert [one.rule for one in found].count("stage-starts-from-the-base") == count
+
+
+MERGE_BY_OPTIONS = """
+import argparse
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--base", default="Qwen/Qwen2.5-7B")
+parser.add_argument("--adapter", required=True)
+options = vars(parser.parse_args())
+base = AutoModelForCausalLM.from_pretrained(options["base"])
+PeftModel.from_pretrained(base, options["adapter"]).merge_and_unload().save_pretrained("out/final")
+"""
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 1), ("--base out/sft-merged", 0)])
+def test_a_merge_whose_names_a_command_gives(more: str, count: int, tmp_path: Path) -> None:
+    train = (
+        "trl dpo --model_name_or_path out/sft-merged --dataset_name b --output_dir out/dpo --use_peft"
+        " --max_length 2048\n"
+    )
+    command = f"python merge.py --adapter out/dpo {more}\n"
+    (tmp_path / "dpo.sh").write_text(train + command, encoding="utf-8")
+    (tmp_path / "merge.py").write_text(MERGE_BY_OPTIONS, encoding="utf-8")
+    found = truetune.check([str(tmp_path)]).findings
+    assert [one.rule for one in found].count("settings-name-another-base") == count

@@ -21,6 +21,9 @@ def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
         ("# a b\na # b\n", [("a",)]),
         ("N=4\nrun --n $N --m ${N} --o $M\n", [("run", "--n", "4", "--m", "4", "--o", "$M")]),
         ("N=4\nN=5\nrun $N\n", [("run", "$N")]),
+        # Without quotes a variable is as many words as it holds, with them it is one.
+        ("X='--a 1 --b'\nrun $X\n", [("run", "--a", "1", "--b")]),
+        ("X='--a 1 --b'\nrun \"$X\" '$X'\n", [("run", "--a 1 --b", "--a 1 --b")]),
         ("cat <<EOF > x\nvllm serve m\nEOF\nls\n", [("cat", "<<", "EOF", ">", "x"), ("ls",)]),
         ("A=1 B='2 3' run\n", [("run",)]),
         ("echo 'open\nrun\n", [("run",)]),

@@ -116,3 +116,66 @@ def test_of_several_loads_that_of_the_trained_model_counts(
     assert config is not None
     assert (config.spec.training.dtype, config.spec.model) == (dtype, name)
     assert "training.dtype" in config.places
+
+
+OF_OBJECTS = """
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from trl import SFTConfig
+
+@dataclass
+class Base:
+    output_dir: str = "out"
+
+@dataclass
+class Run(Base):
+    max_steps: int = 60
+    learning_rate: float = field(default=1e-4)
+    seed: int = somewhere()
+
+    def arguments(self):
+        return asdict(self)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "steps", "rate"),
+    [
+        ("SFTConfig(**asdict(Run()))", 60, 1e-4),
+        ("SFTConfig(**Run().arguments())", 60, 1e-4),
+        ("SFTConfig(**vars(Run(max_steps=900)))", 900, 1e-4),
+        ("SFTConfig(**Run().__dict__)", 60, 1e-4),
+        ("run = Run()\nrun.learning_rate = read()\nSFTConfig(**asdict(run))", 60, None),
+        ("args = SFTConfig('out')\nargs.max_steps = 60", 60, None),
+        ("args = SFTConfig('out', max_steps=60)\nif test():\n    args.max_steps = 900", None, None),
+        (
+            "d = {'max_steps': 60, 'name': 'a'}\nload(d.pop('name'))\nSFTConfig('out', **d)",
+            60,
+            None,
+        ),
+    ],
+)
+def test_settings_of_objects(code: str, steps: int | None, rate: float | None) -> None:
+    config = extract_only_config(module(OF_OBJECTS + code))
+    assert config is not None
+    training = config.spec.training
+    assert training.max_steps == steps
+    assert "training.learning_rate" not in config.places or training.learning_rate == rate
+    assert not config.unknown
+
+
+@pytest.mark.parametrize(
+    ("code", "folder"),
+    [
+        ("OUT = Path('runs')\nSFTConfig(str(OUT / 'sft'))", "runs/sft"),
+        ("SFTConfig(Path('runs', 'sft'))", "runs/sft"),
+        ("name = 'sft'\nSFTConfig(f'runs/{name}-{2}')", "runs/sft-2"),
+        ("SFTConfig(f'runs/{read()}')", None),
+        ("import os\nSFTConfig(os.path.join('runs', 'sft'))", "runs/sft"),
+    ],
+)
+def test_paths_of_known_parts(code: str, folder: str | None) -> None:
+    config = extract_only_config(module(OF_OBJECTS + code))
+    assert config is not None
+    assert (config.raw.get("output_dir") if folder else None) == folder

@@ -78,7 +78,7 @@ def test_modules_inside_a_library_are_left_out() -> None:
         ("f = lambda: 5\nf()", 5),
         ("def f():\n    return 1, 2\na, b = f()\nb", 2),
         ("x = None\nx", None),
-        ("x = f'{1}'\nx", UNKNOWN),
+        ("x = f'{y}'\nx", UNKNOWN),
         ("for x in [1, 2]:\n    pass\nx", UNKNOWN),
         ("x = x\nx", UNKNOWN),
         ("def f(n):\n    return f(n)\nf(1)", UNKNOWN),

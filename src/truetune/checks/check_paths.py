@@ -1293,7 +1293,9 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
     spec = seen.spec
-    return lint([path], select=spec.select, ignore=spec.ignore, tokenizer=spec.tokenizer)
+    return lint(
+        [path], select=spec.select, ignore=spec.ignore, tokenizer=spec.tokenizer, uses=seen.uses
+    )
 
 
 HEAD_BYTES = 4_096

@@ -44,6 +44,22 @@ UNTRAINED_MARKS = (
 )
 """Bases whose vocabulary has the marks of a chat, which no text ever trained, by the last part of the published name:
 Llama 3 and 3.1 (meta-pytorch/torchtune#2429, unslothai/unsloth#929), Qwen 1 (its README, on LoRA of the base)"""
+USUAL_FOLDERS = frozenset(
+    (
+        "out",
+        "output",
+        "outputs",
+        "run",
+        "runs",
+        "save",
+        "saves",
+        "saved",
+        "checkpoint",
+        "checkpoints",
+    )
+    + ("ckpt", "ckpts", "model", "models", "result", "results", "work", "weights", "artifacts")
+)
+"""Folders that projects write weights into: `out/sft-merged` is no name of the hub"""
 OWN_WEIGHTS = re.compile(
     r"(?<![a-z])(?:sft|dpo|orpo|kto|cpt|merged?|fused|(?:fine-?)?tuned|stage-?\d|checkpoint-\d+|final|best)(?![a-z])"
 )
@@ -174,6 +190,7 @@ def is_tuned_folder(name: str) -> bool:
     # `owner/model` has one slash: it may be a name of the hub. Without one, `sft-merged`, it is none of today.
     slashes = name.rstrip("/").count("/")
     is_path = name.startswith((".", "/", "~")) or slashes != 1
+    is_path = is_path or name.partition("/")[0].lower() in USUAL_FOLDERS
     return is_path and names_own_weights(name)
 
 

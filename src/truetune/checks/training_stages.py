@@ -13,13 +13,14 @@ from pathlib import Path
 
 from truetune.checks.loss_bases import loss_basis
 from truetune.checks.source.evidence.training_row_files import READERS, training_files
+from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.script_configs import extract_configs
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -53,7 +54,7 @@ def _configs_of_script(path: Path) -> Iterable[Config]:
     text = path.read_bytes()
     if not all(word in text for word in TRAINS):
         return ()
-    module = read_module(path)
+    module = read_module_with_helpers(path)
     rows = training_files(module) or _published_rows(module)
     return [replace(config, row_files=rows) for config in extract_configs(module)]
 

@@ -31,6 +31,7 @@ from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
     model_of_server,
 )
+from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
@@ -46,7 +47,7 @@ from truetune.parsing.shell_commands import (
 from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -174,7 +175,7 @@ def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
     elif path.suffix in SCRIPTS:
         head = path.read_bytes()[:HEAD]
         if any(word in head for word in LOADERS):
-            yield from _of_module(read_module(path))
+            yield from _of_module(read_module_with_helpers(path))
     elif path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] == "llama-factory":
         yield from _of_llama_factory(read_config(path, trained_by))
 
@@ -235,6 +236,7 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                     writes=(written,) if written else (), overrides=keys_of_server(words)
                 )
         yield from _merged_by_axolotl(file, command)
+        yield from _asked_by_harness(file, command)
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
@@ -255,6 +257,17 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
         # Axolotl writes the merged model into a folder of the output.
         written = last_option(merged, "--output-dir") or output or adapter
         yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
+
+
+def _asked_by_harness(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The adapter that lm_eval puts on a model: `--model_args pretrained=BASE,peft=FOLDER`."""
+    words = command.behind("lm_eval") or command.behind("lm-eval")
+    given = last_option(words, "--model_args") if words else None
+    arguments = dict(part.partition("=")[::2] for part in (given or "").split(","))
+    adapter = arguments.get("peft") or arguments.get("lora_local_path")
+    if adapter and "$" not in adapter:
+        base = arguments.get("pretrained", "")
+        yield _command_use(file, command, "loads", (adapter,), are_adapters=True, base=base)
 
 
 def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:

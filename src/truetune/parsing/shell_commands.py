@@ -47,6 +47,8 @@ BLOCK_BEGIN = re.compile(r"(?:if|case|for|while|until|select)\b")
 BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 """Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+QUOTED_OR_VARIABLE = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|""" + VARIABLE.pattern)
+"""A text in quotes, which is one word whatever it holds, or a variable outside of quotes"""
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
@@ -285,7 +287,8 @@ def _commands_of_line(
 ) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
     # With punctuation_chars, `a;b` and `a&&b` are three words.
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    split = _with_options_of_variables(line, variables)
+    lexer = shlex.shlex(split, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
         words = list(lexer)
@@ -316,6 +319,16 @@ def _commands_of_words(
         part = []
     for inner in substituted:
         yield from _commands_of_words(inner, number, variables, arrays)
+
+
+def _with_options_of_variables(line: str, variables: Mapping[str, str]) -> str:
+    """A line in which a variable without quotes stands as its words, where it holds several: `EXTRA="--a 1 --b"`."""
+
+    def words_of(found: re.Match[str]) -> str:
+        words = variables.get(found[1] or found[2] or "", "").split()
+        return " ".join(map(shlex.quote, words)) if len(words) > 1 else found[0]
+
+    return QUOTED_OR_VARIABLE.sub(words_of, line)
 
 
 def _without_joined_streams(words: list[str]) -> list[str]:

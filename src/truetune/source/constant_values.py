@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,6 +29,16 @@ MAX_COMPUTED_CHARACTERS = 10_000
 it is far above any setting, and keeps a script that doubles a text in each line from filling the memory."""
 MAX_COMPUTED_NUMBER = 1e15
 """Larger numbers are not computed with: below it floats are exact to a tenth, and no integer grows without end"""
+
+
+PATHS = frozenset(("pathlib.Path", "pathlib.PurePath", "pathlib.PurePosixPath", "os.path.join"))
+"""Calls that join the parts of a path"""
+TEXTS_OF_PATHS = frozenset(("str", "os.fspath"))
+"""Functions that give a path as text"""
+OBJECTS_TO_DICTS = frozenset(("vars", "dataclasses.asdict"))
+"""Functions that give the fields of an object as a dictionary"""
+METHODS_TO_DICTS = frozenset(("model_dump", "dict", "_asdict"))
+"""The same as methods, of pydantic's models and named tuples"""
 
 
 class _Unknown:
@@ -93,12 +104,46 @@ def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) 
         return _evaluate_dict(flow, name, depth)
     if isinstance(node, ast.UnaryOp):
         return _evaluate_sign(node.op, evaluate_constant(flow, node.operand, depth + 1))
+    if isinstance(node, ast.JoinedStr):
+        return _format_text(flow, node, depth)
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
         left = evaluate_constant(flow, node.left, depth + 1)
         return _compute_operation(node, left, evaluate_constant(flow, node.right, depth + 1))
     if isinstance(node, ast.Call):
-        return _convert_number(flow, node, depth)
+        path = _join_path(flow, node, depth)
+        return _convert_number(flow, node, depth) if path is UNKNOWN else path
     return UNKNOWN
+
+
+def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
+    """What an f-string is whose parts are known texts and whole numbers; UNKNOWN of any other."""
+    if not node.values:
+        return UNKNOWN  # it stands for what a file of settings leaves open
+    text = ""
+    for part in node.values:
+        is_plain = isinstance(part, ast.Constant) or (
+            isinstance(part, ast.FormattedValue)
+            and part.format_spec is None
+            and part.conversion < 0
+        )
+        inner = part.value if isinstance(part, ast.FormattedValue) else part
+        value = evaluate_constant(flow, inner, depth + 1) if is_plain else UNKNOWN
+        if not isinstance(value, str | int) or len(text) > MAX_COMPUTED_CHARACTERS:
+            return UNKNOWN
+        text += str(value)
+    return text
+
+
+def _join_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
+    """The text of `Path("runs", "sft")`, `str(path)`, `os.path.join(...)` of known texts; UNKNOWN of anything else."""
+    name = flow.name(node.func)
+    is_text = name in TEXTS_OF_PATHS and len(node.args) == 1
+    if not (is_text or name in PATHS) or node.keywords or not node.args:
+        return UNKNOWN
+    parts = [evaluate_constant(flow, one, depth + 1) for one in node.args]
+    if not all(isinstance(one, str) for one in parts):
+        return UNKNOWN
+    return parts[0] if is_text else os.path.join(*parts)
 
 
 def _convert_number(flow: DataFlow, node: ast.Call, depth: int) -> Any:
@@ -157,6 +202,8 @@ def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
         isinstance(value, (int, float)) and abs(value) < MAX_COMPUTED_NUMBER
         for value in (left, right)
     )
+    if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
+        return os.path.join(left, right)  # two paths, for plain texts can't be divided
     if not numbers and not _can_be_joined(node, left, right):
         return UNKNOWN
     try:
@@ -195,7 +242,8 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     elif isinstance(literal, ast.Call) and flow.name(literal.func) == "dict":
         entries = _entries_of_dict_call(flow, literal, depth)
     else:
-        return DictEntries({}, False)
+        turned = object_turned_into_dict(flow, literal)
+        return DictEntries({}, False) if turned is None else flow.fields_of_object(turned)
     if literal is node:
         return entries
     if not isinstance(node, ast.Name):
@@ -204,6 +252,49 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     if flow.scopes.of[literal] is flow.scopes.of[node]:
         return _add_writes_before_use(flow, node, literal, entries)
     return _add_writes_in_other_scopes(flow, literal, entries)
+
+
+def entries_handed_over(flow: DataFlow, node: ast.expr) -> DictEntries:
+    """The entries that `**d` hands over: without those that `d.pop("x")` or `del d["x"]` takes out under that name."""
+    entries = resolve_dict_entries(flow, node)
+    if not isinstance(node, ast.Name):
+        return entries
+    taken = _collect_keys_taken_out(flow).get((flow.scopes.of[node], node.id))
+    if not taken:
+        return entries
+    left = {key: value for key, value in entries.by_name.items() if key not in taken}
+    return DictEntries(left, entries.whole)
+
+
+def _collect_keys_taken_out(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]:
+    """The keys that are taken out, by the scope and the name of the dictionary, once per file."""
+    if flow.keys_taken_out is None:
+        flow.keys_taken_out = {}
+        for node in flow.scopes.order:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                base = node.func.value if node.func.attr == "pop" and node.args else None
+                key = node.args[0] if node.args else None
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+                base, key = node.value, node.slice
+            else:
+                continue
+            if isinstance(base, ast.Name) and isinstance(key, ast.Constant):
+                taken = flow.keys_taken_out.setdefault((flow.scopes.of[base], base.id), set())
+                taken.add(str(key.value))
+    return flow.keys_taken_out
+
+
+def object_turned_into_dict(flow: DataFlow, node: ast.AST) -> ast.expr | None:
+    """The object whose fields `asdict(x)`, `vars(x)`, `x.model_dump()` or `x.__dict__` gives; None for any other."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "__dict__" else None
+    if not isinstance(node, ast.Call):
+        return None
+    if flow.name(node.func) in OBJECTS_TO_DICTS and len(node.args) == 1:
+        return node.args[0]
+    if not isinstance(node.func, ast.Attribute) or node.args or node.keywords:
+        return None
+    return node.func.value if node.func.attr in METHODS_TO_DICTS else None
 
 
 def _entries_of_display(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:

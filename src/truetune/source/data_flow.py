@@ -81,6 +81,7 @@ class DataFlow:
         self._calls: dict[ast.Call, Call] = {}
         self._methods_of: dict[ast.ClassDef, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self._arguments: dict[ast.arg, list[ast.expr]] = {}
+        self.keys_taken_out: dict[tuple[Scope, str], set[str]] | None = None
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
         self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
@@ -226,7 +227,7 @@ class DataFlow:
                 keywords[keyword.arg] = keyword.value
                 continue
             # `**settings`: its entries are arguments like any other, as far as they are known.
-            entries, whole = constant_values.resolve_dict_entries(self, keyword.value)
+            entries, whole = constant_values.entries_handed_over(self, keyword.value)
             keywords.update(entries)
             unknown = unknown or not whole
         return Call(node, names, method, receiver, tuple(node.args), keywords, unknown)
@@ -607,6 +608,58 @@ class DataFlow:
         position = names.index(field) if field in names and not owner.bases else -1
         return _find_argument(maker, position, field)
 
+    def fields_of_object(self, node: ast.expr) -> constant_values.DictEntries:
+        """The fields of an object of a class of the files whose fields are annotated: as it is made, else as the class
+        sets them. Fields that are set later, or by no one, are left out.
+        """
+        is_self = isinstance(node, ast.Name) and node.id == "self"
+        makers = self._makers_of_self(node) if is_self else self._makers_of_object(node)
+        owners = {self._class_named(maker.func) for maker in makers}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is None:
+            return constant_values.DictEntries({}, False)
+        fields = self._annotated_fields(owner)
+        for maker in makers:
+            fields.update(self._fields_in_call(maker, list(fields)))
+        # Of several objects nobody knows which one it is, so what one call gives is no value of the others.
+        given = {name for maker in makers for name in self._fields_in_call(maker, list(fields))}
+        unsure = self._attributes_set_on_objects | (given if len(makers) > 1 else set())
+        known = {
+            name: value
+            for name, value in fields.items()
+            if value is not None and name not in unsure
+        }
+        return constant_values.DictEntries(known, len(known) == len(fields))
+
+    def _makers_of_object(self, node: ast.expr) -> list[ast.Call]:
+        """The calls that an object comes from; none where one of its origins is anything else."""
+        origins = self.origins(node)
+        makers = [one.node for one in origins if isinstance(one.node, ast.Call) and not one.path]
+        return makers if len(makers) == len(origins) else []
+
+    def _makers_of_self(self, node: ast.expr) -> list[ast.Call]:
+        """The calls that make objects of the class around a node."""
+        owner = self._class_around(node)
+        return [] if owner is None else self.calls_of(owner)
+
+    def _annotated_fields(self, owner: ast.ClassDef, depth: int = 0) -> dict[str, ast.expr | None]:
+        """Field -> its default, None where it has none; those of the bases first, as a dataclass takes them."""
+        fields: dict[str, ast.expr | None] = {}
+        for base in owner.bases if depth < MAX_STEPS else ():
+            of_files = self._class_named(base)
+            if of_files is not None and of_files is not owner:
+                fields.update(self._annotated_fields(of_files, depth + 1))
+        for item in owner.body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                value = item.value
+                fields[item.target.id] = None if value is None else _default_of_field(value)
+        return fields
+
+    def _fields_in_call(self, maker: ast.Call, names: list[str]) -> dict[str, ast.expr]:
+        """What a call gives for the fields of the object that it makes, by their names or places."""
+        given = {name: _find_argument(maker, place, name) for place, name in enumerate(names)}
+        return {name: value for name, value in given.items() if value is not None}
+
     @cached_property
     def _attributes_set_on_objects(self) -> frozenset[str]:
         """The names of attributes that are set from outside of a method: `settings.rate = 1e-3`."""
@@ -686,12 +739,17 @@ class DataFlow:
 
 
 def _default_of_field(value: ast.expr) -> ast.expr:
-    """What a field of a dataclass begins with: the body of `field(default_factory=lambda: [...])`; else the value."""
+    """What a field of a dataclass begins with: the body of `field(default_factory=lambda: [...])`; else the value.
+
+    `Field(3e-5)` of pydantic gives its default first.
+    """
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name | ast.Attribute):
         return value
     name = value.func.id if isinstance(value.func, ast.Name) else value.func.attr
-    if name != "field":
+    if name not in ("field", "Field"):
         return value
+    if name == "Field" and value.args:
+        return value.args[0]
     for keyword in value.keywords:
         if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
             return keyword.value.body

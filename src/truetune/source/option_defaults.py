@@ -21,7 +21,7 @@ from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.shell_commands import last_option, read_commands
-from truetune.source.constant_values import UNKNOWN
+from truetune.source.constant_values import UNKNOWN, object_turned_into_dict
 from truetune.source.module import Module
 
 PARSING_METHODS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
@@ -57,17 +57,34 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
         module: the script.
         node: `args.lr`.
     """
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-        return None
-    if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
+    name = find_option_name(module, node)
+    if name is None:
         return None
     defaults = [
-        one for one in _find_defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN
+        one for one in _find_defaults(module, name) if module.flow.value(one) is not UNKNOWN
     ]
     # Two parsers of one script, or an option and a field, may differ; which is meant is not seen.
     if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
-    return None if _is_given_by_a_command(module.path, node.attr) else defaults[0]
+    return None if _is_given_by_a_command(module.path, name) else defaults[0]
+
+
+def find_option_name(module: Module, node: ast.AST) -> str | None:
+    """The option of the command line that `args.lr` or `vars(args)["lr"]` reads; None for anything else."""
+    if isinstance(node, ast.Attribute):
+        name = node.attr
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        name = str(node.slice.value)
+    else:
+        return None
+    origins = [origin.node for origin in module.flow.origins(node.value)]
+    if isinstance(node, ast.Subscript):
+        # Only a dictionary of all options has them as entries.
+        turned = [object_turned_into_dict(module.flow, one) for one in origins]
+        origins = [
+            origin.node for one in turned if one is not None for origin in module.flow.origins(one)
+        ]
+    return name if any(map(_is_parsed_command_line, origins)) else None
 
 
 class GivenOption(NamedTuple):
@@ -83,11 +100,8 @@ def find_given_option(module: Module, node: ast.AST) -> GivenOption | None:
 
     None where no shell script there starts this one with the option, or two give other values.
     """
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-        return None
-    if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
-        return None
-    return option_given_to(module.path, node.attr)
+    name = find_option_name(module, node)
+    return None if name is None else option_given_to(module.path, name)
 
 
 def option_given_to(script: str, name: str) -> GivenOption | None:
@@ -113,6 +127,19 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
     if len(values) != 1 or "$" in str(given[0].value) or given[0].value == "":
         return None
     return given[0]
+
+
+def is_left_out_by_commands(script: str, name: str) -> bool:
+    """Do the shell scripts beside a script start it, each by a command that does not give the option?"""
+    path = Path(script)
+    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
+    # A variable of the shell may hold more options.
+    return bool(commands) and not any(
+        "$" in word or any(word == flag or word.startswith(f"{flag}=") for flag in flags)
+        for words in commands
+        for word in words
+    )
 
 
 def _parse_option(text: str) -> int | float | bool | str:

@@ -59,6 +59,8 @@ SEQ2SEQ_ONLY_SETTINGS = frozenset(
     )
 )
 """Settings of `Seq2SeqTrainingArguments` alone, which are about evaluation"""
+CONDITIONS = (ast.If, ast.For, ast.While, ast.Try, ast.ExceptHandler)
+"""Statements whose inner ones may not run"""
 FIRST_PARAMETER = {
     "from_pretrained": "pretrained_model_name_or_path",
     "train": "resume_from_checkpoint",
@@ -150,6 +152,8 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     own = list(parts.single)
     if any(part.name == "LoraConfig" for part in own) and _trains_no_adapter(module, call):
         own = [part for part in own if part.name != "LoraConfig"]
+    if not any(part.name == "LoraConfig" for part in own):
+        own += _lay_out_adapter_of_helper(module, call)
     if len(parts.loads) > 1:
         own.append(_lay_out_trained_load(module, call, parts.loads))
     elif not parts.loads:
@@ -255,6 +259,31 @@ def _trains_no_adapter(module: Module, arguments: Call) -> bool:
         trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
         for trainer in trainers
     )
+
+
+def _lay_out_adapter_of_helper(module: Module, arguments: Call) -> list[ConfigCall]:
+    """The adapter that these arguments' trainers are given by another file: its settings, or a model that has it."""
+    described = [
+        _adapter_settings_of(module, trainer) for trainer in _trainers_given(module, arguments)
+    ]
+    if not described or any(one is None for one in described):
+        return []
+    calls = [one for one in described if one is not None]
+    same = all(one is calls[0] for one in calls) and calls[0].named(*PART_CALLS["LoraConfig"])
+    # That there is an adapter matters to many rules, also where nothing more is known of it.
+    laid_out = _lay_out_call(module, calls[0], "LoraConfig") if same else None
+    return [laid_out or ConfigCall("LoraConfig", {}, complete=False)]
+
+
+def _adapter_settings_of(module: Module, trainer: Call) -> Call | None:
+    """The settings of the adapter that a trainer trains, else the call that makes it; None where none is seen."""
+    given = module.flow.producing_call(trainer.keywords.get("peft_config"))
+    if given is not None:
+        return given if given.named("peft.*Config") else None
+    model = module.flow.producing_call(trainer.argument(0, "model"))
+    if model is None or not model.named("peft.get_peft_model", "unsloth.*.get_peft_model"):
+        return None
+    return module.flow.producing_call(model.argument(1, "peft_config")) or model
 
 
 def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]) -> ConfigCall:
@@ -370,6 +399,8 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
     expressions = dict(call.keywords)
     if call.args and not isinstance(call.args[0], ast.Starred):
         expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
+    changed = _find_later_settings(module, call, name)
+    expressions.update(changed)
     for key, node in expressions.items():
         # They are about evaluation, and the table of settings is that of `TrainingArguments`.
         if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
@@ -389,6 +420,27 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
         line, column = module.place(node)
         places[key] = SettingLocation(module.home(node).path, line, key, column)
     return ConfigCall(name, arguments, places, complete=not call.open and not older)
+
+
+def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast.expr]:
+    """What a script sets on an object of settings behind the call that makes it: `args.learning_rate = 2e-4`.
+
+    Where that may be left out, by an `if` or a loop, the target stands for the value, of which nothing is known.
+    """
+    if name not in METHOD_OF_CLASS:
+        return {}
+    known = class_defaults(name)
+    later: dict[str, ast.expr] = {}
+    for part in module.with_linked:
+        for node in part.nodes(ast.Assign):
+            target = node.targets[0]
+            if not isinstance(target, ast.Attribute) or target.attr not in known:
+                continue
+            if module.flow.producing_call(target.value) is not call:
+                continue
+            is_certain = not any(isinstance(one, CONDITIONS) for one in part.parents(node))
+            later[target.attr] = node.value if is_certain else target
+    return later
 
 
 def _evaluate_setting(module: Module, node: ast.expr) -> Any:

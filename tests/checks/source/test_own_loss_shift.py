@@ -27,6 +27,26 @@ from peft import LoraConfig, get_peft_model
 tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
 """
 UNSHIFTED = {
+    "collator that pads columns": """
+def nll(logits, ids, mask):
+    picked = F.log_softmax(logits, dim=-1).gather(2, ids.unsqueeze(2)).squeeze(2)
+    return -(picked * mask).sum() / mask.sum()
+def make(tok):
+    def collate(rows):
+        return tok.pad({"input_ids": rows}, return_tensors="pt")
+    return collate
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = [tok(line)["input_ids"] for line in open(path)]
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, i):
+        return self.rows[i]
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+for batch in DataLoader(Rows("a.txt"), batch_size=8, shuffle=True, collate_fn=make(tok)):
+    out = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    nll(out.logits, batch["input_ids"], batch["attention_mask"]).backward()
+""",
     "method of a trainer": """
 class T(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, **kw):

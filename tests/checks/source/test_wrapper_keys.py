@@ -29,6 +29,7 @@ state = torch.load("{}")
 {}
 """
 LENIENT = "model.load_state_dict(state, strict=False)"
+OF_ENTRY = "model.load_state_dict(state['net'], strict=False)"
 STRIPPED = "state = {k.replace('module.', ''): v for k, v in state.items()}\n" + LENIENT
 
 
@@ -40,6 +41,10 @@ STRIPPED = "state = {k.replace('module.', ''): v for k, v in state.items()}\n" +
         ("model.state_dict()", "ckpt/epoch2.pt", "model.load_state_dict(state)", 0),
         ("model.state_dict()", "ckpt/epoch2.pt", STRIPPED, 0),
         ("model.state_dict()", "vision/tower.bin", LENIENT, 0),
+        ("{'net': model.state_dict()}", "ckpt/epoch2.pt", OF_ENTRY, 1),
+        ("{'net': model.module.state_dict()}", "ckpt/epoch2.pt", OF_ENTRY, 0),
+        ("{'ema': model.state_dict(), 'net': other}", "ckpt/epoch2.pt", OF_ENTRY, 0),
+        ("model.state_dict()", "ckpt/epoch2.pt", "model.load_state_dict(state, False)", 1),
     ],
 )
 def test_names_of_a_wrapper(saved: str, file: str, load: str, count: int, tmp_path: Path) -> None:

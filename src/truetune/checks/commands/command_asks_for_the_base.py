@@ -42,8 +42,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, variables_set_once
 
-POSTED_MODEL = re.compile(r"[\"']model\\?[\"']\s*:\s*\\?[\"'](?:'\"?|\")?([^\"'\\\s]+)")
-"""The name in the body of a request, also with quotes that the shell needs"""
+POSTED_MODEL = re.compile(
+    r"(?:[\"']model\\?[\"']|(?<=[{,\s])model)\s*:\s*\\?[\"'](?:'\"?|\")?([^\"'\\\s]+)"
+)
+"""The name in the body of a request, also with quotes that the shell needs, or as jq writes it"""
 POSTS = re.compile(r"\b(?:curl|wget|http|xh)\b")
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 OF_ADDRESS = ("local-", "openai-")

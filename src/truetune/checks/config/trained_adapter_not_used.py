@@ -210,7 +210,8 @@ def _earlier_stage(config: Config, use: WeightUse) -> TrainingStage | None:
         return None
     for one in config.stages:
         is_used = all(is_within(name, one.output) for name in use.folders)
-        if one.method == "sft" and one.trains_adapter and is_used:
+        starts_alike = is_same_folder(own.model, one.model)
+        if one.method == "sft" and one.trains_adapter and is_used and starts_alike:
             return one
     return None
 

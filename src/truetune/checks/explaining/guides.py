@@ -320,7 +320,9 @@ GUIDES = (
                   "columns without query; the input column is ignored",
                   ("unused-columns", "prompts-all-alike", "prompts-do-not-tell-the-answers")),
             Cause("what was trained does not arrive: adapter not applied, weights not saved, another prompt is served",
-                  "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
+                  "same answers as the base model; the adapter is saved and loaded without error and makes no"
+                  " difference; lora weights saved by hand from state_dict",
+                  ("weights-equal-the-base", "adapter-is-not-served")),
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
                   "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
                   ("setting-out-of-range", "run-ended-after-few-steps", "steps-of-many-rows")),
@@ -336,7 +338,8 @@ GUIDES = (
                   "LoraConfig without peft_config; all parameters are trained; prompts are not masked",
                   ("settings-never-passed",)),
             Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
-                  "same answers as the base model; lora_request is missing; get_peft_model at inference",
+                  "same answers as the base model; lora_request is missing; get_peft_model at inference; ollama create"
+                  " worked and the tuning is not in the model; Modelfile without ADAPTER",
                   ("base-asked-instead", "modelfile-serves-the-base")),
             Cause("the script that asks writes in another form than the training",
                   "trained on Alpaca text (### Instruction), asked by the chat template",
@@ -379,8 +382,17 @@ GUIDES = (
                   ("fault-named-in-the-output",)),
             Cause("only the end token has a label: the mask's start was searched from the end of the row, so all"
                   " before it is masked; decode the labels that are not -100",
-                  "loss is practically 0 after 10 steps, way too good; loss 0.0003, <|im_end|>",
+                  "loss is practically 0 after 10 steps, falls to nothing right away, way too good to be true; loss"
+                  " 0.0003, <|im_end|>",
                   ("answers-not-trained",)),
+            Cause("the rows carry a system prompt that the requests leave out, and what was trained hangs on it: send"
+                  " the same one, or train rows without it too",
+                  "it still says it is Qwen made by Alibaba; the trained persona, name or character does not show in"
+                  " the chat",
+                  ("served-template-differs",)),
+            Cause("an earlier preparation is loaded again: a cache file (cache_file_name of map, a pickle,"
+                  " load_from_disk) is there, so new rows or prompts change nothing; delete it",
+                  "I changed the dataset and it still learns the old answers; new data, retrained, same as before"),
             Cause("the ids of images keep their labels: hundreds of equal placeholders a row make the loss tiny; set "
                   "labels to -100 where they are processor.image_token_id, and on the prompt",
                   "vision finetune has super low loss but reads my invoices or documents as badly as before; VLM, "
@@ -1479,7 +1491,8 @@ GUIDES = (
         "truetune rehearse SETTINGS",
         (
             Cause("both sides of a pair are the same tokens, as they stand or once they are cut",
-                  "margins are exactly 0",
+                  "margins are exactly 0; dpo loss 0.693 all the time; one field or one best candidate is written to"
+                  " chosen and rejected",
                   ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
             NO_ANSWER_TOKEN,
             Cause("the learning rate is too low, or beta does not fit", "loss falls by a hair from ln 2",

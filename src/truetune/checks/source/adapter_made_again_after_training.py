@@ -1,10 +1,12 @@
-"""In a notebook, the cell that makes the adapter ran again after the training, and the new adapter was saved.
+"""The code that makes the adapter ran again after the training, and the new adapter is saved or asked.
 
 ## What it does
 Reads the order in which the cells of a notebook ran last: the numbers in brackets beside them, or the comments like
 `# In[4]:` of a script that was exported from one. It fires where a cell with `get_peft_model` ran after the last
 `trainer.train()`, and a later cell saves the model of that name or generates with it. Notebooks that load weights
-afterwards, or whose numbers were cleared, are left alone.
+afterwards, or whose numbers were cleared, are left alone. In a script it fires where the code that put the adapter on
+the trained model runs once more behind the training (a function that builds the model is called again), and what it
+gives is saved or asked.
 
 ## Why it is bad
 A new adapter begins at zero: the model that is saved, or generates, is the base. Nothing fails, and hours of training
@@ -62,20 +64,34 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.new_adapters_in_runs import (
+    USES,
+    WRAPS,
+    new_adapters_used,
+    trained_by_trainers,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.traces import traces_of
 
-WRAPS = ("peft.get_peft_model", "unsloth.*.get_peft_model")
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
-USES = ("save_pretrained*", "push_to_hub*", "generate", "merge_and_unload")
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
 LOADS = ("load_adapter", "load_state_dict", "set_peft_model_state_dict")
 
 
+def _places_judged(module: Module) -> Iterator[object]:
+    """The calls that make an adapter in cells, and those that save or ask a model in a run that trains."""
+    yield from _wraps_with_order(module)
+    for trace in traces_of(module):
+        if any(trained_by_trainers(trace)):
+            yield from (one for one in trace.methods(*USES) if one.home.path == module.path)
+
+
 def _wraps_with_order(module: Module) -> Iterator[Call]:
-    """The calls that make an adapter in a cell of which it is known when it ran."""
-    for call in module.calls(*WRAPS):
-        if _run_count(module, call.node) is not None:
+    """The calls that make an adapter, or of a function that does, in a cell of which it is known when it ran."""
+    for call in module.all_calls:
+        maker = call if call.named(*WRAPS) else module.flow.producing_call(call.node)
+        if maker is not None and maker.named(*WRAPS) and _run_count(module, call.node) is not None:
             yield call
 
 
@@ -103,10 +119,25 @@ class AdapterMadeAgainAfterTraining(SourceRule):
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces(
-        "cells of a notebook that make an adapter and have run", _wraps_with_order
+        "cells that make an adapter and have run, and models that are used behind a training",
+        _places_judged,
     )
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_cells()
+        for use in new_adapters_used(self.subject):
+            yield self.finding(
+                f"{use.call.method} takes a model that was made again after the training: its adapter is new, and"
+                " changes nothing",
+                "save the model that was trained: trainer.save_model(FOLDER), or hand it over from the training",
+                cases=[
+                    case_at(self.subject, one)
+                    for one in (use.call.node, use.wrap.node, use.training.node)
+                ],
+            )
+
+    def _of_cells(self) -> Iterator[Finding]:
+        """The fault in the order in which the cells of a notebook ran."""
         module = self.subject
         training = _last_training(module)
         if training is None:
@@ -166,7 +197,7 @@ def _first_use(module: Module, name: str, wrapped: int) -> Call | None:
     """The first call, in the order of the runs, that saves the model of a name or generates after it was wrapped."""
     found = [
         (count, call.node.lineno, call)
-        for call in module.methods(*USES)
+        for call in module.methods(*(f"{one}*" for one in USES))
         if isinstance(call.receiver, ast.Name)
         and call.receiver.id == name
         and (count := _run_count(module, call.node)) is not None

@@ -72,6 +72,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
 from truetune.checks.source.evidence.labels_copied_from_ids import (
     CopiedIds,
     copied_padded_ids,
+    filled_up_by_hand,
     ignores_beyond_prompt,
     masks_by_attention_elsewhere,
     may_labels_be_changed,
@@ -113,6 +114,7 @@ class LabelsCopyInputIds(SourceRule):
         reported: set[ast.AST] = set()
         yield from self._of_labels(reported)
         yield from self._of_targets(reported)
+        yield from self._of_rows_filled_up()
 
     def _of_labels(self, reported: set[ast.AST]) -> Iterator[Finding]:
         """Labels that the file sets to padded ids; `reported` gets the calls that pad them."""
@@ -125,6 +127,24 @@ class LabelsCopyInputIds(SourceRule):
             if not _masks_pads(module, around, copied):
                 reported.add(copied.call.node)
                 yield self._of_training(node, value, copied, around)
+
+    def _of_rows_filled_up(self) -> Iterator[Finding]:
+        """Labels that are a copy of ids which the file itself fills up with pads, where nothing leaves pads out."""
+        module = self.subject
+        linked = module.with_linked
+        if module.mentions("ignore_index") or any(
+            holds_ignored_label(one, one.tree) for one in linked
+        ):
+            return
+        for node, value in _labels_set(module):
+            pads = filled_up_by_hand(module, value)
+            if pads is not None and _trains(module):
+                yield self.finding(
+                    "labels are a copy of padded input_ids: pads are learned",
+                    "fill labels up with -100 where input_ids get pads",
+                    evidence=[f"line {module.place(pads)[0]} pads"],
+                    cases=[case_at(module, node), case_at(module, pads)],
+                )
 
     def _of_targets(self, reported: set[ast.AST]) -> Iterator[Finding]:
         """Padded ids that a cross-entropy written by hand takes as its targets."""

@@ -96,6 +96,19 @@ class Saved(NamedTuple):
     name: re.Pattern[str]
     """What the name of the file looks like"""
     remedy: str
+    entry: str = ""
+    """The entry of the file that it is; empty where it is all of it"""
+
+
+class Loaded(NamedTuple):
+    """A state that is loaded as it is into a plain model."""
+
+    names: list[str]
+    """The names of its file"""
+    entry: str
+
+
+LOADING_FUNCTIONS = ("torch.load", "safetensors.torch.load_file")
 
 
 def _lenient_loads(module: Module) -> Iterator[Call]:
@@ -113,14 +126,14 @@ class WrapperKeysNotLoaded(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        names = [(call, _loaded_names(module, call)) for call in _lenient_loads(module)]
-        if not any(pattern for _, pattern in names) or any(map(_strips_prefix, module.with_linked)):
+        states = [(call, _loaded_state(module, call)) for call in _lenient_loads(module)]
+        if not any(state.names for _, state in states) or any(
+            map(_strips_prefix, module.with_linked)
+        ):
             return
         saved = list(_saved_states(module))
-        for call, loaded in names:
-            fitting = next(
-                (one for one in saved if loaded and all(map(one.name.fullmatch, loaded))), None
-            )
+        for call, loaded in states:
+            fitting = next((one for one in saved if _is_of_file(loaded, one)), None)
             if fitting is not None:
                 stays = _what_stays(module, call)
                 yield self.finding(
@@ -130,15 +143,22 @@ class WrapperKeysNotLoaded(SourceRule):
                 )
 
 
-def _loaded_names(module: Module, load: Call) -> list[str]:
-    """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
-    state = load.argument(0, "state_dict")
-    maker = module.flow.producing_call(state) if state is not None else None
-    if maker is None or not maker.named("torch.load") or load.receiver is None:
-        return []
+def _is_of_file(loaded: Loaded, saved: Saved) -> bool:
+    """Is what is loaded what was saved, by the names of the file and of its entry?"""
+    is_file = bool(loaded.names) and all(map(saved.name.fullmatch, loaded.names))
+    return is_file and loaded.entry == saved.entry
+
+
+def _loaded_state(module: Module, load: Call) -> Loaded:
+    """The state that a call loads, as it is, into a plain model; without names where that is not certain."""
+    state, entry = _whole_and_entry(module, load.argument(0, "state_dict"))
+    maker = module.flow.producing_call(state)
+    if maker is None or not maker.named(*LOADING_FUNCTIONS) or load.receiver is None:
+        return Loaded([], "")
     if _prefix_of(module, load.receiver) is not None:
-        return []
-    return _base_names(module, maker.argument(0, "f"))
+        return Loaded([], "")
+    file = maker.argument(0, "f") or maker.keywords.get("filename")
+    return Loaded(_base_names(module, file), entry)
 
 
 def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
@@ -172,6 +192,17 @@ def _what_stays(module: Module, load: Call) -> str:
     return ""
 
 
+def _whole_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr | None, str]:
+    """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the state itself."""
+    if state is None:
+        return None, ""
+    origins = module.flow.origins(state)
+    node = origins[0].node if len(origins) == 1 else state
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return node.value, str(node.slice.value)
+    return state, ""
+
+
 def _saved_states(module: Module) -> Iterator[Saved]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
@@ -183,21 +214,31 @@ def _saved_states(module: Module) -> Iterator[Saved]:
 
 def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
     """The states that a file saves from wrappers, under names of which something is known."""
-    for call in module.calls("torch.save"):
-        name = _file_pattern(module, call.argument(1, "f"))
-        parts = _parts_of(module, call.argument(0, "obj"))
-        if name is not None and parts:
+    for call in module.calls("torch.save", "safetensors.torch.save_file"):
+        name = _file_pattern(module, call.argument(1, "f") or call.keywords.get("filename"))
+        if name is None:
+            continue
+        case, saved = case_at(module, call.node), call.argument(0, "obj")
+        parts = _parts_of(module, saved)
+        if parts:
             keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
-            yield Saved(case_at(module, call.node), keys, name, TAKE_THE_PART.format(part=parts[0]))
-            continue
-        state = module.flow.producing_call(call.argument(0, "obj"))
-        if state is None or state.method != "state_dict" or state.receiver is None:
-            continue
-        prefix = _prefix_of(module, state.receiver)
+            yield Saved(case, keys, name, TAKE_THE_PART.format(part=parts[0]))
+        for entry, model in _states_saved(module, saved):
+            prefix = _prefix_of(module, model)
+            if prefix is not None:
+                yield _saved_with_prefix(case, prefix, name, entry)
+    for call in module.calls("safetensors.torch.save_model"):
+        model, name = call.argument(0, "model"), _file_pattern(module, call.argument(1, "filename"))
+        prefix = None if model is None else _prefix_of(module, model)
         if prefix is not None and name is not None:
-            keys = f"the names of the saved weights begin with {prefix}, the model's do not"
-            remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
-            yield Saved(case_at(module, call.node), keys, name, remedy)
+            yield _saved_with_prefix(case_at(module, call.node), prefix, name, "")
+
+
+def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: str) -> Saved:
+    """A state whose names begin with what its wrapper is called."""
+    keys = f"the names of the saved weights begin with {prefix}, the model's do not"
+    remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
+    return Saved(case, keys, name, remedy, entry)
 
 
 def _parts_of(module: Module, saved: ast.expr | None) -> list[str]:
@@ -223,6 +264,15 @@ def _is_state(module: Module, value: ast.expr) -> bool:
     """Is it what `state_dict()` gives?"""
     made = module.flow.producing_call(value)
     return made is not None and made.method == "state_dict"
+
+
+def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+    """The models whose states are saved, each with its entry of a dictionary; empty for the state alone."""
+    entries = {} if saved is None else module.flow.entries(saved)[0]
+    for entry, value in ({"": saved} | entries).items():
+        state = module.flow.producing_call(value)
+        if state is not None and state.method == "state_dict" and state.receiver is not None:
+            yield entry, state.receiver
 
 
 def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:

@@ -221,7 +221,7 @@ def _follow(
     script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
 ) -> ScriptRows:
     """Follow a script up to its trainer: to rows of text, or with a tokenizer to rows of ids."""
-    module = _module_with_helpers(Path(script))
+    module = read_module_with_helpers(Path(script))
     own = Path(script).resolve().parent
     files = RowFiles((own, Path(folder)))
     run = ConcreteRun(module, files, tokenizer, keeps_chats=not gives_ids)
@@ -259,7 +259,7 @@ def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
 def tokenizer_of_script(script: str) -> str | None:
     """The name or folder of the one tokenizer that a script loads; None where it is not known, or there are several."""
     try:
-        return _one_tokenizer(run_symbolically(_module_with_helpers(Path(script))))
+        return _one_tokenizer(run_symbolically(read_module_with_helpers(Path(script))))
     except DataError:
         return None
 
@@ -286,7 +286,7 @@ def _evaluation_rows(run: ConcreteRun, trainer: CallEvent, train: Table) -> list
     return _rows_of_trainer(run, trainer, table)
 
 
-def _module_with_helpers(path: Path) -> Module:
+def read_module_with_helpers(path: Path) -> Module:
     """A script with the files beside it that it imports. Raises DataError where it can't be read."""
     texts = texts_of_imports(path)
     imports = ImportSearch(texts, [str(_common_folder(texts))])

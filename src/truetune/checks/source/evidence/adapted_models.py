@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import methods_of
 from truetune.source.module import Module
-from truetune.source.option_defaults import find_option_default
+from truetune.source.option_defaults import find_given_option, find_option_default
 from truetune.source.resolved_calls import Call
 
 MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
@@ -76,8 +76,18 @@ def written_text(module: Module, expression: ast.expr | None) -> str | None:
         value = module.flow.value(expression)
         if isinstance(value, str):
             return value
+        given = _text_given_by_command(module, expression)
+        if given is not None:
+            return given
         expression = _inner_expression(module, expression)
     return None
+
+
+def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
+    """The text that the commands beside a script give for the option that an expression is; None where it is none."""
+    origins = module.flow.origins(expression)
+    given = find_given_option(module, origins[0].node) if len(origins) == 1 else None
+    return given.value if given is not None and isinstance(given.value, str) else None
 
 
 def _inner_expression(module: Module, expression: ast.expr) -> ast.expr | None:
@@ -86,7 +96,7 @@ def _inner_expression(module: Module, expression: ast.expr) -> ast.expr | None:
     if len(origins) != 1:
         return None
     (node,) = origins
-    if isinstance(node, ast.Attribute):
+    if isinstance(node, ast.Attribute | ast.Subscript):
         return find_option_default(module, node)
     if not isinstance(node, ast.Call):
         return None

@@ -135,7 +135,10 @@ def _batch_given_to(call: CallEvent) -> Value | None:
         return None
     if call.method == "_prepare_inputs" or call.named("*.send_to_device"):
         return call.args[0]
-    return element_of(call.args[0]) if call.method == "pad" or call.named("next") else None
+    given = call.args[0]
+    if call.method == "pad" and isinstance(given, Mapping):
+        return given  # columns, each with its rows
+    return element_of(given) if call.method == "pad" or call.named("next") else None
 
 
 def _row_given_to_collator(rows: Value) -> Value | None:

@@ -64,6 +64,50 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
     return None
 
 
+def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call | None:
+    """Where ids that labels are a plain copy of get pads by hand: `ids + [pad] * n`, `F.pad(ids, (0, n), value=pad)`.
+
+    None where labels are made otherwise.
+    """
+    inner: ast.AST | None
+    for _ in range(MAX_STEPS):
+        value = without_copies(module, value)
+        if isinstance(value, ast.BinOp):
+            return value if isinstance(value.op, ast.Add) and _adds_pads(module, value) else None
+        if isinstance(value, ast.Call):
+            call = module.flow.call(value)
+            if call.named("torch.nn.functional.pad"):
+                given = call.argument(3, "value")
+                return value if given is not None and is_pad_id(module, given) else None
+            inner = call.receiver if call.method in RESHAPING_METHODS else None
+        else:
+            origins = module.flow.origins(value)
+            inner = origins[0].node if len(origins) == 1 and not origins[0].path else None
+        if not isinstance(inner, ast.expr) or inner is value:
+            return None
+        value = inner
+    return None
+
+
+def _adds_pads(module: Module, joined: ast.BinOp) -> bool:
+    """Is one side of a sum of lists a list of pads that is repeated?"""
+    for side in (joined.left, joined.right):
+        is_repeated = isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult)
+        parts = (side.left, side.right) if isinstance(side, ast.BinOp) and is_repeated else ()
+        lists = [part for part in parts if isinstance(part, ast.List)]
+        if any(len(one.elts) == 1 and is_pad_id(module, one.elts[0]) for one in lists):
+            return True
+    return False
+
+
+def is_pad_id(module: Module, node: ast.expr) -> bool:
+    """Is it a tokenizer's `pad_token_id`, also by another name?"""
+    return any(
+        isinstance(origin.node, ast.Attribute) and origin.node.attr == "pad_token_id"
+        for origin in module.flow.origins(node)
+    )
+
+
 def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) -> CopiedIds | None:
     """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may choose among them.
 

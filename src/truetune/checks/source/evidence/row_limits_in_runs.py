@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.module import Module
+from truetune.source.option_defaults import is_left_out_by_commands
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import KEEPS_ROWS, LOADERS, PASSES_ON
 from truetune.source.symbolic_execution.trace import (
     CallEvent,
     Event,
+    Frame,
     NameEvent,
     Trace,
 )
@@ -27,8 +29,10 @@ from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Attribute,
+    Choice,
     Element,
     Item,
+    Option,
     Result,
     Slice,
     Value,
@@ -48,6 +52,21 @@ LIGHTNING = (
     "lightning.pytorch.Trainer",
     "pytorch_lightning.Trainer",
 )
+TABLE_METHODS = frozenset(
+    (
+        "dropna",
+        "fillna",
+        "reset_index",
+        "rename",
+        "drop_duplicates",
+        "copy",
+        "astype",
+        "sort_values",
+    )
+)
+"""Methods of pandas whose result has rows of the table itself"""
+TABLE_READERS = ("pandas.read_*",)
+FROM_TABLES = ("datasets.Dataset.from_pandas", "datasets.Dataset.from_list")
 SAVES = ("save_pretrained", "save_model", "push_to_hub", "save_pretrained_merged", "save_lora")
 SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)\]")
 
@@ -79,14 +98,68 @@ def _limits_of_trace(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
         if not is_saved or any(training.frames("branch")):
             continue
         for value in data:
-            found = _limit_of(value, 0)
+            found = _limit_of(value, 0) or _limit_left_at_default(value, training.home)
             if found is None:
                 continue
             cut, limit = found
             event = cut if isinstance(cut, CallEvent) else _event_of_slice(trace, cut, training)
-            if not any(event.frames("branch", "comprehension")):
+            if not any(map(_may_be_left_out, event.frames("branch", "comprehension"))):
                 yield event.home, limit
     yield from _limits_of_lightning(trace)
+
+
+def _may_be_left_out(frame: Frame) -> bool:
+    """May what stands here not run? `if args.limit:` runs where its limit is what the cut takes."""
+    return not (frame.kind == "branch" and frame.taken and isinstance(frame.value, Option))
+
+
+def _limit_left_at_default(data: Value, home: Module) -> tuple[CallEvent, RowLimit] | None:
+    """The cut of `if args.limit: rows = rows.select(range(args.limit))`, where commands leave the option out."""
+    ways = data.options if isinstance(data, Choice) else (data,)
+    for way in ways:
+        call = way.call if isinstance(way, Result) else None
+        option = _option_of_rows(call) if call is not None else None
+        rows = None if option is None else constant_of(option.default)
+        if call is None or option is None or type(rows) is not int or not 1 < rows <= MAX_ROWS:
+            continue
+        if is_left_out_by_commands(home.path, option.name):
+            return call, RowLimit(
+                call.node, f"{rows:,} rows (the default of --{option.name})", f"{call.method}(...)"
+            )
+    return None
+
+
+def _option_of_rows(call: CallEvent) -> Option | None:
+    """The option of the command line that says how many rows a call leaves."""
+    given = _count_of_rows(call)
+    return given if isinstance(given, Option) else None
+
+
+def _count_of_rows(call: CallEvent) -> Value | None:
+    """What says how many rows `select(range(n))`, `head(n)`, `sample(n=n)` or `read_csv(..., nrows=n)` leaves."""
+    if call.method == "select":
+        chosen = call.argument(0, "indices")
+        is_range = isinstance(chosen, Result) and chosen.call.named("range")
+        if not isinstance(chosen, Result) or not is_range or len(chosen.call.args) != 1:
+            return None
+        return _smaller_of(chosen.call.args[0])
+    if call.named(*TABLE_READERS):
+        return call.keywords.get("nrows")
+    if call.method in ("head", "sample") and call.receiver is not None:
+        of_groups = isinstance(call.receiver, Result) and call.receiver.call.method == "groupby"
+        return None if of_groups else call.argument(0, "n")
+    return None
+
+
+def _smaller_of(value: Value) -> Value:
+    """The count in `min(n, len(rows))`; any other value as it is."""
+    is_least = isinstance(value, Result) and value.call.named("min") and len(value.call.args) == 2
+    if not isinstance(value, Result) or not is_least:
+        return value
+    counts = [
+        one for one in value.call.args if not (isinstance(one, Result) and one.call.named("len"))
+    ]
+    return counts[0] if len(counts) == 1 else value
 
 
 def _limits_of_lightning(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
@@ -126,13 +199,15 @@ def _limit_of(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | N
             if not loaded.named("datasets.load_dataset", "json.load*"):
                 return None
             return value, RowLimit(value.node, f"{rows:,} rows", "the slice of rows")
-        return _limit_of(value.base, depth + 1)
+        is_one_row = isinstance(constant_of(value.key), int)
+        return None if is_one_row else _limit_of(value.base, depth + 1)
     if not isinstance(value, Result):
         return None
     call = value.call
     rows = _rows_left_by(call)
     if rows is not None:
-        cut = f"{call.method}(...)" if call.method in ("select", "take") else "the slice of split"
+        cut = f"{call.method}(...)" if call.method else "the slice of split"
+        cut = "nrows" if call.named(*TABLE_READERS) else cut
         return call, RowLimit(call.node, f"{rows:,} rows", cut)
     inner = _data_inside(call)
     return None if inner is None else _limit_of(inner, depth + 1)
@@ -140,8 +215,10 @@ def _limit_of(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | N
 
 def _data_inside(call: CallEvent) -> Value | None:
     """The data whose rows a call gives on; None where it is not known."""
-    if call.method in KEEPS_ROWS or call.method == "map":
+    if call.method in KEEPS_ROWS or call.method in ("map", *TABLE_METHODS):
         return call.receiver
+    if call.named(*FROM_TABLES):
+        return call.args[0] if call.args else None
     if call.named(*LOADERS):
         return call.argument(0, "dataset")
     if call.method == "prepare" and len(call.args) == 1:
@@ -153,14 +230,12 @@ def _data_inside(call: CallEvent) -> Value | None:
 
 def _rows_left_by(call: CallEvent) -> int | None:
     """The small number of rows that a call leaves; None where it leaves more, or it is not known."""
-    if call.method == "select":
-        chosen = call.argument(0, "indices")
-        is_range = isinstance(chosen, Result) and chosen.call.named("range")
-        if isinstance(chosen, Result) and is_range and len(chosen.call.args) == 1:
-            return _small(chosen.call.args[0], MAX_ROWS)
-    elif call.method == "take":
+    counted = _count_of_rows(call)
+    if counted is not None:
+        return _small(counted, MAX_ROWS)
+    if call.method == "take":
         return _small(call.argument(0, "n"), MAX_STREAMED_ROWS if _is_streamed(call) else MAX_ROWS)
-    elif call.named("datasets.load_dataset"):
+    if call.named("datasets.load_dataset"):
         split = constant_of(call.argument(-1, "split"), with_defaults=False)
         found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
         if found is not None and 1 < int(found["rows"]) <= MAX_ROWS:
