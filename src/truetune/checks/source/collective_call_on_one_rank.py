@@ -240,7 +240,8 @@ def _waits_for_all(module: Module, call: Call) -> bool:
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
-    return ("trainer" in kinds and call.method in TRAINER_METHODS) or (
+    is_trainer = "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
+    return (is_trainer and call.method in TRAINER_METHODS) or (
         "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
 
@@ -254,13 +255,23 @@ def _is_engine(module: Module, receiver: ast.expr) -> bool:
     )
 
 
+def _is_trainer_of_a_callback(module: Module, receiver: ast.expr) -> bool:
+    """Is it `self.trainer` in a callback of the Trainer, which the script sets from outside?"""
+    if not isinstance(receiver, ast.Attribute) or receiver.attr.strip("_") != "trainer":
+        return False
+    owner = next((one for one in module.parents(receiver) if isinstance(one, ast.ClassDef)), None)
+    return owner is not None and any(
+        base.endswith("TrainerCallback") for base in module.flow.bases(owner)
+    )
+
+
 def _gathers_sharded_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
     kinds = module.flow.types(call.receiver)
     if call.method == "save_model":
-        return "trainer" in kinds
+        return "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
     if call.method == "generate":
         is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
         return is_model and not GATHERED_FIRST.search(module.text)

@@ -56,7 +56,10 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
-from truetune.checks.source.evidence.rows_of_processes import depends_on_process
+from truetune.checks.source.evidence.rows_of_processes import (
+    depends_on_process,
+    is_added_for_a_process,
+)
 from truetune.checks.source.evidence.several_process_scripts import (
     SeveralProcesses,
     differs_by_process,
@@ -83,6 +86,8 @@ PATH_SIGNS = re.compile(
     r"\bPath\(|\.glob\(|\.rglob\(|\.iterdir\(|\.parent\b|\.with_suffix\(|\.with_name\("
 )
 """What makes a value a path: DataFrames are renamed and texts replaced too"""
+TABLE_WRITERS = ("to_json", "to_csv", "to_parquet", "to_pickle", "to_feather", "to_excel")
+"""Methods by which tables of pandas, polars and datasets write one file, which they empty first"""
 TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
@@ -95,7 +100,7 @@ def _changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
         is_change = _is_deletion(module, call) or _is_making(call) or _is_write(module, call)
-        if is_change or _is_opened_for_writing(module, call):
+        if is_change or _is_opened_for_writing(module, call) or _is_table_write(module, call):
             yield call
 
 
@@ -116,7 +121,8 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         raced = [call for call in calls if _is_raced(module, call)]
         yield from self._of_races(raced, several)
         for call in raced:
-            if _is_opened_for_writing(module, call) and _holds_own_rows(module, call):
+            is_written = _is_opened_for_writing(module, call) or _is_table_write(module, call)
+            if is_written and _holds_own_rows(module, call):
                 yield self._of_lost_rows(call, several)
 
     def _of_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
@@ -245,6 +251,14 @@ def _is_opened_for_writing(module: Module, call: Call) -> bool:
     return path is not None and (path is not call.receiver or _is_path(module, path))
 
 
+def _is_table_write(module: Module, call: Call) -> bool:
+    """Does a table write itself to a file that it is named: `frame.to_json("preds.jsonl")`?"""
+    path = call.argument(0, "path_or_buf")
+    is_writer = call.receiver is not None and call.method in TABLE_WRITERS
+    # Without a path these methods give a text back; in mode "a" the file is kept.
+    return is_writer and path is not None and module.flow.value(call.argument(-1, "mode")) != "a"
+
+
 def _holds_own_rows(module: Module, call: Call) -> bool:
     """Is what is written there made of the rows that one process has?"""
     # Processes that gather write all rows each.
@@ -255,6 +269,9 @@ def _holds_own_rows(module: Module, call: Call) -> bool:
 
 def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
+    if call.receiver is not None and call.method in TABLE_WRITERS:
+        yield call.receiver
+        return
     around = next((one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None)
     blocks: list[ast.AST] = [around] if around is not None else []
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
@@ -280,13 +297,35 @@ def _is_divided(module: Module, rows: ast.expr) -> bool:
                 return True
         if isinstance(part, ast.Call) and _divides(module, part):
             return True
+        if isinstance(part, ast.Name) and _is_picked_by_process(module, part):
+            return True
+        if isinstance(part, ast.comprehension) and any(
+            depends_on_process(module, test) for test in part.ifs
+        ):
+            return True
     return False
+
+
+def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
+    """Is a name what `with state.split_between_processes(rows) as mine` gives, or a list with rows of one process?"""
+    splits = (
+        around
+        for around in module.parents(name)
+        if isinstance(around, ast.With)
+        for item in around.items
+        if item.optional_vars is not None and _names_variable(item.optional_vars, name.id)
+    )
+    if any("split_between_processes" in ast.unparse(around.items[0]) for around in splits):
+        return True
+    return is_added_for_a_process(module, name)
 
 
 def _divides(module: Module, call: ast.Call) -> bool:
     """Does a call of datasets give the rows of one process?"""
     is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "shard"
-    is_function = (module.flow.name(call.func) or "").endswith("split_dataset_by_node")
+    is_range = module.flow.name(call.func) in ("range", "itertools.islice")
+    called = module.flow.name(call.func) or ""
+    is_function = is_range or called.endswith("split_dataset_by_node")
     given = [*call.args, *(one.value for one in call.keywords)]
     return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
 

@@ -84,13 +84,38 @@ class Saved(NamedTuple):
 def _lenient_loads(module: Module) -> Iterator[Call]:
     """Calls of `load_state_dict` that leave out what does not fit."""
     for call in module.methods("load_state_dict"):
-        if module.flow.value(call.argument(1, "strict")) is False:
+        state = call.argument(0, "state_dict")
+        is_lenient = module.flow.value(call.argument(1, "strict")) is False
+        if is_lenient or (state is not None and _fitting_entries_of(module, state) is not None):
             yield call
+
+
+def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
+    """The state of which only entries with a known name are taken: `{k: v for k, v in saved.items() if k in own}`,
+    alone or by `own.update(...)`; None where a state is loaded whole."""
+    candidates = [origin.node for origin in module.flow.origins(state)]
+    if isinstance(state, ast.Name):
+        candidates += [
+            call.args[0]
+            for call in module.methods("update")
+            if isinstance(call.receiver, ast.Name) and call.receiver.id == state.id and call.args
+        ]
+    for node in candidates:
+        if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
+            continue
+        tests = node.generators[0].ifs
+        source = node.generators[0].iter
+        is_by_name = any(
+            isinstance(part, ast.In) for test in tests for part in ast.walk(test)
+        )
+        if is_by_name and isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+            return source.func.value if source.func.attr == "items" else None
+    return None
 
 
 class WrapperKeysNotLoaded(SourceRule):
     code = "SRC004"
-    symptoms = ("garbage-output",)
+    symptoms = ("garbage-output", "several-gpus")
     severity = "error"
     looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
 
@@ -106,23 +131,58 @@ class WrapperKeysNotLoaded(SourceRule):
             )
             if fitting is not None:
                 yield self.finding(
-                    f"the names of the saved weights begin with {fitting.prefix}, the model's do not, and strict=False"
-                    " leaves them all out: nothing is loaded",
+                    f"the names of the saved weights begin with {fitting.prefix}, the model's do not, and"
+                    f" {_leaves_out(module, call)} leaves them all out: nothing is loaded",
                     "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one"
                     " model._orig_mod), and load with strict=True",
                     cases=[case_at(module, call.node), fitting.case],
                 )
 
 
+def _leaves_out(module: Module, load: Call) -> str:
+    """What in a load leaves out the names that do not fit."""
+    is_lenient = module.flow.value(load.argument(1, "strict")) is False
+    return "strict=False" if is_lenient else "the test of each name"
+
+
 def _loaded_names(module: Module, load: Call) -> list[str]:
     """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
     state = load.argument(0, "state_dict")
-    maker = module.flow.producing_call(state) if state is not None else None
+    entries = _fitting_entries_of(module, state) if state is not None else None
+    maker = _reader_of(module, entries or state)
     if maker is None or not maker.named("torch.load") or load.receiver is None:
         return []
     if _prefix_of(module, load.receiver) is not None:
         return []
     return [PurePath(name).name for name in possible_texts(module, maker.argument(0, "f"))]
+
+
+def _reader_of(module: Module, state: ast.expr | None) -> Call | None:
+    """The call that reads a state: `torch.load(file)`, or an entry of it, `torch.load(file)["model"]`."""
+    if state is None:
+        return None
+    for origin in module.flow.origins(state):
+        node: ast.AST = origin.node
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        maker = module.flow.producing_call(node)
+        if maker is not None:
+            return maker
+    return None
+
+
+def _states_in(module: Module, saved: ast.expr | None) -> Iterator[Call]:
+    """The `state_dict()` calls of what is saved: it alone, or the entries of a dictionary."""
+    parts = [saved] if saved is not None else []
+    if saved is not None:
+        parts += module.flow.entries(saved)[0].values()
+        maker = module.flow.producing_call(saved)
+        if maker is not None and maker.named("dict"):
+            parts += maker.keywords.values()
+    for part in parts:
+        state = module.flow.producing_call(part)
+        if state is not None and state.method == "state_dict" and state.receiver is not None:
+            yield state
 
 
 def _saved_states(module: Module) -> Iterator[Saved]:
@@ -137,15 +197,11 @@ def _saved_states(module: Module) -> Iterator[Saved]:
 def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
     """The states that a file saves from wrappers, under names of which something is known."""
     for call in module.calls("torch.save"):
-        state = module.flow.producing_call(call.argument(0, "obj"))
-        if state is None or state.method != "state_dict" or state.receiver is None:
-            continue
-        prefix, name = (
-            _prefix_of(module, state.receiver),
-            _file_pattern(module, call.argument(1, "f")),
-        )
-        if prefix is not None and name is not None:
-            yield Saved(case_at(module, call.node), prefix, name)
+        name = _file_pattern(module, call.argument(1, "f"))
+        for state in _states_in(module, call.argument(0, "obj")) if name is not None else ():
+            prefix = _prefix_of(module, state.receiver) if state.receiver is not None else None
+            if prefix is not None and name is not None:
+                yield Saved(case_at(module, call.node), prefix, name)
 
 
 def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:

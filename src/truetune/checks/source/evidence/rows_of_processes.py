@@ -22,7 +22,7 @@ LOOPS = (ast.For, ast.While)
 def are_divided_by_process(module: Module, rows: ast.expr) -> bool:
     """Does it depend on the process which rows these are: does its number take part in making them?"""
     return any(
-        _says_process(part) or _is_added_for_a_process(module, part)
+        _says_process(part) or is_added_for_a_process(module, part)
         for part in backward_slice(module, rows)
     )
 
@@ -44,7 +44,7 @@ def _says_process(part: ast.AST) -> bool:
     return is_variable and PROCESS_WORD.search(part.value) is not None
 
 
-def _is_added_for_a_process(module: Module, part: ast.AST) -> bool:
+def is_added_for_a_process(module: Module, part: ast.AST) -> bool:
     """Is it a list to which rows are added under a condition on the process, or behind one that leaves rows out?"""
     if not isinstance(part, ast.Name):
         return False
