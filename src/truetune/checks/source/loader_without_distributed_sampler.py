@@ -81,6 +81,13 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 """What in the making of a data set says that each process has rows of its own"""
 
 
+DIVIDED_BY_HAND = re.compile(
+    r"\[\s*\w*rank\w*|%\s*\w*(?:world|rank|num_proc|n_gpus)|rank\w*\s*\*|\*\s*\w*rank|chunk|np\.array_split"
+    r"|(?:world\w*|rank\w*)\s*(?:,|\))\s*\)?\s*:|\(\s*\w*rank\w*\s*,\s*\w*world|scatter|broadcast|shard", re.I
+)
+"""Signs that a script divides its rows by rank, by hand; said of all files together"""
+
+
 def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
     if _is_wrapped(module) or next(module.calls("accelerate.Accelerator"), None) is not None:
@@ -112,6 +119,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
             return
         if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
+        yield from self._made_by_hand()
         for call in _undivided_loaders(module):
             if (
                 _has_sampler(module, call)
@@ -127,6 +135,22 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     severity="error" if _runs_several(module) else "warning",
                     cases=[case_at(module, call.node)],
                 )
+
+    def _made_by_hand(self) -> Iterator[Finding]:
+        """Loops over batches that the script cuts out of all its rows, without any loader."""
+        module = self.subject
+        if any(True for part in module.with_linked for _ in part.calls(*DATA_LOADERS)):
+            return
+        if any(DIVIDED_BY_HAND.search(part.text) for part in module.with_linked):
+            return
+        for loop in _loops_over_batches(module):
+            yield self.finding(
+                "every process trains on all rows: the loop cuts its batches out of all of them",
+                "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
+                " with a DistributedSampler",
+                severity="error" if _runs_several(module) else "warning",
+                cases=[case_at(module, loop.iter)],
+            )
 
     def _left_out_of_prepare(self) -> Iterator[Finding]:
         """Loaders of Accelerate's scripts that `prepare` is never given, where it is given other things."""
@@ -144,6 +168,44 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     severity="error" if is_several else "warning",
                     cases=[case_at(module, call.node), case_at(module, prepared[0].node)],
                 )
+
+
+def _loops_over_batches(module: Module) -> Iterator[ast.For]:
+    """The innermost loops with a backward pass that step through rows which a file holds: `range(0, len(rows), 8)`, or a
+    generator that does so."""
+    for loop in module.nodes(ast.For):
+        inner = [part for one in loop.body for part in ast.walk(one)]
+        has_backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in inner)
+        if has_backward and not any(isinstance(part, ast.For) for part in inner):
+            if _steps_through_rows(module, loop.iter):
+                yield loop
+
+
+def _steps_through_rows(module: Module, iterated: ast.expr) -> bool:
+    """Does an iterated expression, or the generator that it calls, go through rows in steps of a batch?"""
+    for part in ast.walk(iterated):
+        if not isinstance(part, ast.Call):
+            continue
+        function = module.flow.function(part.func)
+        bodies: list[ast.AST] = [part]
+        if isinstance(function, ast.FunctionDef) and _yields(function):
+            bodies.append(function)
+        if any(_is_range_in_steps(one) for body in bodies for one in ast.walk(body)):
+            return True
+    return False
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    """Is it a generator?"""
+    return any(isinstance(part, ast.Yield) for part in ast.walk(function))
+
+
+def _is_range_in_steps(node: ast.AST) -> bool:
+    """`range(0, len(rows), batch)`"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    is_range = node.func.id == "range" and len(node.args) == 3
+    return is_range and "len(" in ast.unparse(node.args[1])
 
 
 def _runs_several(module: Module) -> bool:

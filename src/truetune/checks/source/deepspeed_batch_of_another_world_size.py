@@ -1,0 +1,106 @@
+"""DeepSpeed's settings in a script fix a batch that the number of processes does not give.
+
+## What it does
+Takes the settings that a script writes as a dictionary for DeepSpeed, with plain numbers for `train_batch_size`,
+`train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` (or defaults of its options), and compares their
+product with the processes of the command that starts it. Silent where a number is not plain, where the command sets the
+option, or where commands start different numbers.
+
+## Why it is bad
+DeepSpeed asserts that the batch is rows x accumulation x processes, and stops. The settings ran on another number of
+GPUs.
+
+## Example
+```python
+import deepspeed
+
+settings = {
+    "train_batch_size": 128,
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 4,
+}
+engine, *_ = deepspeed.initialize(model=model, config=settings)
+```
+
+## Use instead
+```python
+import deepspeed
+
+settings = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 4,
+}
+engine, *_ = deepspeed.initialize(model=model, config=settings)
+```
+
+## Fix safety
+Safe: DeepSpeed computes the third number. The batch of a step changes with the number of GPUs, and the rate with it.
+
+## References
+- www.deepspeed.ai/docs/config-json/: "Batch Size Related Parameters"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.settings.stacks.find_config_consumer import launched_processes, launches_of
+from truetune.source.module import Module
+
+KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
+    """Dictionaries with all three numbers."""
+    for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
+        entries = _entries(node)
+        if all(key in entries for key in KEYS):
+            yield node, [entries[key] for key in KEYS]
+
+
+def _entries(node: ast.AST) -> dict[str, ast.expr]:
+    """The entries of `{...}` and of `dict(...)`."""
+    if isinstance(node, ast.Call):
+        is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
+        return {one.arg: one.value for one in node.keywords if one.arg} if is_dict else {}
+    if not isinstance(node, ast.Dict):
+        return {}
+    pairs = zip(node.keys, node.values, strict=True)
+    return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+
+
+class DeepspeedBatchOfAnotherWorldSize(SourceRule):
+    code = "SRC380"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _batch_settings)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        path = Path(module.path)
+        started = launched_processes(path)
+        if started is None:
+            return
+        processes, command = started
+        for node, values in _batch_settings(module):
+            numbers = [module.flow.value(value) for value in values]
+            options = [one.attr for one in values if isinstance(one, ast.Attribute)]
+            is_set = any(f"--{name}" in line for name in options for line in launches_of(path))
+            if is_set or not all(type(number) is int for number in numbers):
+                continue
+            whole, rows, steps = numbers
+            if whole != rows * steps * processes:
+                yield self.finding(
+                    f"train_batch_size is {whole}, and {processes} processes x {rows} rows x {steps} accumulation steps"
+                    f" are {rows * steps * processes}: DeepSpeed stops there",
+                    "leave train_batch_size out, so that DeepSpeed computes it; or set it to"
+                    f" {rows * steps * processes}",
+                    evidence=[command],
+                    cases=[case_at(module, node)],
+                )
