@@ -1,14 +1,14 @@
 """A job asks for another number of GPUs than it starts processes.
 
 ## What it does
-Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
-`accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
+Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`, `accelerate
+launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
 CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or for a container (`-e`, `environment:`, an
-`--env-file`; or `--gpus device=0`), with the processes of the command. `tune run` with a recipe for a single device and
-ms-swift without NPROC_PER_NODE start one process. A job whose programs are
-all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses
-none. Silent where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside
-the training), and where the script spreads one model over several GPUs (`device_map`).
+`--env-file` or a file that is sourced; or `--gpus device=0`), with the processes of the command. `tune run` with a
+recipe for a single device and ms-swift without NPROC_PER_NODE start one process. A job whose programs are all told to
+stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses none. Silent
+where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training),
+and where the script spreads one model over several GPUs (`device_map`).
 
 ## Why it is bad
 Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
@@ -166,7 +166,6 @@ class JobGpusDifferFromProcesses(CommandRule):
                     self.case(launch.command, launch.said),
                 ],
             )
-
 
     def _leaves_idle(self, launch: ProcessLaunch, visible: int) -> bool:
         """Does the file's only launch start one process on several GPUs, and spread no model over them?"""

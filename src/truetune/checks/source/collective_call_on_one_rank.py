@@ -2,13 +2,13 @@
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
-`wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
-functions that are called under such a condition, where the call in them stands under no other. The state dict of an
-accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `full_tensor`), of
-`torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script, the command that
-starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
-`generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
-warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
+`wait_for_everyone` (of a callback's `self.trainer` too) inside `if rank == 0`, `if is_main_process` and the like,
+behind `if rank != 0: return`, and in functions that are called under such a condition, where the call in them stands
+under no other. The state dict of an accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`,
+`full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script,
+the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part;
+so does each in `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says
+so, it is a warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
 `control.should_training_stop` on one process alone does the same. In a loop of one's own (DistributedDataParallel,
 FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process decides by a loss or by rows of
 its own, by its clock, or by an exception that it catches: one process leaves, and the others wait in the next backward

@@ -50,7 +50,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.settings.stacks.find_config_consumer import launched_processes, launches_of
+from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.settings.stacks.find_config_consumer import launched_processes
 from truetune.source.module import Module
 
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -83,18 +84,16 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        path = Path(module.path)
-        started = launched_processes(path)
+        started = launched_processes(Path(module.path))
         if started is None:
             return
         processes, command = started
         for node, values in _batch_settings(module):
-            numbers = [module.flow.value(value) for value in values]
-            options = [one.attr for one in values if isinstance(one, ast.Attribute)]
-            is_set = any(f"--{name}" in line for name in options for line in launches_of(path))
-            if is_set or not all(type(number) is int for number in numbers):
+            numbers = [possible_numbers(module, value) for value in values]
+            # Two values are those of two runs, or of a default and of a command.
+            if any(len(found) != 1 or found[0] != int(found[0]) for found in numbers):
                 continue
-            whole, rows, steps = numbers
+            whole, rows, steps = (int(found[0]) for found in numbers)
             if whole != rows * steps * processes:
                 yield self.finding(
                     f"train_batch_size is {whole}, and {processes} processes x {rows} rows x {steps} accumulation steps"

@@ -1,14 +1,14 @@
 """Every process deletes, renames or makes the same file or folder.
 
 ## What it does
-Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the
-like, and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command
-beside it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It
-speaks where no condition on the process stands around the call, before it, or around a call of its function, the path
-does not name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock,
-`main_process_first`). `torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too.
-So is `open(path, "w")` where each process writes what it made of its own part of the rows (`rows[rank::world]`): the
-file then holds the rows of one process.
+Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the like,
+and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command beside
+it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It speaks
+where no condition on the process stands around the call, before it, or around a call of its function, the path does not
+name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock, `main_process_first`).
+`torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too. So is `open(path,
+"w")`, or `to_json`, `to_csv` and the like of a table, where each process writes what it made of its own part of the
+rows (`rows[rank::world]`): the file then holds the rows of one process.
 
 ## Why it is bad
 All processes delete the same folder at the same time. One finds a file that another has just deleted, and ends in
@@ -52,13 +52,14 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,
     is_added_for_a_process,
+    names_variable,
+    slice_through_loops,
 )
 from truetune.checks.source.evidence.several_process_scripts import (
     SeveralProcesses,
@@ -91,8 +92,6 @@ TABLE_WRITERS = ("to_json", "to_csv", "to_parquet", "to_pickle", "to_feather", "
 TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
-MAX_LOOPS = 20
-"""Loops that are followed from a value. Chosen, not measured: rows, batches and answers are three"""
 MAX_FINDING_CASES = 20
 
 
@@ -277,21 +276,16 @@ def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
         # `out = open(path, "w")`, and what is written to `out`.
         name = around.targets[0].id
-        blocks = [one.node for one in module.all_calls if _names_variable(one.node, name)]
+        blocks = [one.node for one in module.all_calls if names_variable(one.node, name)]
     for block in blocks:
         for part in ast.walk(block):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 yield part
 
 
-def _names_variable(node: ast.AST, name: str) -> bool:
-    """Does a variable of this name stand in a node?"""
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
-
-
 def _is_divided(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
-    for part in _slice_through_loops(module, rows):
+    for part in slice_through_loops(module, rows):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             if depends_on_process(module, part.slice):
                 return True
@@ -313,7 +307,7 @@ def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
         for around in module.parents(name)
         if isinstance(around, ast.With)
         for item in around.items
-        if item.optional_vars is not None and _names_variable(item.optional_vars, name.id)
+        if item.optional_vars is not None and names_variable(item.optional_vars, name.id)
     )
     if any("split_between_processes" in ast.unparse(around.items[0]) for around in splits):
         return True
@@ -328,33 +322,6 @@ def _divides(module: Module, call: ast.Call) -> bool:
     is_function = is_range or called.endswith("split_dataset_by_node")
     given = [*call.args, *(one.value for one in call.keywords)]
     return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
-
-
-def _slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
-    """What a value is computed from, of the variables of loops what the loops go over."""
-    waiting: list[ast.expr] = [rows]
-    seen: set[ast.AST] = set()
-    while waiting and len(seen) < MAX_LOOPS:
-        value = waiting.pop()
-        for part in backward_slice(module, value):
-            yield part
-            if isinstance(part, ast.Name):
-                over = [one for one in _iterables_of(module, part) if one not in seen]
-                seen.update(over)
-                waiting += over
-
-
-def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
-    """What the loops and comprehensions go over whose variable a name is."""
-    for around in module.parents(name):
-        loops: list[ast.For | ast.comprehension] = []
-        if isinstance(around, ast.For):
-            loops = [around]
-        elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
-            loops = list(around.generators)
-        for loop in loops:
-            if _names_variable(loop.target, name.id):
-                yield loop.iter
 
 
 def _is_harmless(module: Module, call: Call) -> bool:

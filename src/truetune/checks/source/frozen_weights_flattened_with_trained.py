@@ -1,10 +1,10 @@
 """FSDP flattens an adapter and its frozen base into one parameter, and stops at the first wrap.
 
 ## What it does
-Looks for `FullyShardedDataParallel(model)` of a model with an adapter of PEFT, with `use_orig_params` left out or false,
-and no policy that wraps the adapter's layers by themselves (PEFT's `fsdp_auto_wrap_policy`, a lambda policy). Silent
-with `fully_shard`, which keeps the parameters, and where arguments are not known. The Trainer and TRL put PEFT's policy
-in by themselves.
+Looks for `FullyShardedDataParallel(model)` of a model with an adapter of PEFT, with `use_orig_params` left out or
+false, and no policy that wraps the adapter's layers by themselves (PEFT's `fsdp_auto_wrap_policy`, a lambda policy).
+Silent with `fully_shard`, which keeps the parameters, and where arguments are not known. The Trainer and TRL put PEFT's
+policy in by themselves.
 
 ## Why it is bad
 FSDP1 joins all parameters of a unit into one flat parameter, of which each part is trained or none. A layer of the base

@@ -2,9 +2,9 @@
 
 ## What it does
 Looks at loops of one's own whose model is wrapped by DistributedDataParallel, or given to `accelerator.prepare` in a
-script that a command starts as several processes. It speaks where the optimizer steps only at some batches
-(`if (i + 1) % 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging:
-neither `no_sync` nor `accelerator.accumulate`.
+script that a command starts as several processes. It speaks where the optimizer steps only at some batches (`if (i + 1)
+% 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging: neither `no_sync`
+nor `accelerator.accumulate`.
 
 ## Why it is bad
 DDP sends all gradients over the network in every backward pass. Only the sum of a step's passes is used, so that of 8
@@ -124,7 +124,9 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
                 "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
                 " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
                 f"run the other backward passes under {wrapper}",
-                evidence=[f"the condition in line {module.place(branch)[0]}: {ast.unparse(branch.test)}"],
+                evidence=[
+                    f"the condition in line {module.place(branch)[0]}: {ast.unparse(branch.test)}"
+                ],
                 cases=[case_at(module, backward), case_at(module, step)],
             )
             return

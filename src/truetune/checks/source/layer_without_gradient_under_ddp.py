@@ -1,10 +1,10 @@
 """A model that DDP wraps has a layer that no forward pass reads: the second step stops.
 
 ## What it does
-Looks at classes derived from `nn.Module` or `LightningModule` of which an object is wrapped by
-DistributedDataParallel, given to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It speaks where
-the constructor makes a layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads. Silent
-with `find_unused_parameters`, where weights are frozen or layers are reached by their names or all together.
+Looks at classes derived from `nn.Module` or `LightningModule` of which an object is wrapped by DistributedDataParallel,
+given to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It speaks where the constructor makes a
+layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads. Silent with
+`find_unused_parameters`, where weights are frozen or layers are reached by their names or all together.
 
 ## Why it is bad
 DDP waits in each backward pass for the gradient of every weight. The unused layer never gets one, so that the averaging
@@ -111,7 +111,9 @@ class LayerWithoutGradientUnderDdp(SourceRule):
     code = "SRC377"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("classes of models that are wrapped for several processes", _wrapped_classes)
+    looks_at = CodePlaces(
+        "classes of models that are wrapped for several processes", _wrapped_classes
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -124,8 +126,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         )
         # A script of accelerate may be meant for one GPU.
         if by_accelerate and not (
-            module.mentions("ightning")
-            or any(launches_of_several(Path(module.path)))
+            module.mentions("ightning") or any(launches_of_several(Path(module.path)))
         ):
             return
         known: set[ast.AST] = set()

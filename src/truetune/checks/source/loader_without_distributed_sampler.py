@@ -5,7 +5,8 @@ Looks for a `DataLoader` that a training loop of DistributedDataParallel, FSDP o
 a sampler nor a batch sampler of its own (`RandomSampler` divides nothing, and counts as none), and rows that are not
 divided by rank; and, in a loop of Accelerate, for one that is not given to `prepare`. Silent where a Trainer,
 accelerate, Lightning or Ray may put a sampler in, where the loader is made under a condition, or where arguments are
-not known.
+not known. It reads loaders that are made in another file too, and loops that cut their batches out of all rows
+(`range(0, len(rows), batch)`).
 
 ## Why it is bad
 Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
@@ -83,7 +84,8 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 
 DIVIDED_BY_HAND = re.compile(
     r"\[\s*\w*rank\w*|%\s*\w*(?:world|rank|num_proc|n_gpus)|rank\w*\s*\*|\*\s*\w*rank|chunk|np\.array_split"
-    r"|(?:world\w*|rank\w*)\s*(?:,|\))\s*\)?\s*:|\(\s*\w*rank\w*\s*,\s*\w*world|scatter|broadcast|shard", re.I
+    r"|(?:world\w*|rank\w*)\s*(?:,|\))\s*\)?\s*:|\(\s*\w*rank\w*\s*,\s*\w*world|scatter|broadcast|shard",
+    re.I,
 )
 """Signs that a script divides its rows by rank, by hand; said of all files together"""
 
@@ -171,8 +173,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
 
 
 def _loops_over_batches(module: Module) -> Iterator[ast.For]:
-    """The innermost loops with a backward pass that step through rows which a file holds: `range(0, len(rows), 8)`, or a
-    generator that does so."""
+    """The innermost loops with a backward pass that step through rows: `range(0, len(rows), 8)`, or a generator."""
     for loop in module.nodes(ast.For):
         inner = [part for one in loop.body for part in ast.walk(one)]
         has_backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in inner)

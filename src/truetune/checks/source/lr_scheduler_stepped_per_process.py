@@ -2,7 +2,7 @@
 
 ## What it does
 It finds schedules that are given to `accelerator.prepare` and whose length is that of a loader which was prepared
-before, without `num_processes`.
+before, without `num_processes`; and those whose length is a number of rows divided by the number of processes.
 
 ## Why it is bad
 A prepared scheduler steps N times for each step, and a prepared loader is N times shorter. On several GPUs the rate is

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and calls `set_epoch`
-nowhere.
+nowhere. The loops may stand in functions and files of their own, or in a generator without end (`while True`,
+`itertools.cycle`).
 
 ## Why it is bad
 The sampler draws its order from its seed and its epoch. Without `set_epoch` the epoch stays 0: each process sees the

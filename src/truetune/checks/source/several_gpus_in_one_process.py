@@ -3,11 +3,12 @@
 ## What it does
 Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
 shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators: H100:8` and `nvidia.com/gpu: 4` in a
-task's YAML), or a file that shows them to itself. It also names a
-model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where
-a launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it
-several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
-where the model is too large for one GPU by its name, and where nothing is trained.
+task's YAML, `count: 4` of a compose file's GPUs; a module after `python -m` counts as its file), or a file that shows
+them to itself. It also names a model that is trained so with `device_map="auto"` (or balanced, sequential; also in the
+settings that the command names), by a Trainer or a loop of one's own, where a launcher that starts a single process is
+the same. Silent where a launcher starts several, where Slurm starts it several times, and with unsloth, which takes one
+GPU; of spread models where `max_memory` says that the split is meant, where the model is too large for one GPU by its
+name, and where nothing is trained.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
@@ -174,7 +175,9 @@ def _load_spread_by_settings(module: Module, starts: list[SingleProcessStart]) -
     loads = [
         call
         for call in module.calls("transformers.*.from_pretrained")
-        if call.open and "device_map" not in call.keywords and "model" in module.flow.types(call.node)
+        if call.open
+        and "device_map" not in call.keywords
+        and "model" in module.flow.types(call.node)
     ]
     words = [word for start in starts for word in start.where.split()]
     folder = Path(module.path).parent

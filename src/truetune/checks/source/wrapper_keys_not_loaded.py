@@ -3,8 +3,9 @@
 ## What it does
 Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`DistributedDataParallel`, `DataParallel`,
 `torch.compile`), and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one
-script or in one beside the script that trains. What takes the prefix away again (`replace("module.", "")`,
-`.module.state_dict()`, `unwrap_model`) is left alone.
+script or in one beside the script that trains. A state among others in a dictionary is read too, and a load that keeps
+only the names that the model has (`{k: v for k, v in saved.items() if k in own}`). What takes the prefix away again
+(`replace("module.", "")`, `.module.state_dict()`, `unwrap_model`) is left alone.
 
 ## Why it is bad
 The wrapper's names begin with `module.` (`_orig_mod.` where it was compiled), and the plain model has none of them.
@@ -105,9 +106,7 @@ def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
             continue
         tests = node.generators[0].ifs
         source = node.generators[0].iter
-        is_by_name = any(
-            isinstance(part, ast.In) for test in tests for part in ast.walk(test)
-        )
+        is_by_name = any(isinstance(part, ast.In) for test in tests for part in ast.walk(test))
         if is_by_name and isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
             return source.func.value if source.func.attr == "items" else None
     return None
