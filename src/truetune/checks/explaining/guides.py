@@ -608,8 +608,8 @@ GUIDES = (
                   "NCCL timeout before the first step, while the dataset is prepared; dies during tokenization or"
                   " preprocessing with 8 gpus, one gpu gets through; main_process_first",
                   ("run-was-killed", "run-ended-in-an-exception")),
-            Cause("a part of the model gets no gradient: a head or branch that some batches, or no batch, use. Remove it,"
-                  " add 0 x its output, or find_unused_parameters=True",
+            Cause("a part of the model gets no gradient: a head or branch that some batches, or no batch, use. Remove"
+                  " it, add 0 x its output, or find_unused_parameters=True",
                   "DDP stops in the second step with an error about parameters, one gpu trains through; Expected to"
                   " have finished reduction in the prior iteration; parameters which did not receive grad",
                   ("layer-without-gradient-under-ddp", "run-ended-in-an-exception")),

@@ -3,8 +3,8 @@
 ## What it does
 Takes the settings that a script writes as a dictionary for DeepSpeed, with plain numbers for `train_batch_size`,
 `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` (or defaults of its options), and compares their
-product with the processes of the command that starts it. Silent where a number is not plain, where the command sets the
-option, or where commands start different numbers.
+product with the processes of the command that starts it. Silent where a number is not plain, or where commands start
+different numbers. Where no command is seen, it speaks of products that no number of processes makes.
 
 ## Why it is bad
 DeepSpeed asserts that the batch is rows x accumulation x processes, and stops. The settings ran on another number of
@@ -15,7 +15,7 @@ GPUs.
 import deepspeed
 
 settings = {
-    "train_batch_size": 128,
+    "train_batch_size": 100,
     "train_micro_batch_size_per_gpu": 4,
     "gradient_accumulation_steps": 4,
 }
@@ -85,21 +85,39 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         started = launched_processes(Path(module.path))
-        if started is None:
-            return
-        processes, command = started
         for node, values in _batch_settings(module):
             numbers = [possible_numbers(module, value) for value in values]
             # Two values are those of two runs, or of a default and of a command.
             if any(len(found) != 1 or found[0] != int(found[0]) for found in numbers):
                 continue
             whole, rows, steps = (int(found[0]) for found in numbers)
-            if whole != rows * steps * processes:
-                yield self.finding(
-                    f"train_batch_size is {whole}, and {processes} processes x {rows} rows x {steps} accumulation steps"
-                    f" are {rows * steps * processes}: DeepSpeed stops there",
-                    "leave train_batch_size out, so that DeepSpeed computes it; or set it to"
-                    f" {rows * steps * processes}",
-                    evidence=[command],
-                    cases=[case_at(module, node)],
-                )
+            if started is not None and whole != rows * steps * started[0]:
+                yield self._finding(node, whole, (rows, steps), started)
+            elif started is None and rows * steps and whole % (rows * steps):
+                yield self._finding(node, whole, (rows, steps), None)
+
+    def _finding(
+        self,
+        node: ast.AST,
+        whole: int,
+        of_process: tuple[int, int],
+        started: tuple[int, str] | None,
+    ) -> Finding:
+        """What is said of one dictionary; without a command, no number of processes fits."""
+        rows, steps = of_process
+        if started is None:
+            product = (
+                f"no number of processes x {rows} rows x {steps} accumulation steps gives that"
+            )
+            value = f"a multiple of {rows * steps}"
+        else:
+            value = str(rows * steps * started[0])
+            product = (
+                f"{started[0]} processes x {rows} rows x {steps} accumulation steps are {value}"
+            )
+        return self.finding(
+            f"train_batch_size is {whole}, and {product}: DeepSpeed stops there",
+            f"leave train_batch_size out, so that DeepSpeed computes it; or set it to {value}",
+            evidence=[started[1]] if started is not None else [],
+            cases=[case_at(self.subject, node)],
+        )

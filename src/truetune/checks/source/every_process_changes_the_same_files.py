@@ -253,9 +253,16 @@ def _is_opened_for_writing(module: Module, call: Call) -> bool:
 def _is_table_write(module: Module, call: Call) -> bool:
     """Does a table write itself to a file that it is named: `frame.to_json("preds.jsonl")`?"""
     path = call.argument(0, "path_or_buf")
-    is_writer = call.receiver is not None and call.method in TABLE_WRITERS
+    is_writer = _table_of_write(call) is not None
     # Without a path these methods give a text back; in mode "a" the file is kept.
     return is_writer and path is not None and module.flow.value(call.argument(-1, "mode")) != "a"
+
+
+def _table_of_write(call: Call) -> ast.expr | None:
+    """The table before the dot, which may be made on the spot: `DataFrame(rows).to_json(path)`."""
+    called = call.node.func
+    is_writer = isinstance(called, ast.Attribute) and called.attr in TABLE_WRITERS
+    return called.value if is_writer and isinstance(called, ast.Attribute) else None
 
 
 def _holds_own_rows(module: Module, call: Call) -> bool:
@@ -268,8 +275,9 @@ def _holds_own_rows(module: Module, call: Call) -> bool:
 
 def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
-    if call.receiver is not None and call.method in TABLE_WRITERS:
-        yield call.receiver
+    table = _table_of_write(call)
+    if table is not None:
+        yield table
         return
     around = next((one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None)
     blocks: list[ast.AST] = [around] if around is not None else []
