@@ -173,7 +173,7 @@ def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
         if not isinstance(node, ast.Call) or called_name(node) not in CLASSES:
             continue
         for keyword in node.keywords:
-            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            value: object = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
             if isinstance(keyword.value, ast.Name):
                 value = constants.get(keyword.value.id)
             # `type`, for True is an int, too

@@ -357,7 +357,9 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
 def _is_raced(module: Module, call: Call) -> bool:
     """Does every process do it, to the same path?"""
     paths = [*call.args, *call.keywords.values()]
-    if call.receiver is not None and not call.names and call.method != "save_to_disk":
+    # Before the dot of a table's method stand the rows, and not the path.
+    is_table = call.method == "save_to_disk" or _table_of_write(call) is not None
+    if call.receiver is not None and not call.names and not is_table:
         paths.append(call.receiver)
     loops = [loop.iter for path in paths for loop in _loops_of(module, path)]
     if any(differs_by_process(module, path) for path in (*paths, *loops)):
