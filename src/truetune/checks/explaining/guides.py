@@ -605,8 +605,7 @@ GUIDES = (
             Cause("one process tokenizes or maps the rows while the others wait at a barrier, longer than the time-out"
                   " of the process group: tokenize before the launch (save_to_disk), more num_proc, or a longer"
                   " ddp_timeout, init_process_group(timeout=...)",
-                  "NCCL timeout before the first step, while the dataset is prepared; dies during tokenization or"
-                  " preprocessing with 8 gpus, one gpu gets through; main_process_first",
+                  "a timeout before training begins, while the dataset is being prepared; dies during tokenization",
                   ("run-was-killed", "run-ended-in-an-exception")),
             Cause("a part of the model gets no gradient: a head or branch that some batches, or no batch, use. Remove"
                   " it, add 0 x its output, or find_unused_parameters=True",
@@ -623,7 +622,7 @@ GUIDES = (
                   "the output has only .distcp files; from_pretrained or vllm does not find model.safetensors in the"
                   " folder, although training saved it"),
             Cause("the saved weights have module. before their names, which the plain model does not have",
-                  "the model of two gpus answers exactly like the untrained base; strict=False",
+                  "the tuned model answers exactly like the base; load_state_dict with strict=False",
                   ("wrapper-keys-not-loaded",)),
             Cause("the batch grew with the processes: rows on a GPU x accumulation x processes, and as many "
                   "fewer optimizer"

@@ -76,7 +76,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             yield self.finding(
                 "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter:"
                 " it stops there (Must flatten tensors with uniform `requires_grad`)",
-                "pass use_orig_params=True, or auto_wrap_policy=peft.utils.other.fsdp_auto_wrap_policy(model)",
+                "pass use_orig_params=True",
                 cases=[case_at(module, call.node)],
             )
 

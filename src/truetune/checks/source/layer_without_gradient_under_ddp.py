@@ -144,7 +144,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         return self.finding(
             f"{name} of {made_class.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
             " the second step stops (Expected to have finished reduction in the prior iteration)",
-            f"remove {name}, use it in forward, or wrap with find_unused_parameters=True",
+            f"remove {name}, use it in forward, or pass find_unused_parameters=True to the wrapper",
             cases=[case_at(module.home(layer), layer), case_at(module, place)],
         )
 
