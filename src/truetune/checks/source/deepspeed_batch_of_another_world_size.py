@@ -57,6 +57,13 @@ from truetune.source.module import Module
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
+def _dictionaries(module: Module) -> Iterator[ast.AST]:
+    """Dictionaries with the rows of one GPU, which only DeepSpeed's settings have."""
+    for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
+        if KEYS[1] in _entries(node):
+            yield node
+
+
 def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
     """Dictionaries with all three numbers."""
     for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
@@ -80,7 +87,7 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     code = "SRC380"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _batch_settings)
+    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _dictionaries)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

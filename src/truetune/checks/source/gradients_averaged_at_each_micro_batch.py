@@ -90,6 +90,13 @@ def _rare_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
                 break
 
 
+def _steps_under_conditions(module: Module) -> Iterator[ast.AST]:
+    """Steps of an optimizer under any condition: also of loops that put the averaging off."""
+    for step, _ in optimizer_steps(module):
+        if any(isinstance(one, ast.If) for one in module.parents(step.node)):
+            yield step.node
+
+
 def _block_of(module: Module, node: ast.AST) -> ast.AST | None:
     """The innermost loop or function around a place."""
     kinds = (ast.For, ast.While, *FUNCTIONS)
@@ -110,7 +117,7 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
     code = "SRC379"
     symptoms = ("several-gpus", "slow-training")
     severity = "info"
-    looks_at = CodePlaces("optimizer steps at some batches of a loop", _rare_steps)
+    looks_at = CodePlaces("optimizer steps at some batches of a loop", _steps_under_conditions)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
