@@ -16,11 +16,10 @@ import torch.distributed as dist
 
 dist.init_process_group("nccl")
 rank, world = dist.get_rank(), dist.get_world_size()
-answers = [answer(row["question"]) for row in rows[rank::world]]
+answers = [answer(question) for question in table.iloc[rank::world]["question"]]
 parts = [None] * world
 dist.all_gather_object(parts, answers)
-joined = [one for part in parts for one in part]
-hits = sum(one == row["answer"] for one, row in zip(joined, rows))
+table["prediction"] = [one for part in parts for one in part]
 ```
 
 ## Use instead
@@ -29,13 +28,13 @@ import torch.distributed as dist
 
 dist.init_process_group("nccl")
 rank, world = dist.get_rank(), dist.get_world_size()
-answers = [answer(row["question"]) for row in rows[rank::world]]
+answers = [answer(question) for question in table.iloc[rank::world]["question"]]
 parts = [None] * world
 dist.all_gather_object(parts, answers)
-joined = [None] * len(rows)
+joined = [None] * len(table)
 for number, part in enumerate(parts):
     joined[number::world] = part
-hits = sum(one == row["answer"] for one, row in zip(joined, rows))
+table["prediction"] = joined
 ```
 
 ## Fix safety
@@ -55,6 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.joined_rows_in_runs import wrong_joins
 from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,
     slice_through_loops,
@@ -97,6 +97,9 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
         if any(PUTS_BACK.search(part.text) for part in module.with_linked):
             return
         if not SETS_BESIDE.search(module.text) and not _fills_column(module):
+            return
+        # rows-joined-by-position names joins of which it can follow both sides.
+        if any(join.change.kind == "parts" for join in wrong_joins(module)):
             return
         for call, given in _gathered(module):
             dealt = _dealt_rows(module, given)
