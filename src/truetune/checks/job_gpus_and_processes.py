@@ -35,6 +35,8 @@ DEVICES = re.compile(r"\d+(?:,\d+)*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
+SOURCES = ("source", ".")
+"""Commands by which a script runs another file's lines as its own"""
 SETS_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=|\bunset\s+CUDA_VISIBLE_DEVICES")
 PRINTS = re.compile(r"\s*(?:#|echo\b|printf\b)")
 """A line that only says something: `echo "cards: $CUDA_VISIBLE_DEVICES"` gives no command GPUs of its own"""
@@ -132,10 +134,24 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
         (number, EXPORTED.match(line)) for number, line in enumerate(file.text.splitlines(), 1)
     )
     settings = [(number, match[1]) for number, match in matches if match is not None]
+    if not settings:
+        return _gpus_of_sourced_file(file, command)
     # A line below the command sets what later commands see.
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
     return _visible_gpus(settings[0][1], settings[0][0])
+
+
+def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount | None:
+    """The GPUs that a file of variables leaves, which the script reads before the command: `source gpu.env`."""
+    folder = Path(file.path).parent
+    found = [
+        gpus
+        for one in file.commands
+        if one.words[0] in SOURCES and len(one.words) > 1 and one.line < command.line
+        for gpus in _gpus_of_env_file(folder / one.words[1], one.line)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
@@ -159,8 +175,9 @@ def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
 def _gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
     """What a file of variables for a container leaves visible, if it names CUDA_VISIBLE_DEVICES."""
     for text in _file_head(path).splitlines():
-        if text.strip().startswith(VISIBLE):
-            visible = _visible_gpus(text.strip().removeprefix(VISIBLE), line)
+        setting = text.strip().removeprefix("export ").lstrip()
+        if setting.startswith(VISIBLE):
+            visible = _visible_gpus(setting.removeprefix(VISIBLE), line)
             if visible is not None:
                 yield visible._replace(text=f"{visible.text} of {path.name}")
 

@@ -311,7 +311,8 @@ def _commands_of_words(
         if word not in ENDS_A_COMMAND:
             array = ARRAY_WORD.fullmatch(word)
             known = arrays.get(array[1], [word]) if array else [word]
-            part += [_with_variables(one, variables) for one in known]
+            for one in known:
+                part += _words_of_variable(one, variables, not part)
             continue
         command = _command_of_words(part, number)
         if command is not None:
@@ -380,6 +381,19 @@ def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
 def _with_variables(word: str, variables: Mapping[str, str]) -> str:
     """A word with the variables that are known; the others keep their `$`."""
     return VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
+
+
+def _words_of_variable(word: str, variables: Mapping[str, str], is_first: bool) -> list[str]:
+    """What a word becomes; a variable that holds a command or options (`$LAUNCH train.py`) becomes several words."""
+    value = _with_variables(word, variables)
+    # No program has a space in its name, and the shell splits what stands without quotes.
+    is_split = is_first or value.startswith("-") or " --" in value
+    if not is_split or VARIABLE.fullmatch(word) is None:
+        return [value]
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return [value]
 
 
 def _command_of_words(words: list[str], number: int) -> ShellCommand | None:

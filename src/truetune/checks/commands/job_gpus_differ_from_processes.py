@@ -1,14 +1,14 @@
 """A job asks for another number of GPUs than it starts processes.
 
 ## What it does
-Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
-`accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
+Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`, `accelerate
+launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
 CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or for a container (`-e`, `environment:`, an
-`--env-file`; or `--gpus device=0`), with the processes of the command. `tune run` with a recipe for a single device and
-ms-swift without NPROC_PER_NODE start one process. A job whose programs are
-all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses
-none. Silent where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside
-the training), and where the script spreads one model over several GPUs (`device_map`).
+`--env-file` or a file that is sourced; or `--gpus device=0`), with the processes of the command. `tune run` with a
+recipe for a single device and ms-swift without NPROC_PER_NODE start one process. A job whose programs are all told to
+stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses none. Silent
+where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training),
+and where the script spreads one model over several GPUs (`device_map`).
 
 ## Why it is bad
 Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
@@ -54,6 +54,7 @@ from truetune.checks.job_gpus_and_processes import (
 )
 from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import CommandRule
+from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 VISIBLE = "CUDA_VISIBLE_DEVICES="
@@ -142,6 +143,17 @@ class JobGpusDifferFromProcesses(CommandRule):
                         self.case(launch.command, launch.said),
                     ],
                 )
+            if visible is not None and self._leaves_idle(launch, visible.gpus):
+                yield self.finding(
+                    f"{visible.gpus} GPUs are shown to a launcher that starts 1 process, and a process works on one:"
+                    f" {visible.gpus - 1} of {visible.gpus} GPUs stay idle",
+                    f"start {visible.gpus} processes ({launch.setting} {visible.gpus}), or show it 1 GPU",
+                    severity="warning",
+                    cases=[
+                        Case(visible.text, file=place, line=visible.line),
+                        self.case(launch.command, launch.said),
+                    ],
+                )
             if visible is None or launch.processes <= visible.gpus:
                 continue
             gpus = f"{visible.gpus} GPU{'s' * (visible.gpus != 1)}"
@@ -154,6 +166,15 @@ class JobGpusDifferFromProcesses(CommandRule):
                     self.case(launch.command, launch.said),
                 ],
             )
+
+    def _leaves_idle(self, launch: ProcessLaunch, visible: int) -> bool:
+        """Does the file's only launch start one process on several GPUs, and spread no model over them?"""
+        file = self.subject
+        if gpus_requested_by_job(file) is not None or launch.processes != 1 or visible < 2:
+            return False
+        is_only = len(list(find_launches(file))) == 1 and not any(find_vllm_server_commands(file))
+        is_spread = launch.spreads_one_model or bool(launch.shares_one_model)
+        return is_only and not is_spread and launch.machines == 1 and "&\n" not in f"{file.text}\n"
 
 
 def _source(text: str) -> str:

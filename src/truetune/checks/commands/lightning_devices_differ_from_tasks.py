@@ -45,7 +45,12 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import tasks_per_node
-from truetune.checks.launch_files import find_in_folder_or_parents, parse_script
+from truetune.checks.launch_files import (
+    find_in_folder_or_parents,
+    first_set_value,
+    parse_script,
+    read_document_in_folder_or_parents,
+)
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -85,7 +90,11 @@ class LightningDevicesDifferFromTasks(CommandRule):
             is_srun = command.words[0] == "srun"
             if not _starts_python(command) or not (is_srun or TASKS & file.requests.keys()):
                 continue
-            devices = _devices_of_command(command, file) or _devices_of_script(command, file)
+            devices = (
+                _devices_of_command(command, file)
+                or _devices_of_settings(command, file)
+                or _devices_of_script(command, file)
+            )
             if devices is not None:
                 yield command, devices
 
@@ -121,6 +130,16 @@ def _devices_of_command(command: ShellCommand, file: CommandFile) -> _Devices | 
     return _Devices(value, text, file.path, command.line) if value else None
 
 
+def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _Devices | None:
+    """What the settings of Lightning's command line say: `trainer: devices: 4` in the file that `--config` names."""
+    name = last_option(command.words, "--config", "-c")
+    document = read_document_in_folder_or_parents(Path(file.path).parent, name)
+    devices = first_set_value(document, ("trainer", "devices"))
+    if devices is None or type(devices.value) is not int or not devices.value:
+        return None
+    return _Devices(devices.value, devices.text, devices.file, devices.line)
+
+
 def _devices_of_script(command: ShellCommand, file: CommandFile) -> _Devices | None:
     """What the script gives Lightning's Trainer as a plain number; None where it gives several, or none."""
     name = next((word for word in command.words if word.endswith(".py")), None)
@@ -149,11 +168,31 @@ def _uses_lightning(tree: ast.Module) -> bool:
 
 def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
+    constants = _constants(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or called_name(node) not in CLASSES:
             continue
         for keyword in node.keywords:
-            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            value: object = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if isinstance(keyword.value, ast.Name):
+                value = constants.get(keyword.value.id)
             # `type`, for True is an int, too
             if keyword.arg == "devices" and type(value) is int:
                 yield value, keyword.value.lineno
+
+
+def _constants(tree: ast.Module) -> dict[str, object]:
+    """The names that a script sets once, at its top, to a plain value."""
+    stored = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    found: dict[str, object] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and stored.count(target.id) == 1:
+            found[target.id] = node.value.value
+    return found

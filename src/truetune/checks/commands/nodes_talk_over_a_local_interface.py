@@ -41,18 +41,23 @@ Safe: it changes only which interface is used. `ip -br addr` lists those of a ma
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
+from truetune.settings.stacks.find_config_consumer import read_project_text
 
 SETS_INTERFACE = re.compile(
     r"\b(NCCL_SOCKET_IFNAME|GLOO_SOCKET_IFNAME)=[\"']?([^\s\"';,]+(?:,[^\s\"';,]+)*)"
 )
+VARIABLE_FILES = ("--env-file", "source", ".")
+"""Words before the name of a file of variables"""
 LOCAL = re.compile(r"=?(?:lo\d*|docker\d*|virbr\d*|br-\w*)")
 """Interfaces from which no packet leaves the machine; `=` asks for the very name"""
 NODES_VARIABLE = re.compile(r"\b(?:NNODES|NUM_NODES|PET_NNODES)=[\"']?(\d+)\b")
@@ -76,11 +81,27 @@ def _settings_of_interface(file: CommandFile) -> Iterator[LocalInterface]:
         return
     # A compose file is read as commands, whose text holds what its `environment` sets.
     lines = [(command.line, " ".join(command.words)) for command in file.commands]
+    yield from _of_variable_files(file, nodes)
     plain = list(enumerate(file.text.splitlines(), 1))
     for number, line in plain if _is_script(file) else lines:
         for found in SETS_INTERFACE.finditer(line):
             if not line.lstrip().startswith("#"):
                 yield LocalInterface(found[1], found[2], nodes, number, found[0])
+
+
+def _of_variable_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface]:
+    """What the files of variables set that a command or a service of a compose file is given (`env_file`)."""
+    for command in file.commands:
+        for option, name in itertools.pairwise(command.words):
+            if option not in VARIABLE_FILES:
+                continue
+            path = Path(file.path).parent / name
+            text = read_project_text(str(path)) if path.is_file() else ""
+            for line in text.splitlines():
+                found = SETS_INTERFACE.match(line.strip().removeprefix("export ").lstrip())
+                if found is not None:
+                    where = f"{found[0]} of {path.name}"
+                    yield LocalInterface(found[1], found[2], nodes, command.line, where)
 
 
 def _is_script(file: CommandFile) -> bool:

@@ -632,7 +632,8 @@ GUIDES = (
         (
             Cause("every process reads the same rows: a loader of one's own that nobody splits, or a stream",
                   "an epoch has as many iterations or steps, and takes as long, as on a single GPU; no speed-up",
-                  ("same-rows-on-every-rank", "stream-read-whole-by-every-rank")),
+                  ("same-rows-on-every-rank", "stream-read-whole-by-every-rank",
+                   "loader-without-distributed-sampler")),
             Cause("layers on several GPUs (`device_map`), which then wait for one another",
                   "GPUs are busy one at a time, sequentially; steps are slow; memory on all and work on one card",
                   ("several-gpus-in-one-process", "device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
@@ -725,8 +726,32 @@ GUIDES = (
                   "loss differs with the number of GPUs", ("gradient-depends-on-process-count",)),
             Cause("a call that all processes must make, made by one", "hangs in evaluation or in saving; NCCL timeout",
                   ("collective-call-on-one-rank",)),
-            Cause("unequal numbers of batches", "hangs at the end of an epoch",
+            Cause("unequal numbers of batches",
+                  "hangs, freezes or stands still at the end of the first epoch with all gpus at 100 %, without a"
+                  " message; files or shards of unequal length for each rank",
                   ("ranks-out-of-step", "ddp-hang-or-uneven-ranks", "shards-filtered-apart")),
+            Cause("one process tokenizes or maps the rows while the others wait at a barrier, longer than the time-out"
+                  " of the process group: tokenize before the launch (save_to_disk), more num_proc, or a longer"
+                  " ddp_timeout, init_process_group(timeout=...)",
+                  "a timeout before training begins, while the dataset is being prepared; dies during tokenization",
+                  ("run-was-killed", "run-ended-in-an-exception")),
+            Cause("a part of the model gets no gradient: a head or branch that some batches, or no batch, use. Remove"
+                  " it, add 0 x its output, or find_unused_parameters=True",
+                  "DDP stops in the second step with an error about parameters, one gpu trains through; Expected to"
+                  " have finished reduction in the prior iteration; parameters which did not receive grad",
+                  ("layer-without-gradient-under-ddp", "run-ended-in-an-exception")),
+            Cause("FSDP joins frozen weights and those of an adapter in one flat parameter: use_orig_params=True, or"
+                  " PEFT's fsdp_auto_wrap_policy",
+                  "LoRA with FSDP stops on a requires_grad flatten error, full fine-tuning works; Must flatten tensors"
+                  " with uniform requires_grad",
+                  ("frozen-weights-flattened-with-trained", "run-ended-in-an-exception")),
+            Cause("FSDP or torch.distributed.checkpoint saved shards (.distcp), and no file of transformers:"
+                  " accelerate merge-weights, or FULL_STATE_DICT for the last save",
+                  "the output has only .distcp files; from_pretrained or vllm does not find model.safetensors in the"
+                  " folder, although training saved it"),
+            Cause("the saved weights have module. before their names, which the plain model does not have",
+                  "the tuned model answers exactly like the base; load_state_dict with strict=False",
+                  ("wrapper-keys-not-loaded",)),
             Cause("the batch grew with the processes: rows on a GPU x accumulation x processes, and as many "
                   "fewer optimizer"
                   " steps at an unchanged rate",
@@ -741,7 +766,9 @@ GUIDES = (
             Cause("every process puts its model on GPU 0: no torch.cuda.set_device, or device_map names GPU 0",
                   "all processes are on gpu 0 in nvidia-smi; Duplicate GPU detected; the other gpus are empty",
                   ("processes-share-a-gpu", "device-map-in-a-distributed-script")),
-            Cause("a sampler without set_epoch", "the same order of rows in every epoch with DistributedSampler",
+            Cause("a sampler without set_epoch",
+                  "the same order of rows in every epoch with DistributedSampler; the loss curve repeats itself from"
+                  " the second epoch on, with the same wiggles",
                   ("sampler-repeats-its-order",)),
             Cause("every process writes the same checkpoint file", "a checkpoint saved by several processes is "
                   "corrupted",
@@ -788,7 +815,9 @@ GUIDES = (
                   ("run-ended-in-an-exception",)),
             Cause("gradients are averaged at each micro-step of an accumulation: no_sync() on all but the last "
                   "leaves it out",
-                  "ddp with gradient accumulation is slow; all reduce at every micro step"),
+                  "ddp with gradient accumulation is slow; all reduce at every micro step; two nodes over Ethernet are"
+                  " slower than one, gradient accumulation does not help",
+                  ("gradients-averaged-at-each-micro-batch",)),
             Cause("a scheduler that is stepped by every process", "the learning rate ends early",
                   ("lr-scheduler-stepped-per-process", "learning-rate-ended-early")),
             Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",

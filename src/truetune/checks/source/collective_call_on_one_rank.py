@@ -2,13 +2,13 @@
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
-`wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
-functions that are called under such a condition, where the call in them stands under no other. The state dict of an
-accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `full_tensor`), of
-`torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script, the command that
-starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
-`generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
-warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
+`wait_for_everyone` (of a callback's `self.trainer` too) inside `if rank == 0`, `if is_main_process` and the like,
+behind `if rank != 0: return`, and in functions that are called under such a condition, where the call in them stands
+under no other. The state dict of an accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`,
+`full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script,
+the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part;
+so does each in `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says
+so, it is a warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
 `control.should_training_stop` on one process alone does the same. In a loop of one's own (DistributedDataParallel,
 FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process decides by a loss or by rows of
 its own, by its clock, or by an exception that it catches: one process leaves, and the others wait in the next backward
@@ -240,7 +240,8 @@ def _waits_for_all(module: Module, call: Call) -> bool:
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
-    return ("trainer" in kinds and call.method in TRAINER_METHODS) or (
+    is_trainer = "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
+    return (is_trainer and call.method in TRAINER_METHODS) or (
         "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
 
@@ -254,13 +255,23 @@ def _is_engine(module: Module, receiver: ast.expr) -> bool:
     )
 
 
+def _is_trainer_of_a_callback(module: Module, receiver: ast.expr) -> bool:
+    """Is it `self.trainer` in a callback of the Trainer, which the script sets from outside?"""
+    if not isinstance(receiver, ast.Attribute) or receiver.attr.strip("_") != "trainer":
+        return False
+    owner = next((one for one in module.parents(receiver) if isinstance(one, ast.ClassDef)), None)
+    return owner is not None and any(
+        base.endswith("TrainerCallback") for base in module.flow.bases(owner)
+    )
+
+
 def _gathers_sharded_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
     kinds = module.flow.types(call.receiver)
     if call.method == "save_model":
-        return "trainer" in kinds
+        return "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
     if call.method == "generate":
         is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
         return is_model and not GATHERED_FIRST.search(module.text)

@@ -1,14 +1,14 @@
 """Every process deletes, renames or makes the same file or folder.
 
 ## What it does
-Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the
-like, and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command
-beside it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It
-speaks where no condition on the process stands around the call, before it, or around a call of its function, the path
-does not name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock,
-`main_process_first`). `torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too.
-So is `open(path, "w")` where each process writes what it made of its own part of the rows (`rows[rank::world]`): the
-file then holds the rows of one process.
+Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the like,
+and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command beside
+it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It speaks
+where no condition on the process stands around the call, before it, or around a call of its function, the path does not
+name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock, `main_process_first`).
+`torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too. So is `open(path,
+"w")`, or `to_json`, `to_csv` and the like of a table, where each process writes what it made of its own part of the
+rows (`rows[rank::world]`): the file then holds the rows of one process.
 
 ## Why it is bad
 All processes delete the same folder at the same time. One finds a file that another has just deleted, and ends in
@@ -52,11 +52,15 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
-from truetune.checks.source.evidence.rows_of_processes import depends_on_process
+from truetune.checks.source.evidence.rows_of_processes import (
+    depends_on_process,
+    is_added_for_a_process,
+    names_variable,
+    slice_through_loops,
+)
 from truetune.checks.source.evidence.several_process_scripts import (
     SeveralProcesses,
     differs_by_process,
@@ -83,11 +87,11 @@ PATH_SIGNS = re.compile(
     r"\bPath\(|\.glob\(|\.rglob\(|\.iterdir\(|\.parent\b|\.with_suffix\(|\.with_name\("
 )
 """What makes a value a path: DataFrames are renamed and texts replaced too"""
+TABLE_WRITERS = ("to_json", "to_csv", "to_parquet", "to_pickle", "to_feather", "to_excel")
+"""Methods by which tables of pandas, polars and datasets write one file, which they empty first"""
 TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
-MAX_LOOPS = 20
-"""Loops that are followed from a value. Chosen, not measured: rows, batches and answers are three"""
 MAX_FINDING_CASES = 20
 
 
@@ -95,7 +99,7 @@ def _changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
         is_change = _is_deletion(module, call) or _is_making(call) or _is_write(module, call)
-        if is_change or _is_opened_for_writing(module, call):
+        if is_change or _is_opened_for_writing(module, call) or _is_table_write(module, call):
             yield call
 
 
@@ -116,7 +120,8 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         raced = [call for call in calls if _is_raced(module, call)]
         yield from self._of_races(raced, several)
         for call in raced:
-            if _is_opened_for_writing(module, call) and _holds_own_rows(module, call):
+            is_written = _is_opened_for_writing(module, call) or _is_table_write(module, call)
+            if is_written and _holds_own_rows(module, call):
                 yield self._of_lost_rows(call, several)
 
     def _of_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
@@ -245,6 +250,21 @@ def _is_opened_for_writing(module: Module, call: Call) -> bool:
     return path is not None and (path is not call.receiver or _is_path(module, path))
 
 
+def _is_table_write(module: Module, call: Call) -> bool:
+    """Does a table write itself to a file that it is named: `frame.to_json("preds.jsonl")`?"""
+    path = call.argument(0, "path_or_buf")
+    is_writer = _table_of_write(call) is not None
+    # Without a path these methods give a text back; in mode "a" the file is kept.
+    return is_writer and path is not None and module.flow.value(call.argument(-1, "mode")) != "a"
+
+
+def _table_of_write(call: Call) -> ast.expr | None:
+    """The table before the dot, which may be made on the spot: `DataFrame(rows).to_json(path)`."""
+    called = call.node.func
+    is_writer = isinstance(called, ast.Attribute) and called.attr in TABLE_WRITERS
+    return called.value if is_writer and isinstance(called, ast.Attribute) else None
+
+
 def _holds_own_rows(module: Module, call: Call) -> bool:
     """Is what is written there made of the rows that one process has?"""
     # Processes that gather write all rows each.
@@ -255,67 +275,61 @@ def _holds_own_rows(module: Module, call: Call) -> bool:
 
 def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
+    table = _table_of_write(call)
+    if table is not None:
+        yield table
+        return
     around = next((one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None)
     blocks: list[ast.AST] = [around] if around is not None else []
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
         # `out = open(path, "w")`, and what is written to `out`.
         name = around.targets[0].id
-        blocks = [one.node for one in module.all_calls if _names_variable(one.node, name)]
+        blocks = [one.node for one in module.all_calls if names_variable(one.node, name)]
     for block in blocks:
         for part in ast.walk(block):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 yield part
 
 
-def _names_variable(node: ast.AST, name: str) -> bool:
-    """Does a variable of this name stand in a node?"""
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
-
-
 def _is_divided(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
-    for part in _slice_through_loops(module, rows):
+    for part in slice_through_loops(module, rows):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             if depends_on_process(module, part.slice):
                 return True
         if isinstance(part, ast.Call) and _divides(module, part):
             return True
+        if isinstance(part, ast.Name) and _is_picked_by_process(module, part):
+            return True
+        if isinstance(part, ast.comprehension) and any(
+            depends_on_process(module, test) for test in part.ifs
+        ):
+            return True
     return False
+
+
+def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
+    """Is a name what `with state.split_between_processes(rows) as mine` gives, or a list with rows of one process?"""
+    splits = (
+        around
+        for around in module.parents(name)
+        if isinstance(around, ast.With)
+        for item in around.items
+        if item.optional_vars is not None and names_variable(item.optional_vars, name.id)
+    )
+    if any("split_between_processes" in ast.unparse(around.items[0]) for around in splits):
+        return True
+    return is_added_for_a_process(module, name)
 
 
 def _divides(module: Module, call: ast.Call) -> bool:
     """Does a call of datasets give the rows of one process?"""
     is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "shard"
-    is_function = (module.flow.name(call.func) or "").endswith("split_dataset_by_node")
+    is_range = module.flow.name(call.func) in ("range", "itertools.islice")
+    called = module.flow.name(call.func) or ""
+    is_function = is_range or called.endswith("split_dataset_by_node")
     given = [*call.args, *(one.value for one in call.keywords)]
     return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
-
-
-def _slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
-    """What a value is computed from, of the variables of loops what the loops go over."""
-    waiting: list[ast.expr] = [rows]
-    seen: set[ast.AST] = set()
-    while waiting and len(seen) < MAX_LOOPS:
-        value = waiting.pop()
-        for part in backward_slice(module, value):
-            yield part
-            if isinstance(part, ast.Name):
-                over = [one for one in _iterables_of(module, part) if one not in seen]
-                seen.update(over)
-                waiting += over
-
-
-def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
-    """What the loops and comprehensions go over whose variable a name is."""
-    for around in module.parents(name):
-        loops: list[ast.For | ast.comprehension] = []
-        if isinstance(around, ast.For):
-            loops = [around]
-        elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
-            loops = list(around.generators)
-        for loop in loops:
-            if _names_variable(loop.target, name.id):
-                yield loop.iter
 
 
 def _is_harmless(module: Module, call: Call) -> bool:
@@ -343,7 +357,9 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
 def _is_raced(module: Module, call: Call) -> bool:
     """Does every process do it, to the same path?"""
     paths = [*call.args, *call.keywords.values()]
-    if call.receiver is not None and not call.names and call.method != "save_to_disk":
+    # Before the dot of a table's method stand the rows, and not the path.
+    is_table = call.method == "save_to_disk" or _table_of_write(call) is not None
+    if call.receiver is not None and not call.names and not is_table:
         paths.append(call.receiver)
     loops = [loop.iter for path in paths for loop in _loops_of(module, path)]
     if any(differs_by_process(module, path) for path in (*paths, *loops)):

@@ -80,7 +80,7 @@ class GatheredRowsCountTwice(SourceRule):
         for call in _gather_calls(module):
             if call.method != "gather":
                 continue
-            given = ", ".join(module.text_of(one) for one in call.args)
+            given = _text_of_gathered(module, call)
             if (
                 PREDICTION_WORDS.search(given)
                 and LABEL_WORDS.search(given)
@@ -91,6 +91,23 @@ class GatheredRowsCountTwice(SourceRule):
                     "call accelerator.gather_for_metrics(...) in place of gather",
                     cases=[case_at(module, call.node)],
                 )
+
+
+def _text_of_gathered(module: Module, call: Call) -> str:
+    """What is gathered: the arguments as they stand, and what their names were set to."""
+    texts = [module.text_of(one) for one in call.args]
+    names = (
+        part
+        for one in call.args
+        for part in ast.walk(one)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    )
+    for name in names:
+        origins = module.flow.origins(name)
+        texts += [
+            ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)
+        ]
+    return ", ".join(texts)
 
 
 def _is_in_evaluation(module: Module, call: Call) -> bool:

@@ -5,7 +5,8 @@ Looks for a `DataLoader` that a training loop of DistributedDataParallel, FSDP o
 a sampler nor a batch sampler of its own (`RandomSampler` divides nothing, and counts as none), and rows that are not
 divided by rank; and, in a loop of Accelerate, for one that is not given to `prepare`. Silent where a Trainer,
 accelerate, Lightning or Ray may put a sampler in, where the loader is made under a condition, or where arguments are
-not known.
+not known. It reads loaders that are made in another file too, and loops that cut their batches out of all rows
+(`range(0, len(rows), batch)`).
 
 ## Why it is bad
 Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
@@ -57,6 +58,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import for_loops
 from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
@@ -78,6 +80,14 @@ WHOLE_SAMPLERS = ("torch.utils.data.*RandomSampler", "torch.utils.data.*Sequenti
 """Samplers that go through all rows in each process"""
 BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 """What in the making of a data set says that each process has rows of its own"""
+
+
+DIVIDED_BY_HAND = re.compile(
+    r"\[\s*\w*rank\w*|%\s*\w*(?:world|rank|num_proc|n_gpus)|rank\w*\s*\*|\*\s*\w*rank|chunk|np\.array_split"
+    r"|(?:world\w*|rank\w*)\s*(?:,|\))\s*\)?\s*:|\(\s*\w*rank\w*\s*,\s*\w*world|scatter|broadcast|shard",
+    re.I,
+)
+"""Signs that a script divides its rows by rank, by hand; said of all files together"""
 
 
 def _undivided_loaders(module: Module) -> Iterator[Call]:
@@ -111,6 +121,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
             return
         if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
+        yield from self._made_by_hand()
         for call in _undivided_loaders(module):
             if (
                 _has_sampler(module, call)
@@ -126,6 +137,22 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     severity="error" if _runs_several(module) else "warning",
                     cases=[case_at(module, call.node)],
                 )
+
+    def _made_by_hand(self) -> Iterator[Finding]:
+        """Loops over batches that the script cuts out of all its rows, without any loader."""
+        module = self.subject
+        if any(True for part in module.with_linked for _ in part.calls(*DATA_LOADERS)):
+            return
+        if any(DIVIDED_BY_HAND.search(part.text) for part in module.with_linked):
+            return
+        for loop in _loops_over_batches(module):
+            yield self.finding(
+                "every process trains on all rows: the loop cuts its batches out of all of them",
+                "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
+                " with a DistributedSampler",
+                severity="error" if _runs_several(module) else "warning",
+                cases=[case_at(module, loop.iter)],
+            )
 
     def _left_out_of_prepare(self) -> Iterator[Finding]:
         """Loaders of Accelerate's scripts that `prepare` is never given, where it is given other things."""
@@ -143,6 +170,43 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     severity="error" if is_several else "warning",
                     cases=[case_at(module, call.node), case_at(module, prepared[0].node)],
                 )
+
+
+def _loops_over_batches(module: Module) -> Iterator[ast.For]:
+    """The innermost loops with a backward pass that step through rows: `range(0, len(rows), 8)`, or a generator."""
+    for loop in module.nodes(ast.For):
+        inner = [part for one in loop.body for part in ast.walk(one)]
+        has_backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in inner)
+        if has_backward and not any(isinstance(part, ast.For) for part in inner):
+            if _steps_through_rows(module, loop.iter):
+                yield loop
+
+
+def _steps_through_rows(module: Module, iterated: ast.expr) -> bool:
+    """Does an iterated expression, or the generator that it calls, go through rows in steps of a batch?"""
+    for part in ast.walk(iterated):
+        if not isinstance(part, ast.Call):
+            continue
+        function = module.flow.function(part.func)
+        bodies: list[ast.AST] = [part]
+        if isinstance(function, ast.FunctionDef) and _yields(function):
+            bodies.append(function)
+        if any(_is_range_in_steps(one) for body in bodies for one in ast.walk(body)):
+            return True
+    return False
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    """Is it a generator?"""
+    return any(isinstance(part, ast.Yield) for part in ast.walk(function))
+
+
+def _is_range_in_steps(node: ast.AST) -> bool:
+    """`range(0, len(rows), batch)`"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    is_range = node.func.id == "range" and len(node.args) == 3
+    return is_range and "len(" in ast.unparse(node.args[1])
 
 
 def _runs_several(module: Module) -> bool:
@@ -214,7 +278,7 @@ def _is_divided(module: Module, call: Call) -> bool:
 
 def _is_trained_on(module: Module, call: Call) -> bool:
     """Is it read by a loop that calls backward?"""
-    for loop in module.nodes(ast.For):
+    for loop in for_loops(module):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
         if steps and any(_reads_from_loader(module, part, call) for part in ast.walk(loop.iter)):
             return True

@@ -2,7 +2,7 @@
 
 ## What it does
 It finds schedules that are given to `accelerator.prepare` and whose length is that of a loader which was prepared
-before, without `num_processes`.
+before, without `num_processes`; and those whose length is a number of rows divided by the number of processes.
 
 ## Why it is bad
 A prepared scheduler steps N times for each step, and a prepared loader is N times shorter. On several GPUs the rate is
@@ -46,6 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.learning_rate_schedules import (
     SCHEDULES,
@@ -69,6 +70,14 @@ class LrSchedulerSteppedPerProcess(SourceRule):
         module = self.subject
         for call, total in schedules_with_length(module):
             accelerator = _preparing_accelerator(module, call)
+            if accelerator is not None and _is_divided_by_processes(module, total):
+                yield self.finding(
+                    "the length of the schedule is divided by the number of processes, and a prepared scheduler steps"
+                    " once for each process: on N GPUs it ends after 1/N of the run",
+                    "leave the number of processes out of the length, or do not prepare the scheduler",
+                    cases=[case_at(module, total), case_at(module, accelerator)],
+                )
+                continue
             if accelerator is None or _knows_processes(module, total):
                 continue
             prepared = [
@@ -111,6 +120,29 @@ def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
         ):
             return None if "dataloader_config" in made.keywords else call.receiver
     return None
+
+
+def _is_divided_by_processes(module: Module, total: ast.expr) -> bool:
+    """Is a number of rows divided by a product with the number of processes, and never multiplied by it again?"""
+    parts = [
+        part
+        for part in backward_slice(module, total)
+        if isinstance(part, ast.BinOp) and _names_processes(module, part.right)
+    ]
+    divisions = [part for part in parts if isinstance(part.op, ast.FloorDiv | ast.Div)]
+    inside = {one for part in divisions for one in ast.walk(part.right)}
+    inside |= {one for part in divisions for one in backward_slice(module, part.right)}
+    others = [part for part in parts if part not in divisions and part not in inside]
+    return len(divisions) == 1 and not others
+
+
+def _names_processes(module: Module, expression: ast.expr) -> bool:
+    """Is an expression, by itself or by what its names were set to, made with the number of processes?"""
+    return any(
+        (isinstance(part, ast.Attribute) and part.attr == "num_processes")
+        or (isinstance(part, ast.Name) and part.id in ("num_processes", "world_size"))
+        for part in backward_slice(module, expression)
+    )
 
 
 def _knows_processes(module: Module, total: ast.expr) -> bool:

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and calls `set_epoch`
-nowhere.
+nowhere. The loops may stand in functions and files of their own, or in a generator without end (`while True`,
+`itertools.cycle`).
 
 ## Why it is bad
 The sampler draws its order from its seed and its epoch. Without `set_epoch` the epoch stays 0: each process sees the
@@ -53,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.multi_process_loops import LOOPS, is_steered
+from truetune.checks.source.evidence.multi_process_loops import is_steered, loops_around
 from truetune.source.module import Module
 
 SAMPLERS: CodePlaces = calls_of(
@@ -72,7 +73,7 @@ class SamplerRepeatsItsOrder(SourceRule):
         # Libraries that steer the loop call set_epoch themselves.
         if module.mentions("set_epoch") or is_steered(parts):
             return
-        if not _has_epochs(module):
+        if not any(True for part in parts for _ in part.methods("backward")):
             return
         for call in module.calls("torch.utils.data.*DistributedSampler"):
             shuffles = (
@@ -80,7 +81,7 @@ class SamplerRepeatsItsOrder(SourceRule):
                 if not call.lacks("shuffle", 3)
                 else True
             )
-            if shuffles is True and not call.open and _is_trained_by(module, call.node):
+            if shuffles is True and not call.open and _is_repeated(module, call.node):
                 yield self.finding(
                     "the sampler gives the same order in every epoch: nothing calls set_epoch",
                     "call sampler.set_epoch(epoch) at the beginning of each epoch",
@@ -88,14 +89,33 @@ class SamplerRepeatsItsOrder(SourceRule):
                 )
 
 
-def _has_epochs(module: Module) -> bool:
-    """Does a loop that calls backward stand in another loop, which may have more than one round?"""
-    for call in module.methods("backward"):
-        loops = [node for node in module.parents(call.node) if isinstance(node, LOOPS)]
+def _nests_of_loops(module: Module) -> Iterator[list[ast.AST]]:
+    """The loops around each backward pass, and around what a generator of batches yields, from the inside out.
+
+    The passes, the loop over the loader and that over epochs may stand in functions of their own, and in other files.
+    """
+    for part in module.with_linked:
+        for call in part.methods("backward"):
+            yield loops_around(part, call.node)
+        for node in part.nodes(ast.Yield):
+            yield loops_around(part, node, depth=0)
+
+
+def _is_repeated(module: Module, sampler: ast.AST) -> bool:
+    """Does a loop read the sampler's loader, inside of another that may have more than one round?"""
+    for loops in _nests_of_loops(module):
         # The outermost loop is that over epochs: `range(1)` needs no other order.
-        if len(loops) > 1 and not _is_once(module, loops[-1]):
-            return True
-    return False
+        if len(loops) < 2 or _is_once(module, loops[-1]):
+            continue
+        for loop in loops[:-1]:
+            if isinstance(loop, ast.For) and _reads_loader_of(module, loop.iter, sampler):
+                return True
+    return any(
+        _reads_loader_of(module, call.args[0], sampler)
+        for part in module.with_linked
+        for call in part.calls("itertools.cycle")
+        if call.args
+    )
 
 
 def _is_once(module: Module, loop: ast.AST) -> bool:
@@ -104,15 +124,6 @@ def _is_once(module: Module, loop: ast.AST) -> bool:
         return False
     counts = [module.flow.value(arg) for arg in loop.iter.args]
     return module.flow.name(loop.iter.func) == "range" and counts == [1]
-
-
-def _is_trained_by(module: Module, sampler: ast.AST) -> bool:
-    """Is the sampler that of a loader over which a loop with a backward pass runs?"""
-    for call in module.methods("backward"):
-        for loop in module.parents(call.node):
-            if isinstance(loop, ast.For) and _reads_loader_of(module, loop.iter, sampler):
-                return True
-    return False
 
 
 def _reads_loader_of(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:

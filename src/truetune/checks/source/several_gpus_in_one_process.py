@@ -3,11 +3,12 @@
 ## What it does
 Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
 shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators: H100:8` and `nvidia.com/gpu: 4` in a
-task's YAML), or a file that shows them to itself. It also names a
-model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where
-a launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it
-several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
-where the model is too large for one GPU by its name, and where nothing is trained.
+task's YAML, `count: 4` of a compose file's GPUs; a module after `python -m` counts as its file), or a file that shows
+them to itself. It also names a model that is trained so with `device_map="auto"` (or balanced, sequential; also in the
+settings that the command names), by a Trainer or a loop of one's own, where a launcher that starts a single process is
+the same. Silent where a launcher starts several, where Slurm starts it several times, and with unsloth, which takes one
+GPU; of spread models where `max_memory` says that the split is meant, where the model is too large for one GPU by its
+name, and where nothing is trained.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
@@ -52,11 +53,12 @@ ZeRO-3 (or 4 bits) before `device_map` is left out.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -67,6 +69,7 @@ from truetune.checks.source.evidence.single_process_starts import (
     SingleProcessStart,
     find_single_process_starts,
 )
+from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
@@ -96,7 +99,7 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         visible = _shown_by_itself(module)
         starts = list(find_single_process_starts(Path(module.path))) if visible is None else []
-        load = spread_load(module)
+        load = spread_load(module) or _load_spread_by_settings(module, starts)
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
             return
@@ -164,6 +167,38 @@ class SeveralGpusInOneProcess(SourceRule):
             evidence=[start.where] if start is not None else [],
             cases=cases,
         )
+
+
+def _load_spread_by_settings(module: Module, starts: list[SingleProcessStart]) -> Call | None:
+    """A load that takes what it is given from settings (`from_pretrained(**cfg["model"])`), where the file that the
+    command names spreads the model."""
+    loads = [
+        call
+        for call in module.calls("transformers.*.from_pretrained")
+        if call.open
+        and "device_map" not in call.keywords
+        and "model" in module.flow.types(call.node)
+    ]
+    words = [word for start in starts for word in start.where.split()]
+    folder = Path(module.path).parent
+    for word in words if loads else ():
+        if word.endswith((".yaml", ".yml", ".json")) and _spreads(
+            read_document_in_folder_or_parents(folder, word.rpartition("=")[2])
+        ):
+            return loads[0]
+    return None
+
+
+def _spreads(document: LocatedDocument | None) -> bool:
+    """Does a file of settings, or a group of it, set a device map that spreads a model and limit no memory?"""
+    value = document.value if document is not None else None
+    groups = [value, *value.values()] if isinstance(value, Mapping) else []
+    return any(
+        isinstance(group, Mapping)
+        and group.get("device_map") in SPREADING_DEVICE_MAPS
+        and "max_memory" not in group
+        for group in groups
+    )
 
 
 def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:

@@ -4,7 +4,8 @@
 Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`DistributedDataParallel`, `DataParallel`,
 `torch.compile`, a LoRA of peft), or of a dictionary that holds it as a part (`{"model": ..., "optimizer": ...}`), and
 for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one script or in one beside
-the script that trains. What takes the prefix away again (`replace("module.", "")`, `.module.state_dict()`,
+the script that trains. A load that keeps only the names that the model has (`{k: v for k, v in saved.items() if k in
+own}`) leaves out as much. What takes the prefix away again (`replace("module.", "")`, `.module.state_dict()`,
 `unwrap_model`), or takes the part out, is left alone.
 
 ## Why it is bad
@@ -114,13 +115,36 @@ LOADING_FUNCTIONS = ("torch.load", "safetensors.torch.load_file")
 def _lenient_loads(module: Module) -> Iterator[Call]:
     """Calls of `load_state_dict` that leave out what does not fit."""
     for call in module.methods("load_state_dict"):
-        if module.flow.value(call.argument(1, "strict")) is False:
+        state = call.argument(0, "state_dict")
+        is_lenient = module.flow.value(call.argument(1, "strict")) is False
+        if is_lenient or (state is not None and _fitting_entries_of(module, state) is not None):
             yield call
+
+
+def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
+    """The state of which only entries with a known name are taken: `{k: v for k, v in saved.items() if k in own}`,
+    alone or by `own.update(...)`; None where a state is loaded whole."""
+    candidates = [origin.node for origin in module.flow.origins(state)]
+    if isinstance(state, ast.Name):
+        candidates += [
+            call.args[0]
+            for call in module.methods("update")
+            if isinstance(call.receiver, ast.Name) and call.receiver.id == state.id and call.args
+        ]
+    for node in candidates:
+        if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
+            continue
+        tests = node.generators[0].ifs
+        source = node.generators[0].iter
+        is_by_name = any(isinstance(part, ast.In) for test in tests for part in ast.walk(test))
+        if is_by_name and isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+            return source.func.value if source.func.attr == "items" else None
+    return None
 
 
 class WrapperKeysNotLoaded(SourceRule):
     code = "SRC004"
-    symptoms = ("garbage-output",)
+    symptoms = ("garbage-output", "several-gpus")
     severity = "error"
     looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
 
@@ -137,10 +161,16 @@ class WrapperKeysNotLoaded(SourceRule):
             if fitting is not None:
                 stays = _what_stays(module, call)
                 yield self.finding(
-                    f"{fitting.keys}, and strict=False leaves them all out: nothing is loaded{stays}",
+                    f"{fitting.keys}, and {_leaves_out(module, call)} leaves them all out: nothing is loaded{stays}",
                     fitting.remedy,
                     cases=[case_at(module, call.node), fitting.case],
                 )
+
+
+def _leaves_out(module: Module, load: Call) -> str:
+    """What in a load leaves out the names that do not fit."""
+    is_lenient = module.flow.value(load.argument(1, "strict")) is False
+    return "strict=False" if is_lenient else "the test of each name"
 
 
 def _is_of_file(loaded: Loaded, saved: Saved) -> bool:
@@ -151,7 +181,9 @@ def _is_of_file(loaded: Loaded, saved: Saved) -> bool:
 
 def _loaded_state(module: Module, load: Call) -> Loaded:
     """The state that a call loads, as it is, into a plain model; without names where that is not certain."""
-    state, entry = _whole_and_entry(module, load.argument(0, "state_dict"))
+    given = load.argument(0, "state_dict")
+    fitting = _fitting_entries_of(module, given) if given is not None else None
+    state, entry = _whole_and_entry(module, fitting or given)
     maker = module.flow.producing_call(state)
     if maker is None or not maker.named(*LOADING_FUNCTIONS) or load.receiver is None:
         return Loaded([], "")
@@ -268,7 +300,10 @@ def _is_state(module: Module, value: ast.expr) -> bool:
 
 def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
     """The models whose states are saved, each with its entry of a dictionary; empty for the state alone."""
-    entries = {} if saved is None else module.flow.entries(saved)[0]
+    entries = {} if saved is None else dict(module.flow.entries(saved)[0])
+    maker = module.flow.producing_call(saved)
+    if maker is not None and maker.named("dict"):
+        entries |= maker.keywords
     for entry, value in ({"": saved} | entries).items():
         state = module.flow.producing_call(value)
         if state is not None and state.method == "state_dict" and state.receiver is not None:

@@ -21,6 +21,25 @@ BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|pr
 """What a condition on the process says"""
 
 
+def loops_around(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]:
+    """The loops in which a place runs, from the inside out: around it, and around the calls of its function."""
+    loops: list[ast.AST] = []
+    for parent in module.parents(node):
+        if isinstance(parent, LOOPS):
+            loops.append(parent)
+        if isinstance(parent, FUNCTIONS):
+            callers = module.flow.calls_of(parent) if depth else []
+            around = [loops_around(module, caller, depth - 1) for caller in callers]
+            return loops + max(around, key=len, default=[])
+    return loops
+
+
+def for_loops(module: Module) -> Iterator[ast.For]:
+    """The loops of a file and of those that run with it: a loader is often made in a file of its own."""
+    for part in module.with_linked:
+        yield from part.nodes(ast.For)
+
+
 def is_steered(parts: Sequence[Module]) -> bool:
     """Does a library place models, save and sample for the processes of these files?"""
     own = {name for part in parts for name in OWN_TRAINER.findall(part.text)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.module import Module
@@ -17,12 +18,14 @@ PROCESS_WORD = re.compile(
 MAX_VARIABLE_CHARACTERS = 20
 """Of a text that names a variable of a launcher; a longer one is a text"""
 LOOPS = (ast.For, ast.While)
+MAX_LOOPS = 20
+"""Loops that are followed from a value. Chosen, not measured: rows, batches and answers are three"""
 
 
 def are_divided_by_process(module: Module, rows: ast.expr) -> bool:
     """Does it depend on the process which rows these are: does its number take part in making them?"""
     return any(
-        _says_process(part) or _is_added_for_a_process(module, part)
+        _says_process(part) or is_added_for_a_process(module, part)
         for part in backward_slice(module, rows)
     )
 
@@ -44,7 +47,7 @@ def _says_process(part: ast.AST) -> bool:
     return is_variable and PROCESS_WORD.search(part.value) is not None
 
 
-def _is_added_for_a_process(module: Module, part: ast.AST) -> bool:
+def is_added_for_a_process(module: Module, part: ast.AST) -> bool:
     """Is it a list to which rows are added under a condition on the process, or behind one that leaves rows out?"""
     if not isinstance(part, ast.Name):
         return False
@@ -69,3 +72,35 @@ def _conditions_of_loop(module: Module, node: ast.AST) -> list[ast.expr]:
             ]
             break
     return tests
+
+
+def names_variable(node: ast.AST, name: str) -> bool:
+    """Does a variable of this name stand in a node?"""
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+
+
+def slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
+    """What a value is computed from, of the variables of loops what the loops go over."""
+    waiting: list[ast.expr] = [rows]
+    seen: set[ast.AST] = set()
+    while waiting and len(seen) < MAX_LOOPS:
+        value = waiting.pop()
+        for part in backward_slice(module, value):
+            yield part
+            if isinstance(part, ast.Name):
+                over = [one for one in _iterables_of(module, part) if one not in seen]
+                seen.update(over)
+                waiting += over
+
+
+def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+    """What the loops and comprehensions go over whose variable a name is."""
+    for around in module.parents(name):
+        loops: list[ast.For | ast.comprehension] = []
+        if isinstance(around, ast.For):
+            loops = [around]
+        elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
+            loops = list(around.generators)
+        for loop in loops:
+            if names_variable(loop.target, name.id):
+                yield loop.iter

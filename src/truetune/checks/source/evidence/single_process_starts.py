@@ -30,6 +30,13 @@ TASKS = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|-n )(?!1\b)\d+")
 PYTHON = re.compile(
     r"(?:^|[\s;&|`$/\"'])python[\d.]*\s+(?:-[uOBW]\S*\s+)*(?P<script>[^\s-]\S*\.py)\b"
 )
+MODULE = re.compile(
+    r"(?:^|[\s;&|`$/\"'])python[\d.]*\s+(?:-[uOBW]\S*\s+)*-m\s+(?P<module>[A-Za-z_]\w*(?:\.\w+)*)"
+)
+"""`python -m package.module`"""
+COMPOSE_COUNT = re.compile(r"^\s*(?:-\s*)?count:\s*[\"']?(\d+)\b")
+"""The GPUs that a service of a compose file reserves, beside `capabilities: [gpu]`"""
+RESERVES_GPUS = re.compile(r"capabilities:\s*(?:\[[^\]]*\bgpu\b|\n\s*-\s*[\"']?gpu\b)")
 ONE_PROCESS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus)[ =]+1\b")
 """What in the command of a launcher says that it starts a single process"""
 BETWEEN_WORDS = re.compile(r"[\"'],\s*[\"']")
@@ -60,7 +67,8 @@ def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
         is_read = file.suffix != ".py" or file.resolve() == wanted
         text = read_project_text(str(file)) if is_read else ""
         # Any count of tasks but 1: srun starts the command that often.
-        if wanted.name in text and not TASKS.search(text):
+        is_named = wanted.name in text or f"-m {wanted.stem}" in text or f".{wanted.stem}" in text
+        if is_named and not TASKS.search(text):
             yield from _in_file(file, text, wanted)
 
 
@@ -78,18 +86,31 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart
                 word_names_script(word, file, wanted) for word in line.split()
             )
         else:
-            started = PYTHON.search(line)
-            is_start = started is not None and word_names_script(started["script"], file, wanted)
+            is_start = _starts_script(line, file, wanted)
         count = gpus or standing
         if is_start and count > 1:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"
             yield SingleProcessStart(count, where, text, by_launcher)
 
 
+def _starts_script(line: str, file: Path, wanted: Path) -> bool:
+    """Does `python` start the script in this line, as a file or as a module?"""
+    started = PYTHON.search(line)
+    if started is not None:
+        return word_names_script(started["script"], file, wanted)
+    module = MODULE.search(line)
+    return module is not None and word_names_script(
+        module["module"].replace(".", "/") + ".py", file, wanted
+    )
+
+
 def _count_of_task(file: Path, text: str) -> int:
     """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different sizes are."""
     lines = text.splitlines() if file.suffix in (".yaml", ".yml") else []
     counts = {_gpu_count(line) for line in lines if OF_TASK.match(line)}
+    if RESERVES_GPUS.search(text):
+        reserved = (COMPOSE_COUNT.match(line) for line in lines)
+        counts |= {int(count[1]) for count in reserved if count is not None}
     return counts.pop() if len(counts) == 1 else 0
 
 

@@ -1,0 +1,130 @@
+"""DeepSpeed's settings in a script fix a batch that the number of processes does not give.
+
+## What it does
+Takes the settings that a script writes as a dictionary for DeepSpeed, with plain numbers for `train_batch_size`,
+`train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` (or defaults of its options), and compares their
+product with the processes of the command that starts it. Silent where a number is not plain, or where commands start
+different numbers. Where no command is seen, it speaks of products that no number of processes makes.
+
+## Why it is bad
+DeepSpeed asserts that the batch is rows x accumulation x processes, and stops. The settings ran on another number of
+GPUs.
+
+## Example
+```python
+import deepspeed
+
+settings = {
+    "train_batch_size": 100,
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 4,
+}
+engine, *_ = deepspeed.initialize(model=model, config=settings)
+```
+
+## Use instead
+```python
+import deepspeed
+
+settings = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 4,
+}
+engine, *_ = deepspeed.initialize(model=model, config=settings)
+```
+
+## Fix safety
+Safe: DeepSpeed computes the third number. The batch of a step changes with the number of GPUs, and the rate with it.
+
+## References
+- www.deepspeed.ai/docs/config-json/: "Batch Size Related Parameters"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.settings.stacks.find_config_consumer import launched_processes
+from truetune.source.module import Module
+
+KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+def _dictionaries(module: Module) -> Iterator[ast.AST]:
+    """Dictionaries with the rows of one GPU, which only DeepSpeed's settings have."""
+    for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
+        if KEYS[1] in _entries(node):
+            yield node
+
+
+def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
+    """Dictionaries with all three numbers."""
+    for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
+        entries = _entries(node)
+        if all(key in entries for key in KEYS):
+            yield node, [entries[key] for key in KEYS]
+
+
+def _entries(node: ast.AST) -> dict[str, ast.expr]:
+    """The entries of `{...}` and of `dict(...)`."""
+    if isinstance(node, ast.Call):
+        is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
+        return {one.arg: one.value for one in node.keywords if one.arg} if is_dict else {}
+    if not isinstance(node, ast.Dict):
+        return {}
+    pairs = zip(node.keys, node.values, strict=True)
+    return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+
+
+class DeepspeedBatchOfAnotherWorldSize(SourceRule):
+    code = "SRC380"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _dictionaries)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        started = launched_processes(Path(module.path))
+        for node, values in _batch_settings(module):
+            numbers = [possible_numbers(module, value) for value in values]
+            # Two values are those of two runs, or of a default and of a command.
+            if any(len(found) != 1 or found[0] != int(found[0]) for found in numbers):
+                continue
+            whole, rows, steps = (int(found[0]) for found in numbers)
+            if started is not None and whole != rows * steps * started[0]:
+                yield self._finding(node, whole, (rows, steps), started)
+            elif started is None and rows * steps and whole % (rows * steps):
+                yield self._finding(node, whole, (rows, steps), None)
+
+    def _finding(
+        self,
+        node: ast.AST,
+        whole: int,
+        of_process: tuple[int, int],
+        started: tuple[int, str] | None,
+    ) -> Finding:
+        """What is said of one dictionary; without a command, no number of processes fits."""
+        rows, steps = of_process
+        if started is None:
+            product = (
+                f"no number of processes x {rows} rows x {steps} accumulation steps gives that"
+            )
+            value = f"a multiple of {rows * steps}"
+        else:
+            value = str(rows * steps * started[0])
+            product = (
+                f"{started[0]} processes x {rows} rows x {steps} accumulation steps are {value}"
+            )
+        return self.finding(
+            f"train_batch_size is {whole}, and {product}: DeepSpeed stops there",
+            f"leave train_batch_size out, so that DeepSpeed computes it; or set it to {value}",
+            evidence=[started[1]] if started is not None else [],
+            cases=[case_at(self.subject, node)],
+        )

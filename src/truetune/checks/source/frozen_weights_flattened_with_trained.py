@@ -1,0 +1,88 @@
+"""FSDP flattens an adapter and its frozen base into one parameter, and stops at the first wrap.
+
+## What it does
+Looks for `FullyShardedDataParallel(model)` of a model with an adapter of PEFT, with `use_orig_params` left out or
+false, and no policy that wraps the adapter's layers by themselves (PEFT's `fsdp_auto_wrap_policy`, a lambda policy).
+Silent with `fully_shard`, which keeps the parameters, and where arguments are not known. The Trainer and TRL put PEFT's
+policy in by themselves.
+
+## Why it is bad
+FSDP1 joins all parameters of a unit into one flat parameter, of which each part is trained or none. A layer of the base
+with its adapter has both kinds: "Must flatten tensors with uniform `requires_grad`". Full fine-tuning works.
+
+## Example
+```python
+from peft import LoraConfig, get_peft_model
+from torch.distributed.fsdp import FullyShardedDataParallel
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(r=8))
+model = FullyShardedDataParallel(model, device_id=0)
+```
+
+## Use instead
+```python
+from peft import LoraConfig, get_peft_model
+from torch.distributed.fsdp import FullyShardedDataParallel
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(r=8))
+model = FullyShardedDataParallel(model, device_id=0, use_orig_params=True)
+```
+
+## Fix safety
+Safe. With `use_orig_params=True` the frozen part of a unit takes memory for gradients; PEFT's policy saves it.
+
+## References
+- docs.pytorch.org/docs/stable/fsdp.html: `use_orig_params`
+- huggingface.co/docs/peft: "Fully Sharded Data Parallel"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces, calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+WRAPPER = "torch.*.FullyShardedDataParallel"
+OWN_POLICY = re.compile(
+    r"fsdp_auto_wrap_policy|lambda_auto_wrap_policy|LambdaWrapPolicy|_or_policy|CustomPolicy|ignored_(?:modules|states)"
+    r"|requires_grad_\(True\)"
+)
+"""Signs that trained layers are wrapped by themselves, or that none is frozen"""
+WRAPS: CodePlaces = calls_of("models that FSDP wraps", WRAPPER)
+
+
+class FrozenWeightsFlattenedWithTrained(SourceRule):
+    code = "SRC378"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = WRAPS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(OWN_POLICY.search(part.text) for part in module.with_linked):
+            return
+        for call in module.calls(WRAPPER):
+            model = call.argument(0, "module")
+            if "peft-model" not in module.flow.types(model) or not _flattens(module, call):
+                continue
+            yield self.finding(
+                "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter:"
+                " it stops there (Must flatten tensors with uniform `requires_grad`)",
+                "pass use_orig_params=True",
+                cases=[case_at(module, call.node)],
+            )
+
+
+def _flattens(module: Module, call: Call) -> bool:
+    """Is `use_orig_params` surely off?"""
+    if call.lacks("use_orig_params"):
+        return True
+    return module.flow.value(call.argument(-1, "use_orig_params")) is False

@@ -1,0 +1,135 @@
+"""Answers are gathered process by process, and set beside rows in the order of the file.
+
+## What it does
+Looks for `all_gather_object`, `gather_object` and the like of answers to `rows[rank::world]`, every so many rows of the
+file, in a script that then sets the joined answers beside columns or lists of the file (a column of the frame, `zip`,
+`references=`). Silent where anything puts them back: a sort, an id or index that each answer carries, or a slice that
+deals them out again.
+
+## Why it is bad
+The joined list holds the rows 0, 4, 8, ... and then 1, 5, 9, ...: each answer is compared with another row's reference.
+On one GPU the order is that of the file, so that the score drops with the number of GPUs.
+
+## Example
+```python
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+answers = [answer(question) for question in table.iloc[rank::world]["question"]]
+parts = [None] * world
+dist.all_gather_object(parts, answers)
+table["prediction"] = [one for part in parts for one in part]
+```
+
+## Use instead
+```python
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+answers = [answer(question) for question in table.iloc[rank::world]["question"]]
+parts = [None] * world
+dist.all_gather_object(parts, answers)
+joined = [None] * len(table)
+for number, part in enumerate(parts):
+    joined[number::world] = part
+table["prediction"] = joined
+```
+
+## Fix safety
+Safe: the answers are the same, and each stands beside its row.
+
+## References
+- docs.pytorch.org/docs/stable/distributed.html: `all_gather_object`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.joined_rows_in_runs import wrong_joins
+from truetune.checks.source.evidence.rows_of_processes import (
+    depends_on_process,
+    slice_through_loops,
+)
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+GATHERS = (
+    "torch.distributed.all_gather_object",
+    "torch.distributed.gather_object",
+    "accelerate.utils.gather_object",
+)
+PUTS_BACK = re.compile(
+    r"\bsort|sorted|argsort|::\s*\w+\]\s*=|zip\(\*|zip_longest|\bindex\b(?!\s*=\s*False)|enumerate|idx|['\"]id['\"]"
+    r"|_ids?\b|reindex|merge|interleave|% ?world|\border",
+    re.I,
+)
+"""Signs that each answer carries its place, or is dealt out again"""
+SETS_BESIDE = re.compile(r"\bzip\(|references\s*=")
+"""What compares lists by position"""
+
+
+def _gathered(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Calls that gather objects of the processes, with what each of them gives."""
+    for call in module.calls(*GATHERS):
+        is_filled = call.named("*.all_gather_object")
+        given = call.argument(1 if is_filled else 0, "obj")
+        if given is not None:
+            yield call, given
+
+
+class GatheredRowsInOrderOfProcesses(SourceRule):
+    code = "SRC381"
+    symptoms = ("several-gpus", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("objects that are gathered from all processes", _gathered)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(PUTS_BACK.search(part.text) for part in module.with_linked):
+            return
+        if not SETS_BESIDE.search(module.text) and not _fills_column(module):
+            return
+        # rows-joined-by-position names joins of which it can follow both sides.
+        if any(join.change.kind == "parts" for join in wrong_joins(module)):
+            return
+        for call, given in _gathered(module):
+            dealt = _dealt_rows(module, given)
+            if dealt is not None:
+                yield self.finding(
+                    "the answers of the processes are joined one after another, and their rows were dealt in turn"
+                    f" ({module.text_of(dealt)[:60]}): each stands beside another row of the file",
+                    "deal them back (joined[rank::world] = part of that rank), or gather the row's number with each"
+                    " answer and sort by it",
+                    cases=[case_at(module, call.node), case_at(module, dealt)],
+                )
+
+
+def _dealt_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
+    """Where every so many rows are taken, of which an expression is made: `rows[rank::world]`."""
+    for part in slice_through_loops(module, given):
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
+            steps = part.slice.step
+            if steps is not None and depends_on_process(module, part.slice):
+                return part
+    return None
+
+
+def _fills_column(module: Module) -> bool:
+    """Does a list of lists, taken apart, become a column: `table["a"] = [one for part in parts for one in part]`?"""
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        value = node.value
+        is_column = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
+        is_joined = isinstance(value, ast.ListComp) and len(value.generators) == 2
+        if is_column and (is_joined or "chain" in ast.unparse(value)):
+            return True
+    return False

@@ -1,0 +1,151 @@
+"""A loop that accumulates gradients averages them between the processes at each micro-batch.
+
+## What it does
+Looks at loops of one's own whose model is wrapped by DistributedDataParallel, or given to `accelerator.prepare` in a
+script that a command starts as several processes. It speaks where the optimizer steps only at some batches (`if (i + 1)
+% 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging: neither `no_sync`
+nor `accelerator.accumulate`.
+
+## Why it is bad
+DDP sends all gradients over the network in every backward pass. Only the sum of a step's passes is used, so that of 8
+transfers 7 are for nothing: over Ethernet, or PCIe without peer access, most of a step is waiting.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("nccl")
+net = DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5)
+for i, batch in enumerate(loader):
+    (net(**batch).loss / 8).backward()
+    if (i + 1) % 8 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import contextlib
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("nccl")
+net = DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5)
+for i, batch in enumerate(loader):
+    is_step = (i + 1) % 8 == 0
+    with contextlib.nullcontext() if is_step else net.no_sync():
+        (net(**batch).loss / 8).backward()
+    if is_step:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Fix safety
+Safe: the sum of the gradients is the same. Under FSDP `no_sync` keeps whole gradients and takes more memory.
+
+## References
+- docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: `no_sync`
+- huggingface.co/docs/accelerate/concept_guides/gradient_synchronization
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.source.module import Module
+
+SPARES_TRANSFERS = re.compile(
+    r"no_sync|\.accumulate\(|require_backward_grad_sync|set_requires_gradient_sync|deepspeed|DeepSpeed|FSDP"
+    r"|FullyShardedDataParallel|fully_shard|register_comm_hook|all_reduce|[lL]ightning|[fF]abric"
+)
+"""Signs that the script or its library decides when gradients are averaged"""
+DDP = "torch.*.DistributedDataParallel"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _rare_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
+    """Steps of an optimizer that a count of batches allows, with the condition and the backward pass before it."""
+    for step, _ in optimizer_steps(module):
+        branch = next((one for one in module.parents(step.node) if isinstance(one, ast.If)), None)
+        if branch is None or not _counts_batches(branch.test):
+            continue
+        around = _block_of(module, branch)
+        for backward in backward_calls(module):
+            outside = branch not in set(module.parents(backward.node))
+            if outside and _block_of(module, backward.node) is around:
+                yield step.node, branch, backward.node
+                break
+
+
+def _steps_under_conditions(module: Module) -> Iterator[ast.AST]:
+    """Steps of an optimizer under any condition: also of loops that put the averaging off."""
+    for step, _ in optimizer_steps(module):
+        if any(isinstance(one, ast.If) for one in module.parents(step.node)):
+            yield step.node
+
+
+def _block_of(module: Module, node: ast.AST) -> ast.AST | None:
+    """The innermost loop or function around a place."""
+    kinds = (ast.For, ast.While, *FUNCTIONS)
+    return next((one for one in module.parents(node) if isinstance(one, kinds)), None)
+
+
+def _counts_batches(test: ast.expr) -> bool:
+    """Is it a remainder, or a counter that is compared: `(i + 1) % 8 == 0`, `self.pending == self.accumulate`?"""
+    if any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(test)):
+        return True
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    is_compared = isinstance(test.ops[0], ast.Eq | ast.GtE)
+    return is_compared and "accum" in ast.unparse(test.comparators[0]).lower()
+
+
+class GradientsAveragedAtEachMicroBatch(SourceRule):
+    code = "SRC379"
+    symptoms = ("several-gpus", "slow-training")
+    severity = "info"
+    looks_at = CodePlaces("optimizer steps at some batches of a loop", _steps_under_conditions)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(SPARES_TRANSFERS.search(part.text) for part in module.with_linked):
+            return
+        wrapper = _wrapper(module)
+        if wrapper is None:
+            return
+        for step, branch, backward in _rare_steps(module):
+            yield self.finding(
+                "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
+                " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
+                f"run the other backward passes under {wrapper}",
+                evidence=[
+                    f"the condition in line {module.place(branch)[0]}: {ast.unparse(branch.test)}"
+                ],
+                cases=[case_at(module, backward), case_at(module, step)],
+            )
+            return
+
+
+def _wrapper(module: Module) -> str | None:
+    """How the averaging is put off for the wrapper that the script uses; None where it runs as one process."""
+    parts = module.with_linked
+    if any(True for part in parts for _ in part.calls(DDP)):
+        return "model.no_sync()"
+    by_accelerate = any(True for part in parts for _ in part.calls("accelerate.Accelerator"))
+    is_several = any(True for part in parts for _ in launches_of_several(Path(part.path)))
+    if not by_accelerate or not is_several:
+        return None
+    return "accelerator.accumulate(model), with Accelerator(gradient_accumulation_steps=N)"

@@ -1,0 +1,192 @@
+"""A model that DDP wraps has a layer that no forward pass reads: the second step stops.
+
+## What it does
+Looks at classes derived from `nn.Module` or `LightningModule` of which an object is wrapped by DistributedDataParallel,
+given to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It speaks where the constructor makes a
+layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads. Silent with
+`find_unused_parameters`, where weights are frozen or layers are reached by their names or all together.
+
+## Why it is bad
+DDP waits in each backward pass for the gradient of every weight. The unused layer never gets one, so that the averaging
+of the first step does not end, and the second step stops with "Expected to have finished reduction in the prior
+iteration". On one GPU the script runs through.
+
+## Example
+```python
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 64)
+        self.score = nn.Linear(64, 1)
+        self.topic = nn.Linear(64, 9)
+
+    def forward(self, x):
+        return self.score(self.body(x))
+
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(Scorer())
+```
+
+## Use instead
+```python
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 64)
+        self.score = nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.score(self.body(x))
+
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(Scorer())
+```
+
+## Fix safety
+Removing the layer changes no output. Weights that are saved with it no longer fit a model without it.
+
+## References
+- docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: `find_unused_parameters`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.wrapped_models import model_objects, wrapped_models
+from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.source.module import Module
+
+BASES = ("torch.nn.Module", "torch.nn.modules.module.Module", "*.LightningModule", "nn.Module")
+LAYERS = re.compile(
+    r"torch\.nn\.(?:modules\.\w+\.)?(?:Linear|Bilinear|Embedding(?:Bag)?|Conv\w+|LSTM|GRU|RNN|LayerNorm|RMSNorm"
+    r"|BatchNorm\w+|MultiheadAttention|Transformer\w*)"
+)
+"""Layers that have weights"""
+REACHED_OTHERWISE = re.compile(
+    r"find_unused_parameters|requires_grad|_ddp_params_and_buffers_to_ignore|_set_static_graph|static_graph"
+    r"|getattr\(|__dict__|\.children\(|\.named_children\(|\.modules\(|\.named_modules\(|get_submodule|deepspeed"
+    r"|DistributedDataParallelKwargs|DDPStrategy"
+)
+"""Signs that DDP is told of such layers, or that code reaches layers without naming them"""
+MAX_CLASSES = 20
+"""Classes of one file that are judged. Chosen, not measured: files of models have fewer"""
+
+
+def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
+    """The classes of which an object is wrapped, with the place that wraps it."""
+    for model in wrapped_models(module):
+        for made in model_objects(module, model):
+            owners = module.flow.origins(made.func) if isinstance(made, ast.Call) else ()
+            for owner in owners:
+                if isinstance(owner.node, ast.ClassDef):
+                    yield owner.node, model
+    for call in module.calls("*ightning*.Trainer"):
+        devices = module.flow.value(call.argument(-1, "devices"))
+        if module.flow.value(call.argument(-1, "strategy")) == "ddp" and devices != 1:
+            for made_class in module.nodes(ast.ClassDef):
+                yield made_class, call.node
+
+
+class LayerWithoutGradientUnderDdp(SourceRule):
+    code = "SRC377"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = CodePlaces(
+        "classes of models that are wrapped for several processes", _wrapped_classes
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        parts = module.with_linked
+        if any(REACHED_OTHERWISE.search(part.text) for part in parts):
+            return
+        wrapped = list(_wrapped_classes(module))[:MAX_CLASSES]
+        by_accelerate = not any(
+            True for part in parts for _ in part.calls("torch.*.DistributedDataParallel")
+        )
+        # A script of accelerate may be meant for one GPU.
+        if by_accelerate and not (
+            module.mentions("ightning") or any(launches_of_several(Path(module.path)))
+        ):
+            return
+        known: set[ast.AST] = set()
+        for made_class, place in wrapped:
+            for layer in _unread_layers(module, made_class):
+                if layer in known:
+                    continue
+                known.add(layer)
+                yield self._finding(made_class, layer, place)
+
+    def _finding(self, made_class: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
+        """What is said of one layer."""
+        module = self.subject
+        name = ast.unparse(layer.targets[0])
+        return self.finding(
+            f"{name} of {made_class.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
+            " the second step stops (Expected to have finished reduction in the prior iteration)",
+            f"remove {name}, use it in forward, or pass find_unused_parameters=True to the wrapper",
+            cases=[case_at(module.home(layer), layer), case_at(module, place)],
+        )
+
+
+def _unread_layers(module: Module, made_class: ast.ClassDef) -> Iterator[ast.Assign]:
+    """The layers that the constructor makes and nothing in the project reads."""
+    bases = module.flow.bases(made_class)
+    # Another base may read the layers that a class of its own makes.
+    is_plain = len(made_class.bases) == 1 and bool(bases)
+    if not is_plain or not _is_plain_base(bases[0]):
+        return
+    constructor = next(
+        (
+            one
+            for one in made_class.body
+            if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+        ),
+        None,
+    )
+    for statement in constructor.body if constructor is not None else ():
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        target = statement.targets[0]
+        is_of_self = isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+        called = module.flow.name(statement.value.func) or ""
+        if is_of_self and LAYERS.fullmatch(called) and not _is_read(module, target):
+            yield statement
+
+
+def _is_plain_base(name: str) -> bool:
+    """Is it a class that calls no layer by a name of its own?"""
+    return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
+
+
+def _is_read(module: Module, target: ast.expr) -> bool:
+    """Does any code read an attribute of this name, or name it in a text?"""
+    name = target.attr if isinstance(target, ast.Attribute) else ""
+    for part in module.with_linked:
+        if any(
+            one.attr == name and isinstance(one.ctx, ast.Load) for one in part.nodes(ast.Attribute)
+        ):
+            return True
+        if any(one.value == name for one in part.nodes(ast.Constant)):
+            return True
+    return False
