@@ -43,8 +43,9 @@ PROSE = {
     "settings-name-missing-layers", "positions-scaled-in-training-only",
     "dataset-listed-twice", "pad-set-to-stop-token", "dataset-not-described", "length-left-to-default",
     "best-model-cannot-be-picked", "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
+    "evaluation-labelled-otherwise",
 }  # fmt: skip
-"""Their remedies name no value to write: the user decides which"""
+"""Their remedies name no value to write: the user decides which, or it stands in a part of the settings"""
 
 
 def _followed(settings: dict[str, Any], finding: Finding, remedy: str) -> dict[str, Any] | None:

@@ -561,6 +561,7 @@ OWN = {
     "checks.weight_uses": SWALLOWS,
     "checks.architecture_overrides": SWALLOWS,
     "checks.source.evidence.layer_numbers": SWALLOWS,
+    "checks.source.evidence.held_out_loaders": SWALLOWS,
     "checks.read_files_beside": SWALLOWS,
     "checks.host_memory_settings": SWALLOWS,
     "checks.host_memory_needs": SWALLOWS,

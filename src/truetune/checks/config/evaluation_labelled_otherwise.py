@@ -110,7 +110,7 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
         setting_case(config, train, "dataset.train_on_input"),
     )
     return Labelling(
-        train, held, cases, f"set train_on_input: {str(train).lower()} in dataset_val as well"
+        train, held, cases, f"give dataset_val the train_on_input of dataset ({str(train).lower()})"
     )
 
 

@@ -33,12 +33,12 @@ trainer = Trainer(model, train_dataset=train.map(encode_train), eval_dataset=hel
 from transformers import Trainer
 
 
-def encode(row):
+def encode_train(row):
     prompt, answer = tok(row["prompt"])["input_ids"], tok(row["answer"])["input_ids"]
     return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
 
 
-trainer = Trainer(model, train_dataset=train.map(encode), eval_dataset=held.map(encode))
+trainer = Trainer(model, train_dataset=train.map(encode_train), eval_dataset=held.map(encode_train))
 ```
 
 ## Fix safety

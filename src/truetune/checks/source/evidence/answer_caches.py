@@ -45,7 +45,11 @@ class KeyWithoutModel(NamedTuple):
 
 def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]:
     """Where a function puts something into a mapping that it reads as well: `cache[key] = answer`."""
-    for function in module.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
+    functions: list[Function] = [
+        *module.nodes(ast.FunctionDef),
+        *module.nodes(ast.AsyncFunctionDef),
+    ]
+    for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 if _is_looked_up(function, node.targets[0].value):
