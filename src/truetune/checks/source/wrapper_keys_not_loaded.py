@@ -260,8 +260,11 @@ def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
             if prefix is not None:
                 yield _saved_with_prefix(case, prefix, name, entry)
     for call in module.calls("safetensors.torch.save_model"):
-        model, name = call.argument(0, "model"), _file_pattern(module, call.argument(1, "filename"))
-        prefix = None if model is None else _prefix_of(module, model)
+        wrapped, name = (
+            call.argument(0, "model"),
+            _file_pattern(module, call.argument(1, "filename")),
+        )
+        prefix = None if wrapped is None else _prefix_of(module, wrapped)
         if prefix is not None and name is not None:
             yield _saved_with_prefix(case_at(module, call.node), prefix, name, "")
 
