@@ -365,3 +365,25 @@ def test_a_merge_whose_names_a_command_gives(more: str, count: int, tmp_path: Pa
     (tmp_path / "merge.py").write_text(MERGE_BY_OPTIONS, encoding="utf-8")
     found = truetune.check([str(tmp_path)]).findings
     assert [one.rule for one in found].count("settings-name-another-base") == count
+
+
+@pytest.mark.parametrize(
+    ("trained", "severity"),
+    [("./merged", "warning"), ("merged", "warning"), ("out/merged", "error")],
+)
+def test_a_folder_of_the_project_next_door_is_another_one(
+    trained: str, severity: str, tmp_path: Path
+) -> None:
+    """Two projects side by side both have `merged`; `out/merged` is a path from the folder above both."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    (mine / "dpo").mkdir(parents=True)
+    other.mkdir()
+    config = json.dumps({"base_model_name_or_path": trained, "r": 16})
+    (mine / "dpo" / "adapter_config.json").write_text(config)
+    (mine / "serve.sh").write_text(SFT_AND_DPO["serve.sh"].replace("{base}", "Qwen/Qwen2.5-7B"))
+    (other / "export.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nadapter_name_or_path: out/sft\nfinetuning_type: lora\n"
+        f"export_dir: {trained}\n"
+    )
+    found = lint([mine], select=("server-puts-adapter-on-another-base",)).findings
+    assert [one.severity for one in found] == [severity]

@@ -11,7 +11,7 @@ The trade-off: a folder that nothing in sight writes is taken for trained weight
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from truetune.checks.findings import Case
@@ -84,7 +84,11 @@ def _may_be_published(served: str, trained: str) -> bool:
 
 def _origin_of_folder(folder: str, beside: Path) -> Case | None:
     """What merges an adapter into a folder, or trains all weights into it; None where nothing in sight does."""
+    own = beside.absolute().parent
     for around in _folders_around(beside):
+        if _is_bare_name(folder) and around.parent == own.parent and around != own:
+            # `./merged` of the project next door is another folder.
+            continue
         for merge in merges_in_folder(around):
             if is_same_folder(folder, merge.folder):
                 text = f"{Path(merge.file).name} merges {merge.adapter} into {merge.folder}"
@@ -93,6 +97,12 @@ def _origin_of_folder(folder: str, beside: Path) -> Case | None:
         if trained is not None:
             return trained
     return None
+
+
+def _is_bare_name(folder: str) -> bool:
+    """Is it a folder right below wherever a command is typed, as many projects have one of that name?"""
+    path = PurePath(folder)
+    return not path.is_absolute() and not folder.startswith("~") and len(path.parts) == 1
 
 
 def _training_into(folder: str, around: Path) -> Case | None:
