@@ -423,7 +423,7 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
 
 
 def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast.expr]:
-    """What a script sets on an object of settings behind the call that makes it: `args.learning_rate = 2e-4`.
+    """What a script sets on an object of settings after the call that makes it: `args.learning_rate = 2e-4`.
 
     Where that may be left out, by an `if` or a loop, the target stands for the value, of which nothing is known.
     """

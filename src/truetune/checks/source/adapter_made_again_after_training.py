@@ -5,7 +5,7 @@ Reads the order in which the cells of a notebook ran last: the numbers in bracke
 `# In[4]:` of a script that was exported from one. It fires where a cell with `get_peft_model` ran after the last
 `trainer.train()`, and a later cell saves the model of that name or generates with it. Notebooks that load weights
 afterwards, or whose numbers were cleared, are left alone. In a script it fires where the code that put the adapter on
-the trained model runs once more behind the training (a function that builds the model is called again), and what it
+the trained model runs once more after the training (a function that builds the model is called again), and what it
 gives is saved or asked.
 
 ## Why it is bad

@@ -227,7 +227,7 @@ class LabelsCopyInputIds(SourceRule):
 
 
 def _is_masked_later(module: Module, call: Call) -> bool:
-    """May a loss of each token be masked behind the cross-entropy that gives it?"""
+    """May a loss of each token be masked after the cross-entropy that gives it?"""
     if module.flow.value(call.keywords.get("reduction")) != "none":
         return False
     around = function_around(module, call.node)

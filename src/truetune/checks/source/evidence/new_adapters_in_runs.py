@@ -88,7 +88,7 @@ def _wrap_of(way: Lineage) -> CallEvent | None:
 
 
 def _has_weights_loaded(trace: Trace, wrap: CallEvent) -> bool:
-    """Are weights loaded behind the call that made the adapter?"""
+    """Are weights loaded after the call that made the adapter?"""
     return any(
         call.number > wrap.number and (call.method in LOADS or call.named(*LOAD_FUNCTIONS))
         for call in trace.all_calls
