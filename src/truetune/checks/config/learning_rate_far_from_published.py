@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the learning rate of an AdamW run with what is published for its method, for all weights and for LoRA. From 0.1
-on it is an error: a single step replaces the weights.
+on it is an error: a single step replaces the weights. An adapter below what is published for one is a note: for
+preferences, and where no rate is set.
 
 | | all weights | LoRA | warned below | warned above |
 |---|---|---|---|---|
@@ -58,8 +59,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.optimizer_kind import has_usual_adamw_rates
+from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import ConfigRule
@@ -72,6 +74,11 @@ class Range(NamedTuple):
     low: float
     usual: str
     high: float
+
+    @property
+    def least_published(self) -> float:
+        """The lower end of what is published."""
+        return float(self.usual.split(" to ")[0])
 
 
 RATE_RANGES = {
@@ -180,6 +187,7 @@ class LearningRateFarFromPublished(ConfigRule):
         if not rate or at is None or not has_usual_adamw_rates(config):
             return
         if at.low <= rate < at.high:
+            yield from self._below_published(rate, at)
             return
         method = "SimPO" if training.loss_type == "simpo" else training.method.upper()
         what = f"{method} of {'an adapter' if adapter else 'all weights'}"
@@ -192,5 +200,31 @@ class LearningRateFarFromPublished(ConfigRule):
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
                 setting_case(config, training.method, "training.method"),
+            ],
+        )
+
+    def _below_published(self, rate: float, at: Range) -> Iterator[Finding]:
+        """An adapter below what is published for one: a note, since many small steps get there too.
+
+        Of preferences, whose trainers' defaults are rates for all weights, and of any method where none is set.
+        """
+        config = self.subject
+        if config.spec.training.lora is None or rate >= at.least_published:
+            return
+        is_set = not {"learning_rate", "training.learning_rate"}.isdisjoint(config.places)
+        method = config.spec.training.method
+        if (is_set and method == "sft") or not keeps_its_defaults(config):
+            return
+        what = f"{method.upper()} of an adapter"
+        where = setting_case(config, f"{rate:g}", "training.learning_rate")
+        yield self.finding(
+            f"a learning rate of {rate:g} for {what} is one for all weights: adapters are published at {at.usual}"
+            if is_set
+            else f"no learning rate is set: the default of {rate:g} for {what} is one for all weights; adapters are"
+            f" published at {at.usual}",
+            f"set learning_rate, and begin at {at.usual.replace(' to ', ', up to ')}",
+            severity="info",
+            cases=[
+                where if is_set else Case(f"learning_rate: {rate:g} by default", file=config.path)
             ],
         )
