@@ -225,7 +225,7 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
 
 def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[str, ...], str]]:
     """The commands that each task runs with their text: in the line itself, in quotes or in a script beside the job."""
-    # `srun $COMMAND`: a variable of several words stands as one.
+    # `bash -c 'python train.py'`: the command in quotes is one word.
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
     if inner is not None:
         for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
