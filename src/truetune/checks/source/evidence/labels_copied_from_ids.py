@@ -24,6 +24,7 @@ RESHAPING_METHODS = ("reshape", "view", "flatten", "contiguous", "to", "cuda", "
 """Methods whose result has the same tokens in the same order"""
 SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements without others inside"""
+PAD_FUNCTION = "torch.nn.functional.pad"
 MAX_STEPS = 12
 """Steps from labels to the ids that they are copied from"""
 
@@ -69,24 +70,28 @@ def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call |
 
     None where labels are made otherwise.
     """
-    inner: ast.AST | None
     for _ in range(MAX_STEPS):
         value = without_copies(module, value)
         if isinstance(value, ast.BinOp):
             return value if isinstance(value.op, ast.Add) and _adds_pads(module, value) else None
-        if isinstance(value, ast.Call):
-            call = module.flow.call(value)
-            if call.named("torch.nn.functional.pad"):
-                given = call.argument(3, "value")
-                return value if given is not None and is_pad_id(module, given) else None
-            inner = call.receiver if call.method in RESHAPING_METHODS else None
-        else:
-            origins = module.flow.origins(value)
-            inner = origins[0].node if len(origins) == 1 and not origins[0].path else None
-        if not isinstance(inner, ast.expr) or inner is value:
+        if isinstance(value, ast.Call) and module.flow.call(value).named(PAD_FUNCTION):
+            given = module.flow.call(value).argument(3, "value")
+            return value if given is not None and is_pad_id(module, given) else None
+        inner = _same_ids(module, value)
+        if inner is None:
             return None
         value = inner
     return None
+
+
+def _same_ids(module: Module, node: ast.expr) -> ast.expr | None:
+    """The value that an expression has the ids of: what a method reshapes, or a name stands for; None for others."""
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        return call.receiver if call.method in RESHAPING_METHODS else None
+    origins = module.flow.origins(node)
+    source = origins[0].node if len(origins) == 1 and not origins[0].path else None
+    return source if isinstance(source, ast.expr) and source is not node else None
 
 
 def _adds_pads(module: Module, joined: ast.BinOp) -> bool:
@@ -114,7 +119,7 @@ def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) 
     Args:
         module: The file.
         loss: The call of a cross-entropy.
-        with_reduction: Is one that names its reduction judged too? Who asks has to see that no mask comes behind it.
+        with_reduction: Is one that names its reduction judged too? Who asks has to see that no mask comes after it.
     """
     target = loss.argument(1, "target")
     chosen = {"ignore_index"} if with_reduction else {"ignore_index", "reduction"}
