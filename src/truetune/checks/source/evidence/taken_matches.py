@@ -263,16 +263,22 @@ def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
 
 def _change_of(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
     """(text before, what is done to it) of `text.strip()`, `str(text)`, `text.split("...")[-1]`; else nothing."""
-    if isinstance(text, ast.Call) and isinstance(text.func, ast.Name):
-        is_text = text.func.id == "str" and len(text.args) == 1
-        return (text.args[0], str) if is_text else (None, None)
-    if isinstance(text, ast.Call) and isinstance(text.func, ast.Attribute):
-        return text.func.value, _method_change(text.func.attr, text.args)
     if isinstance(text, ast.Subscript) and isinstance(text.value, ast.Call):
-        func, place = text.value.func, _constant_index(text)
-        if isinstance(func, ast.Attribute) and func.attr == "split" and place in (0, -1):
-            return func.value, _part_change(text.value.args, place)
-    return None, None
+        return _change_of_part(text, text.value)
+    if not isinstance(text, ast.Call):
+        return None, None
+    if isinstance(text.func, ast.Attribute):
+        return text.func.value, _method_change(text.func.attr, text.args)
+    is_text = ast.unparse(text.func) == "str" and len(text.args) == 1
+    return (text.args[0], str) if is_text else (None, None)
+
+
+def _change_of_part(part: ast.Subscript, call: ast.Call) -> tuple[ast.expr | None, Change | None]:
+    """As `_change_of`, of the first or last part that `split` gives."""
+    called, place = call.func, _constant_index(part)
+    if not isinstance(called, ast.Attribute) or called.attr != "split" or place not in (0, -1):
+        return None, None
+    return called.value, _part_change(call.args, place)
 
 
 def _method_change(method: str, args: list[ast.expr]) -> Change | None:
