@@ -135,7 +135,7 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
 
 
 def _assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What is set for a command alone, also behind `do`, and its words without that."""
+    """What is set for a command alone, also after `do`, and its words without that."""
     words = without_keywords(command.words)
     variables = dict(command.variables)
     while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:

@@ -3,7 +3,7 @@
 ## What it does
 Inspects functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
 gives a number or `tie`, written there or as the default of a parameter. So does a loop of attempts with the constant
-behind it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
+after it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
 Silent where the handler raises, gives None, nan or a negative mark, or counts or keeps the failure. A function that
 reads the reply of a judge and gives a number above zero where it can't be parsed counts as well: a body with an error
 is no score.

@@ -185,9 +185,9 @@ def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     """Readings that differ from the script's in one thing."""
     equal = _equal(module)
     if THINK_END not in module.text:
-        behind = _behind_thought(match)
-        remedy = f"take what is behind {THINK_END} first; answers that end before it were cut: allow more tokens"
-        yield Reading(f"behind {THINK_END}", remedy, behind, equal)
+        after_thought = _after_thought(match)
+        remedy = f"take what follows {THINK_END} first; answers that end before it were cut: allow more tokens"
+        yield Reading(f"after {THINK_END}", remedy, after_thought, equal)
     yield from _of_other_matches(match, equal)
     yield from _of_other_patterns(match, equal)
     own = _taker(match, match.pattern, match.which, match.group)
@@ -239,8 +239,8 @@ def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
         )
 
 
-def _behind_thought(match: TakenMatch) -> Callable[[str], str | None]:
-    """What takes the script's match of the text behind a reasoning block, where there is one."""
+def _after_thought(match: TakenMatch) -> Callable[[str], str | None]:
+    """What takes the script's match of the text after a reasoning block, where there is one."""
     own = _taker(match, match.pattern, match.which, match.group)
 
     def take(text: str) -> str | None:

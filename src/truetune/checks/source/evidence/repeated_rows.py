@@ -190,7 +190,7 @@ def _is_written_out(value: Value) -> bool:
 
 
 def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
-    """(place, what) of the steps behind rows that put some of them in several times."""
+    """(place, what) of the steps before rows that put some of them in several times."""
     pending, seen = [value], set[int]()
     while pending and len(seen) < MAX_VALUES:
         one = pending.pop()
@@ -200,7 +200,7 @@ def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
         found = _repeat_of(one)
         if found is not None and found[0] is not None:
             yield found[0], found[1]
-        pending.extend(_rows_behind(one))
+        pending.extend(_origins_of_rows(one))
 
 
 def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
@@ -267,8 +267,8 @@ def _draw_of_call(call: CallEvent) -> str | None:
 def _row_made_of_another(rows: Sequence) -> Value | None:
     """A row of a list that a call makes of another row of the list: a translation there and back, a paraphrase."""
     for row in rows.items:
-        behind = _texts_made_by_calls(row)
-        if any(id(one) in behind for one in rows.items if one is not row):
+        origins = _texts_made_by_calls(row)
+        if any(id(one) in origins for one in rows.items if one is not row):
             return row
     return None
 
@@ -289,7 +289,7 @@ def _texts_made_by_calls(row: Value) -> set[int]:
     return seen
 
 
-def _rows_behind(value: Value) -> Iterator[Value]:
+def _origins_of_rows(value: Value) -> Iterator[Value]:
     """What the rows of a value come from, by steps that give rows again."""
     if isinstance(value, Choice):
         yield from value.options
