@@ -578,6 +578,7 @@ OWN = {
     "source.find_source_files": TELLS,
     "checks.commands.each_worker_loads_the_model": TYPES_ALONE,
     "checks.commands.harness_asks_row_by_row": TYPES_ALONE,
+    "checks.harness_commands": TYPES_ALONE,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
     "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",
