@@ -571,6 +571,7 @@ OWN = {
     "checks.commands.deepspeed_buckets_fill_the_gpu": TYPES_ALONE,
     "checks.commands.fsdp_shards_nothing": TYPES_ALONE,
     "checks.weights_beside": SWALLOWS,
+    "checks.source.evidence.picture_sizes": SWALLOWS,
     "checks.commands.lightning_devices_differ_from_tasks": TYPES_ALONE,
     "checks.shell_loops": TYPES_ALONE,
     "checks.tokens_added_by_project": SWALLOWS,
