@@ -175,7 +175,7 @@ def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
     if not isinstance(request, ast.Call):
         return
     for guarded in module.nodes(ast.Try):
-        function = _function_around(module, guarded)
+        function = module.function_around(guarded)
         if function is None or not READS_A_SCORE.search(function.name):
             continue
         if _request_in(module, guarded.body) is not None:
@@ -185,11 +185,6 @@ def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
             value = None if statement is None else _constant_of(statement, function)
             if statement is not None and _is_score_that_hides(value):
                 yield ConstantScore(request, statement, value)
-
-
-def _function_around(module: Module, node: ast.AST) -> Function | None:
-    """The function that a node stands in."""
-    return next((one for one in module.parents(node) if isinstance(one, Function)), None)
 
 
 def _is_score_that_hides(value: object) -> bool:
@@ -216,7 +211,7 @@ def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
 def _constant_scores(module: Module) -> Iterator[ConstantScore]:
     """The handlers of failed requests that give a score."""
     for guarded, request in _guarded_requests(module):
-        function = _function_around(module, guarded)
+        function = module.function_around(guarded)
         if not _gives_a_score(function, guarded):
             continue
         for handler in guarded.handlers:

@@ -185,7 +185,7 @@ def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) 
         return False
     functions = {function}
     for node in (copied.encoding, copied.call.node):
-        around = _function_around(module, node)
+        around = module.function_around(node)
         if around is not None:
             functions.add(around)
     parts = (part for one in functions for part in ast.walk(one))
@@ -201,14 +201,6 @@ def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
     if isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
         return any(_is_copy_of_ids(module, argument, copied) for argument in node.args)
     return False
-
-
-def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
-    """The function in which a node stands; None at the top of the file."""
-    functions = (
-        p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
-    return next(functions, None)
 
 
 def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -> bool:

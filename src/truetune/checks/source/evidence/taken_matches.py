@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.answer_patterns import (
     SEARCH_METHODS,
-    Function,
     arguments_passed,
     pattern_of,
 )
@@ -195,13 +194,13 @@ def _group_taken(module: Module, use: ast.AST) -> int | None:
 
 def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
     """The patterns that the same function tries before; None where one is not known, or works on another text."""
-    function = _function_around(module, call.node)
+    function = module.function_around(call.node)
     if function is None:
         return ()
     text = ast.unparse(_text_of(call) or call.node)
     found: list[re.Pattern[str]] = []
     for other in searches(module):
-        if other.node is call.node or _function_around(module, other.node) is not function:
+        if other.node is call.node or module.function_around(other.node) is not function:
             continue
         if (other.node.lineno, other.node.col_offset) > (call.node.lineno, call.node.col_offset):
             continue
@@ -215,11 +214,6 @@ def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] 
 def _text_of(call: Call) -> ast.expr | None:
     """The text that is searched."""
     return call.argument(0 if call.method in SEARCH_METHODS else 1, "string")
-
-
-def _function_around(module: Module, node: ast.AST) -> Function | None:
-    """The function that a node stands in."""
-    return next((one for one in module.parents(node) if isinstance(one, Function)), None)
 
 
 def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
@@ -242,7 +236,7 @@ def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
 
 def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """What a name stands for: the one value that it is given, or what the calls of its function pass."""
-    function = _function_around(module, name)
+    function = module.function_around(name)
     bound = _bindings(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
