@@ -171,15 +171,19 @@ def _new_parameters(optimizer: CallEvent, call: CallEvent, held: Lineage) -> Ite
         if not is_kept and _belongs_to(call.argument(0, "module"), held):
             yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called(call)))
         return
-    if not _belongs_to(call.receiver, held):
-        return
+    kind = _kind_of_method(call)
+    if kind and _belongs_to(call.receiver, held):
+        yield ChangedLater(optimizer, call, kind, "")
+
+
+def _kind_of_method(call: CallEvent) -> str:
+    """How a method of a model makes new parameters; empty of one that keeps them."""
     if call.method == "resize_token_embeddings":
-        yield ChangedLater(optimizer, call, "resized", "")
-    assign = call.argument(2, "assign") if call.method == "load_state_dict" else None
-    if assign is not None and constant_of(assign) is True:
-        yield ChangedLater(optimizer, call, "assigned", "")
+        return "resized"
     if call.method == "to_empty":
-        yield ChangedLater(optimizer, call, "materialized", "")
+        return "materialized"
+    assign = call.argument(2, "assign") if call.method == "load_state_dict" else None
+    return "assigned" if assign is not None and constant_of(assign) is True else ""
 
 
 def _called(call: CallEvent) -> ast.AST:
