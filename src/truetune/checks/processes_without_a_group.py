@@ -57,7 +57,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 BACKGROUND = re.compile(r"(?<![&>])&(?!&|>|\d)")
 NUMBERS = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\$\(seq (\d{1,3}) (\d{1,3})\)")
 MAX_STARTED = 200
-"""Commands of one quoted script"""
+"""Commands that are read of one quoted script. Chosen, not measured: it bounds the time"""
 
 
 class LoneTrainings(NamedTuple):

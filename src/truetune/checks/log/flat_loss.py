@@ -103,10 +103,10 @@ CAUSES_OF_UNMOVED_WEIGHTS = (
 )
 """In the order in which they are seen"""
 FALLS_BESIDE = 0.1
-"""Share by which the other run's loss falls that learns"""
+"""Share by which the loss of the other run falls, if it learns. Chosen, not measured"""
 SAME_LEVEL, SAME_RATE = 0.1, 0.1
-"""Shares by which first losses and peak rates of two runs of one training differ at most. Chosen: a loss of the first
-records is noisy, and logs leave the very peak out"""
+"""Shares by which first losses and peak rates of two runs of one training differ at most. Chosen, not measured: first
+losses are noisy, and logs leave the very peak out"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
 # Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.

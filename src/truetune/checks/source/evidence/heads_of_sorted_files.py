@@ -63,7 +63,7 @@ EVALUATING_METHODS = ("evaluate", "predict")
 NOWHERE = ast.Pass()
 """The place of a head that no script takes"""
 MAX_VALUES = 3_000
-"""Values that an evaluation is made of; a script with rows written out has more, and is not judged"""
+"""Values that an evaluation is made of. Chosen, not measured: only a script with rows written out has more"""
 
 
 class SortedHead(NamedTuple):

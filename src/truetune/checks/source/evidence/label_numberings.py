@@ -38,7 +38,7 @@ SET, LISTING, APPEARANCE, SORTED = "set", "listing", "appearance", "sorted"
 MAX_STEPS = 12
 """Steps from what is counted to what orders it. Chosen, not measured: scripts have three"""
 MAX_SIBLINGS, MAX_BYTES = 20, 200_000
-"""Other scripts of the folder that are read, and the largest of them"""
+"""Other scripts of the folder that are read, and the largest of them. Chosen, not measured: it bounds the time"""
 MIN_SHARED = 0.5
 """Share of the labels that two files of one task have in common. Chosen, not measured"""
 KEEPING = (
