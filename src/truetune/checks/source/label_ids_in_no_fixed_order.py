@@ -81,7 +81,7 @@ READS_NAMES = re.compile(r"config\.(?:id2label|label2id)(?!\s*=[^=])")
 WRITERS = ("json.dump", "json.dumps", "pickle.dump", "joblib.dump", "yaml.*dump", "numpy.save*")
 KEPT_NAMES = re.compile(r"label|class|id2|2id|intent|categor|names|mapping|vocab", re.I)
 SEED = "PYTHONHASHSEED"
-SETTINGS_FILES = ("*.env", "*.toml", "*.yaml", "*.yml")
+SETTINGS_FILES = ("*.env", "*.toml")
 """Files beside the script that may set variables, and hold no commands"""
 ORDERS = {
     SET: "the order of a set, which differs in each process",

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
-from truetune.errors import DataError
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
@@ -37,8 +37,6 @@ from truetune.source.symbolic_execution.values import (
 SET, LISTING, APPEARANCE, SORTED = "set", "listing", "appearance", "sorted"
 MAX_STEPS = 12
 """Steps from what is counted to what orders it. Chosen, not measured: scripts have three"""
-MAX_SIBLINGS, MAX_BYTES = 20, 200_000
-"""Other scripts of the folder that are read, and the largest of them. Chosen, not measured: it bounds the time"""
 MIN_SHARED = 0.5
 """Share of the labels that two files of one task have in common. Chosen, not measured"""
 KEEPING = (
@@ -341,14 +339,10 @@ def _inside(value: Value) -> Value | None:
 
 def numberings_beside(module: Module) -> Iterator[Numbering]:
     """The numberings of the other scripts in the folder."""
-    path = Path(module.path)
-    siblings = sorted(path.parent.glob("*.py"))[:MAX_SIBLINGS] if path.parent.is_dir() else []
-    for sibling in siblings:
-        try:
-            if sibling.resolve() != path.resolve() and sibling.stat().st_size <= MAX_BYTES:
-                yield from label_numberings(read_module(sibling))
-        except (DataError, OSError):
-            continue
+    folder = Path(module.path).resolve().parent
+    for other in scripts_beside(module):
+        if Path(other.path).resolve().parent == folder:
+            yield from label_numberings(other)
 
 
 def different_orders(here: Numbering, other: Numbering) -> DifferentOrders | None:
