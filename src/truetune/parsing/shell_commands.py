@@ -324,7 +324,7 @@ def _commands_of_words(
 
 
 def _with_options_of_variables(line: str, variables: Mapping[str, str]) -> str:
-    """A line in which a variable without quotes stands as its words, as the shell splits it: `$LAUNCH train.py $EXTRA`."""
+    """A line in which a variable without quotes stands as the words that the shell makes of it: `$LAUNCH train.py`."""
 
     def words_of(found: re.Match[str]) -> str:
         words = variables.get(found[1] or found[2] or "", "").split()
