@@ -45,6 +45,9 @@ def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
         ("A=$(nproc); run\n", [("run",), ("nproc",)]),
         ("(cd x && run)\n", [("cd", "x"), ("run",)]),
         ("run $(a\nls\n", [("run", "$"), ("a",), ("ls",)]),
+        ("A='x --b 1'\n$A y\nrun \"$A\"\n", [("x", "--b", "1", "y"), ("run", "x --b 1")]),
+        # The shell does not split what it assigns.
+        ("A='x --b 1'\nC=$A\nrun\n", [("run",)]),
     ],
 )
 def test_a_script(text: str, expected: list[tuple[str, ...]]) -> None:

@@ -581,7 +581,12 @@ def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
             )
         return None
     run = run.model_copy(update={"data": data, "tokenizer": tokenizer})
-    pair = None if run.eval_data or not seen.data else pair_files(data)
+    return _with_held_out_files(run, seen) if seen.data and not run.eval_data else run
+
+
+def _with_held_out_files(run: RunSpec, seen: PathsCheck) -> RunSpec:
+    """The run with the files among its data that are held out by their names as its evaluation rows."""
+    pair = pair_files(run.data)
     if pair is None:
         return run
     seen.is_paired = True

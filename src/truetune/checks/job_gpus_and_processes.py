@@ -174,8 +174,7 @@ def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
 
 def _gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
     """What a file of variables for a container leaves visible, if it names CUDA_VISIBLE_DEVICES."""
-    for text in _file_head(path).splitlines():
-        setting = text.strip().removeprefix("export ").lstrip()
+    for setting in lines_of_variable_file(path):
         if setting.startswith(VISIBLE):
             visible = _visible_gpus(setting.removeprefix(VISIBLE), line)
             if visible is not None:
@@ -456,6 +455,12 @@ def _spreads_model(script: Path) -> bool:
     """Does a script say that it spreads a model over several GPUs?"""
     text = _file_head(script)
     return any(name in text for name in SPREADS)
+
+
+def lines_of_variable_file(path: Path) -> Iterator[str]:
+    """What a file of variables sets, one line each, without `export`; nothing where it is not there."""
+    for line in _file_head(path).splitlines():
+        yield line.strip().removeprefix("export ").lstrip()
 
 
 def _file_head(path: Path) -> str:

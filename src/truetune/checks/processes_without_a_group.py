@@ -20,6 +20,7 @@ from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, shell_script
+from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -28,7 +29,7 @@ from truetune.parsing.shell_commands import (
     parse_commands,
     parse_whole_number,
 )
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 
 PYTHON = re.compile(r"python[\d.]*")
 SETS_RANKS = re.compile(r"\b(?:RANK|LOCAL_RANK|WORLD_SIZE)=")
@@ -56,9 +57,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 BACKGROUND = re.compile(r"(?<![&>])&(?!&|>|\d)")
 NUMBERS = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\$\(seq (\d{1,3}) (\d{1,3})\)")
 MAX_STARTED = 200
-"""Commands of one quoted script"""
-MAX_LOCAL_FILES = 20
-"""Files beside a script that are read for what it imports"""
+"""Commands that are read of one quoted script. Chosen, not measured: it bounds the time"""
 
 
 class LoneTrainings(NamedTuple):
@@ -95,14 +94,12 @@ def _of_tasks(file: CommandFile, command: ShellCommand, starter: str) -> Iterato
     for words, text in _started(file, command):
         if NUMBERS_TASKS.search(text) or SETS_RANKS.search(text):
             return
-        script = _script_of(file, words)
-        module = _lone_module(script)
-        if script is None or module is None:
-            continue
-        if starter != SRUN and BY_ACCELERATE.search(module.text):
+        module = _lone_module(_script_of(file, words))
+        if module is None or (starter != SRUN and BY_ACCELERATE.search(module.text)):
             continue
         count, setting, line = tasks
-        yield LoneTrainings(command, starter, count, setting, line, script.name, _is_meant(module))
+        name = Path(module.path).name
+        yield LoneTrainings(command, starter, count, setting, line, name, _is_meant(module))
         return
 
 
@@ -114,11 +111,11 @@ def _of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
         if head is None or times < 2:
             continue
         for command in loop.commands:
-            script = _script_of_loop(file, loop, command)
-            module = _lone_module(script)
-            if script is not None and module is not None:
+            module = _lone_module(_script_of_loop(file, loop, command))
+            if module is not None:
+                name = Path(module.path).name
                 yield LoneTrainings(
-                    command, "a loop", times, head.text, loop.line, script.name, _is_meant(module)
+                    command, "a loop", times, head.text, loop.line, name, _is_meant(module)
                 )
 
 
@@ -135,7 +132,7 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
 
 
 def _assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What is set for a command alone, also behind `do`, and its words without that."""
+    """What is set for a command alone, also after `do`, and its words without that."""
     words = without_keywords(command.words)
     variables = dict(command.variables)
     while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:
@@ -225,7 +222,7 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
 
 def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[str, ...], str]]:
     """The commands that each task runs with their text: in the line itself, in quotes or in a script beside the job."""
-    # `srun $COMMAND`: a variable of several words stands as one.
+    # `bash -c 'python train.py'`: the command in quotes is one word.
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
     if inner is not None:
         for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
@@ -248,11 +245,14 @@ def _script_of(file: CommandFile, words: tuple[str, ...]) -> Path | None:
     if {"torchrun", "accelerate", "deepspeed"} & set(programs):
         return None
     starts = any(PYTHON.fullmatch(one) for one in programs) or "uv" in programs
-    name = words[place]
-    # The folder of the job or of its project, which the job may reach by a variable.
+    name = _without_variable(words[place])
+    return find_in_folder_or_parents(Path(file.path).parent, name) if starts else None
+
+
+def _without_variable(name: str) -> str:
+    """`train.py` of `$HOME/train.py` and `${SLURM_SUBMIT_DIR}/train.py`: the folder of the job or of its project."""
     plain = name.rpartition("}/")[2] if name.startswith("$") else name
-    plain = plain.partition("/")[2] if plain.startswith("$") else plain
-    return find_in_folder_or_parents(Path(file.path).parent, plain) if starts else None
+    return plain.partition("/")[2] if plain.startswith("$") else plain
 
 
 def _lone_module(script: Path | None) -> Module | None:
@@ -260,32 +260,15 @@ def _lone_module(script: Path | None) -> Module | None:
     if script is None:
         return None
     try:
-        module = read_module(script)
+        module = read_module_with_helpers(script)
     except TruetuneError:
         return None
-    texts = [module.text, *_local_imports(module, script)]
+    texts = [part.text for part in module.with_linked]
     if any(JOINS_BY_ITSELF.search(text) or NEEDS_RANKS.search(text) for text in texts):
         return None
     if not trains_anything(module) or not _joins_only_if_several(module):
         return None
     return module
-
-
-def _local_imports(module: Module, script: Path) -> Iterator[str]:
-    """The texts of the files beside a script that it imports."""
-    names: set[str] = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    for name in sorted(names)[: 10 * MAX_LOCAL_FILES]:
-        path = script.parent / (name.replace(".", "/") + ".py")
-        if name and path.is_file():
-            try:
-                yield read_module(path).text
-            except TruetuneError:
-                continue
 
 
 def _joins_only_if_several(module: Module) -> bool:

@@ -18,6 +18,7 @@ from truetune.checks.architecture_overrides import (
     keys_of_server,
     overrides_of_config,
 )
+from truetune.checks.harness_commands import harness_runs
 from truetune.checks.source.evidence.adapted_models import (
     adapted_models,
     name_of_model,
@@ -236,13 +237,13 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                     writes=(written,) if written else (), overrides=keys_of_server(words)
                 )
         yield from _merged_by_axolotl(file, command)
-        yield from _asked_by_harness(file, command)
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
                 use = _command_use(file, command, "converts", (words[0],), "lora" in name)
                 written = last_option(words, "--outfile")
                 yield use._replace(writes=(written,) if written else ())
+    yield from _asked_by_harnesses(file)
 
 
 def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
@@ -259,15 +260,13 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
         yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
 
 
-def _asked_by_harness(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
-    """The adapter that lm_eval puts on a model: `--model_args pretrained=BASE,peft=FOLDER`."""
-    words = command.behind("lm_eval") or command.behind("lm-eval")
-    given = last_option(words, "--model_args") if words else None
-    arguments = dict(part.partition("=")[::2] for part in (given or "").split(","))
-    adapter = arguments.get("peft") or arguments.get("lora_local_path")
-    if adapter and "$" not in adapter:
-        base = arguments.get("pretrained", "")
-        yield _command_use(file, command, "loads", (adapter,), are_adapters=True, base=base)
+def _asked_by_harnesses(file: CommandFile) -> Iterator[WeightUse]:
+    """The adapters that lm_eval puts on models: `--model_args pretrained=BASE,peft=FOLDER`."""
+    for run in harness_runs(file):
+        adapter = run.argument("peft") or run.argument("lora_local_path")
+        if adapter and "$" not in adapter:
+            base = run.argument("pretrained") or ""
+            yield _command_use(file, run.command, "loads", (adapter,), are_adapters=True, base=base)
 
 
 def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:

@@ -125,7 +125,7 @@ ANSWER_FILE = re.compile(
 MAX_DEPTH = 3
 """Folders below: saves/model/lora/predict is three down"""
 MAX_FILES_BELOW = 20
-"""Files below whose first row is read"""
+"""Files below whose first row is read. Chosen, not measured: it bounds the time"""
 # Chosen, not measured: one or two names (text, id) stand in any script.
 MIN_COLUMNS = 3
 """Columns of a file that a script has to spell to be the one that writes it"""

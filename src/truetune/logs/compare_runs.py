@@ -10,7 +10,7 @@ from truetune.logs.sibling_runs import count_rows_seen
 from truetune.logs.time_shares import measure_time_shares
 
 LOSS_PLACES = 40
-"""Places of a curve that another run is compared with"""
+"""Places of a curve that another run is compared with. Chosen, not measured: enough to see where it falls"""
 MIN_LOSSES = 9
 """Records from which three places have a median of three"""
 MUCH_ASIDE = 0.1

@@ -47,8 +47,10 @@ BLOCK_BEGIN = re.compile(r"(?:if|case|for|while|until|select)\b")
 BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 """Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-QUOTED_OR_VARIABLE = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|""" + VARIABLE.pattern)
-"""A text in quotes, which is one word whatever it holds, or a variable outside of quotes"""
+QUOTED_OR_VARIABLE = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|(?<!\S)[A-Za-z_]\w*=\$\{?\w+\}?|""" + VARIABLE.pattern
+)
+"""A text in quotes or a variable that is assigned, each one word whatever it holds; or a variable anywhere else"""
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
@@ -311,8 +313,7 @@ def _commands_of_words(
         if word not in ENDS_A_COMMAND:
             array = ARRAY_WORD.fullmatch(word)
             known = arrays.get(array[1], [word]) if array else [word]
-            for one in known:
-                part += _words_of_variable(one, variables, not part)
+            part += [_with_variables(one, variables) for one in known]
             continue
         command = _command_of_words(part, number)
         if command is not None:
@@ -323,7 +324,7 @@ def _commands_of_words(
 
 
 def _with_options_of_variables(line: str, variables: Mapping[str, str]) -> str:
-    """A line in which a variable without quotes stands as its words, where it holds several: `EXTRA="--a 1 --b"`."""
+    """A line in which a variable without quotes stands as the words that the shell makes of it: `$LAUNCH train.py`."""
 
     def words_of(found: re.Match[str]) -> str:
         words = variables.get(found[1] or found[2] or "", "").split()
@@ -381,19 +382,6 @@ def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
 def _with_variables(word: str, variables: Mapping[str, str]) -> str:
     """A word with the variables that are known; the others keep their `$`."""
     return VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
-
-
-def _words_of_variable(word: str, variables: Mapping[str, str], is_first: bool) -> list[str]:
-    """What a word becomes; a variable that holds a command or options (`$LAUNCH train.py`) becomes several words."""
-    value = _with_variables(word, variables)
-    # No program has a space in its name, and the shell splits what stands without quotes.
-    is_split = is_first or value.startswith("-") or " --" in value
-    if not is_split or VARIABLE.fullmatch(word) is None:
-        return [value]
-    try:
-        return shlex.split(value)
-    except ValueError:
-        return [value]
 
 
 def _command_of_words(words: list[str], number: int) -> ShellCommand | None:

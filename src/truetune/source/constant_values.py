@@ -271,16 +271,18 @@ def _collect_keys_taken_out(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]
     if flow.keys_taken_out is None:
         flow.keys_taken_out = {}
         for node in flow.scopes.order:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                base = node.func.value if node.func.attr == "pop" and node.args else None
-                key = node.args[0] if node.args else None
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
-                base, key = node.value, node.slice
-            else:
-                continue
-            if isinstance(base, ast.Name) and isinstance(key, ast.Constant):
-                taken = flow.keys_taken_out.setdefault((flow.scopes.of[base], base.id), set())
-                taken.add(str(key.value))
+            match node:
+                case (
+                    ast.Call(
+                        func=ast.Attribute(value=ast.Name() as base, attr="pop"),
+                        args=[ast.Constant() as key, *_],
+                    )
+                    | ast.Subscript(
+                        value=ast.Name() as base, slice=ast.Constant() as key, ctx=ast.Del()
+                    )
+                ):
+                    taken = flow.keys_taken_out.setdefault((flow.scopes.of[base], base.id), set())
+                    taken.add(str(key.value))
     return flow.keys_taken_out
 
 

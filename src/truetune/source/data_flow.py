@@ -619,11 +619,13 @@ class DataFlow:
         if owner is None:
             return constant_values.DictEntries({}, False)
         fields = self._annotated_fields(owner)
-        for maker in makers:
-            fields.update(self._fields_in_call(maker, list(fields)))
-        # Of several objects nobody knows which one it is, so what one call gives is no value of the others.
-        given = {name for maker in makers for name in self._fields_in_call(maker, list(fields))}
-        unsure = self._attributes_set_on_objects | (given if len(makers) > 1 else set())
+        given = [self._fields_in_call(maker, list(fields)) for maker in makers]
+        unsure = set(self._attributes_set_on_objects)
+        if len(makers) > 1:
+            # Of several objects nobody knows which one it is, so what one call gives is no value of the others.
+            unsure = unsure.union(*given)
+        for of_call in given:
+            fields.update(of_call)
         known = {
             name: value
             for name, value in fields.items()

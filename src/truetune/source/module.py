@@ -227,6 +227,11 @@ class Module:
             yield parent
             parent = self.scopes.parent.get(parent)
 
+    def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost function that holds this node; None at the top of a file or of a class."""
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef
+        return next((one for one in self.parents(node) if isinstance(one, kinds)), None)
+
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """The innermost statement that holds this node."""
         return next((n for n in (node, *self.parents(node)) if isinstance(n, ast.stmt)), None)

@@ -41,8 +41,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.adapter_servers import command_files_around, commands_around
-from truetune.checks.commands.harness_run_without_chat_template import harness_runs
 from truetune.checks.findings import Case, Finding
+from truetune.checks.harness_commands import harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.served_model_folders import served_names
 from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts

@@ -42,8 +42,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.commands.harness_run_without_chat_template import HarnessRun, harness_runs
 from truetune.checks.findings import Finding
+from truetune.checks.harness_commands import HarnessRun, harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.shell_loops import (
     ASSIGNED,

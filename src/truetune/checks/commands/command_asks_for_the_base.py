@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.adapter_servers import adapter_servers
-from truetune.checks.commands.harness_run_without_chat_template import harness_runs
 from truetune.checks.findings import Finding
+from truetune.checks.harness_commands import harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, variables_set_once
 

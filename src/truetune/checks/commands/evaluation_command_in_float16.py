@@ -54,7 +54,8 @@ class _Evaluation(NamedTuple):
 
     command: ShellCommand
     model: str
-    said: str
+    text: str
+    """What in the command says float16"""
     is_cast: bool
 
 
@@ -82,7 +83,7 @@ class EvaluationCommandInFloat16(CommandRule):
                 f"{family} is evaluated in float16, whose largest number is 65,504, and its activations are larger: the"
                 " logits are NaN, and so is each loss",
                 fix,
-                cases=[self.case(found.command, found.said)],
+                cases=[self.case(found.command, found.text)],
             )
 
 

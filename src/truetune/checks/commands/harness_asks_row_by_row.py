@@ -33,12 +33,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.commands.harness_run_without_chat_template import (
-    WRITES,
-    HarnessRun,
-    harness_runs,
-)
+from truetune.checks.commands.harness_run_without_chat_template import WRITES
 from truetune.checks.findings import Finding
+from truetune.checks.harness_commands import HarnessRun, harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 

@@ -33,8 +33,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from truetune.checks.commands.harness_run_without_chat_template import HarnessRun, harness_runs
 from truetune.checks.findings import Finding
+from truetune.checks.harness_commands import HarnessRun, harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 

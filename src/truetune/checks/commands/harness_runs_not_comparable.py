@@ -39,8 +39,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.commands.harness_run_without_chat_template import HarnessRun
 from truetune.checks.findings import Case, Finding
+from truetune.checks.harness_commands import HarnessRun, harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
 from truetune.parsing.harness_results import is_harness_results, shots_by_task
@@ -90,10 +90,10 @@ class HarnessRunsNotComparable(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return _harness_runs(file)
+        return harness_runs(file, STARTS)
 
     def findings(self) -> Iterator[Finding]:
-        own = list(_harness_runs(self.subject))
+        own = list(harness_runs(self.subject, STARTS))
         if not own:
             return
         here = Path(self.subject.path)
@@ -102,7 +102,7 @@ class HarnessRunsNotComparable(CommandRule):
         pairs += [
             (one, other, file.path)
             for file in beside
-            for other in _harness_runs(file)
+            for other in harness_runs(file, STARTS)
             for one in own
         ]
         for one, other, path in pairs:
@@ -122,16 +122,6 @@ class HarnessRunsNotComparable(CommandRule):
                         Case(other.command.text, file=path, line=other.command.line),
                     ],
                 )
-
-
-def _harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
-    """The commands that start a harness with a task."""
-    for command in file.commands:
-        for words in STARTS:
-            options = command.behind(*words)
-            if options is not None and last_option(options, "--tasks", "-t") is not None:
-                yield HarnessRun(command, options, file.saved_from)
-                break
 
 
 def _results_beside(path: Path) -> Iterator[CommandFile]:

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import (
+    GpuCount,
     ProcessLaunch,
     commands_kept_on_cpu,
     find_launches,
@@ -56,6 +57,7 @@ from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.settings.run_spec import Severity
 
 VISIBLE = "CUDA_VISIBLE_DEVICES="
 MAX_BILLIONS_ON_ONE_GPU = 35
@@ -128,44 +130,52 @@ class JobGpusDifferFromProcesses(CommandRule):
             in_script = visible_gpus_set_in_script(self.subject, launch.command)
             if in_script is not None:
                 visible, place = in_script
-            if (
-                visible is not None
-                and launch.processes == 1 < visible.gpus
-                and launch.shares_one_model
-                and not _needs_several_gpus(launch.command)
-            ):
-                yield self.finding(
-                    f"{visible.gpus} GPUs are shown to one process: {launch.shares_one_model}",
-                    f"start {visible.gpus} processes ({launch.setting}={visible.gpus}), where one GPU holds the model",
-                    severity="warning",
-                    cases=[
-                        Case(visible.text, file=place, line=visible.line),
-                        self.case(launch.command, launch.said),
-                    ],
-                )
-            if visible is not None and self._leaves_idle(launch, visible.gpus):
-                yield self.finding(
-                    f"{visible.gpus} GPUs are shown to a launcher that starts 1 process, and a process works on one:"
-                    f" {visible.gpus - 1} of {visible.gpus} GPUs stay idle",
-                    f"start {visible.gpus} processes ({launch.setting} {visible.gpus}), or show it 1 GPU",
-                    severity="warning",
-                    cases=[
-                        Case(visible.text, file=place, line=visible.line),
-                        self.case(launch.command, launch.said),
-                    ],
-                )
-            if visible is None or launch.processes <= visible.gpus:
+            mismatch = None if visible is None else self._mismatch_of(launch, visible)
+            if visible is None or mismatch is None:
                 continue
-            gpus = f"{visible.gpus} GPU{'s' * (visible.gpus != 1)}"
+            message, advice, severity = mismatch
             yield self.finding(
-                f"{launch.processes} processes are started, and {_source(visible.text)} shows them {gpus}: more"
-                " processes than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
-                f"start {visible.gpus} ({launch.setting} {visible.gpus * launch.machines}), or name as many GPUs",
+                message,
+                advice,
+                severity=severity,
                 cases=[
                     Case(visible.text, file=place, line=visible.line),
                     self.case(launch.command, launch.said),
                 ],
             )
+
+    def _mismatch_of(
+        self, launch: ProcessLaunch, visible: GpuCount
+    ) -> tuple[str, str, Severity] | None:
+        """(what is wrong, advice, severity) of a launch and the GPUs that it sees; None where they fit."""
+        gpus, processes = visible.gpus, launch.processes
+        if processes > gpus:
+            return (
+                f"{processes} processes are started, and {_source(visible.text)} shows them {gpus} GPU"
+                f"{'s' * (gpus != 1)}: more processes than GPUs, so that a rank fails (invalid device ordinal) or two"
+                " share a GPU",
+                f"start {gpus} ({launch.setting} {gpus * launch.machines}), or name as many GPUs",
+                self.severity,
+            )
+        is_one_of_several = processes == 1 < gpus
+        if (
+            is_one_of_several
+            and launch.shares_one_model
+            and not _needs_several_gpus(launch.command)
+        ):
+            return (
+                f"{gpus} GPUs are shown to one process: {launch.shares_one_model}",
+                f"start {gpus} processes ({launch.setting}={gpus}), where one GPU holds the model",
+                "warning",
+            )
+        if self._leaves_idle(launch, gpus):
+            return (
+                f"{gpus} GPUs are shown to a launcher that starts 1 process, and a process works on one: {gpus - 1} of"
+                f" {gpus} GPUs stay idle",
+                f"start {gpus} processes ({launch.setting} {gpus}), or show it 1 GPU",
+                "warning",
+            )
+        return None
 
     def _leaves_idle(self, launch: ProcessLaunch, visible: int) -> bool:
         """Does the file's only launch start one process on several GPUs, and spread no model over them?"""

@@ -48,10 +48,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
+from truetune.checks.job_gpus_and_processes import lines_of_variable_file
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
-from truetune.settings.stacks.find_config_consumer import read_project_text
 
 SETS_INTERFACE = re.compile(
     r"\b(NCCL_SOCKET_IFNAME|GLOO_SOCKET_IFNAME)=[\"']?([^\s\"';,]+(?:,[^\s\"';,]+)*)"
@@ -96,9 +96,8 @@ def _of_variable_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface
             if option not in VARIABLE_FILES:
                 continue
             path = Path(file.path).parent / name
-            text = read_project_text(str(path)) if path.is_file() else ""
-            for line in text.splitlines():
-                found = SETS_INTERFACE.match(line.strip().removeprefix("export ").lstrip())
+            for line in lines_of_variable_file(path):
+                found = SETS_INTERFACE.match(line)
                 if found is not None:
                     where = f"{found[0]} of {path.name}"
                     yield LocalInterface(found[1], found[2], nodes, command.line, where)

@@ -82,7 +82,6 @@ The evaluation has other rows: its loss can't be compared with that of earlier r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -92,16 +91,16 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.heads_of_sorted_files import SortedHead, head_of_one_kind
+from truetune.checks.source.evidence.heads_of_sorted_files import (
+    SPLIT_OF_ROWS,
+    difference_of_head,
+    head_of_one_kind,
+)
 from truetune.checks.source.evidence.rows_behind_values import read_rows_of_file
-from truetune.errors import name_list
 from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")
 NO_FILE = Unmet("the evaluation's rows are not on this machine")
-SLICE = re.compile(r"\w+\[:(?P<rows>\d+)(?P<percent>%?)\]")
-MAX_SHOWN = 4
-"""Kinds that a message names"""
 
 
 class _Limit(NamedTuple):
@@ -142,23 +141,11 @@ class HeadOfASortedValidation(ConfigRule):
                 name = limit.key.rpartition(".")[2]
                 yield self.finding(
                     f"{name} {limit.value} evaluates the first {head.rows:,} of {head.whole:,} rows of {head.source}:"
-                    f" {_difference(head)}",
+                    f" {difference_of_head(head)}",
                     "shuffle the rows of the file once, or evaluate all of them",
                     cases=[setting_case(self.subject, limit.value, limit.key)],
                 )
                 return
-
-
-def _difference(head: SortedHead) -> str:
-    """In what the first rows differ from the others."""
-    if head.lengths is not None:
-        return (
-            f"their answers have {head.lengths.of_head:g} words, those of the other rows"
-            f" {head.lengths.of_others:g} (medians)"
-        )
-    held = name_list([repr(one) for one in head.held[:MAX_SHOWN]])
-    missing = name_list([f"{name!r} ({count:,} rows)" for name, count in head.missing[:MAX_SHOWN]])
-    return f"their `{head.column}` is {held} alone, and {missing} never tested"
 
 
 def _limits(config: Config) -> Iterator[_Limit]:
@@ -176,7 +163,7 @@ def _slices(config: Config) -> Iterator[_Limit]:
     """The slices that Axolotl takes of its evaluation sets."""
     for index, item in table_entries(config, "test_datasets"):
         path, split = item.get("path"), item.get("split")
-        found = SLICE.fullmatch(split) if isinstance(split, str) else None
+        found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
         if found is None or not isinstance(path, str) or not isinstance(split, str):
             continue
         # The settings know a file by the name that it is found under.

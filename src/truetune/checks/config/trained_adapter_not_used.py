@@ -78,10 +78,8 @@ NO_USES = Unmet(
     "give both: truetune check TRAINING EXPORT",
 )
 NO_OUTPUT = Unmet("it is about a training whose output folder is known")
-
-
 RUN_NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
-"""What counts the runs behind the name of their folder"""
+"""What counts the runs at the end of the name of their folder"""
 
 
 class TrainedAdapterNotUsed(ConfigRule):
@@ -107,19 +105,20 @@ class TrainedAdapterNotUsed(ConfigRule):
         output, uses = _output_folder(config), _uses_elsewhere(config)
         if output is None or not uses:
             return
-        start = _starting_weights(config)
         of_output = [use for use in uses if any(is_within(name, output) for name in use.folders)]
         if of_output:
-            yield from self._lacking_the_start(of_output, start, output)
+            yield from self._lacking_the_start(of_output, _starting_weights(config), output)
+        # What is wrong with a later stage, if anything, is what it starts from (`stage-starts-from-the-base`).
+        elif not _is_of_later_stage(config, uses):
+            yield from self._without_the_output(uses, output)
+
+    def _without_the_output(self, uses: tuple[WeightUse, ...], output: str) -> Iterator[Finding]:
+        """Nothing names the output: the base alone, the weights of the start, or another run are used in its place."""
+        config = self.subject
+        if all(_merges_the_base(config, use) for use in uses):
+            yield self._of_the_base(uses[0], output)
             return
-        if _is_of_later_stage(config, uses):
-            # What is wrong, if anything, is what that stage starts from (`stage-starts-from-the-base`).
-            return
-        # Nothing names the output: the base alone, the weights of the start, or another run are used in its place.
-        of_base = [use for use in uses if _merges_the_base(config, use)]
-        if len(of_base) == len(uses):
-            yield self._of_the_base(of_base[0], output)
-            return
+        start = _starting_weights(config)
         of_start = [use for use in uses if _names_one_of(use, start)]
         if self._is_of_this_run(of_start, output):
             yield self._of_other_weights((of_start or list(uses))[0], output, bool(of_start))
@@ -150,7 +149,7 @@ class TrainedAdapterNotUsed(ConfigRule):
                 f" on top; {output} alone, if it is meant to start from the base"
             )
         elif _is_new_adapter(config):
-            remedy += " (behind the adapter of the start)"
+            remedy += " (after the adapter of the start)"
         elif is_start and use.are_adapters and _starts_are_merged(config):
             first = ", ".join(use.folders)
             remedy = (

@@ -52,7 +52,7 @@ from truetune.logs.sibling_runs import RunSize, measure_run_size
 SAME_ROWS = 0.05
 """Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""
 SAME_EPOCHS = 0.02
-"""Epochs that differ by less are as many: the last batch of a process may be left out"""
+"""Epochs that differ by less are as many: the last batch of a process may be left out. Chosen, not measured"""
 SAME_RATE = 0.1
 """Rates that differ by less are the same: logging skips the very peak of a short run"""
 FEWER = 2.0

@@ -103,10 +103,10 @@ CAUSES_OF_UNMOVED_WEIGHTS = (
 )
 """In the order in which they are seen"""
 FALLS_BESIDE = 0.1
-"""Share by which the other run's loss falls that learns"""
+"""Share by which the loss of the other run falls, if it learns. Chosen, not measured"""
 SAME_LEVEL, SAME_RATE = 0.1, 0.1
-"""Shares by which first losses and peak rates of two runs of one training differ at most. Chosen: a loss of the first
-records is noisy, and logs leave the very peak out"""
+"""Shares by which first losses and peak rates of two runs of one training differ at most. Chosen, not measured: first
+losses are noisy, and logs leave the very peak out"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
 # Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
@@ -174,19 +174,9 @@ class FlatLoss(LogRule):
         falling = _falling_beside(log, fall)
         if not evaluated and not classes and falling is None and not _is_worth_a_note(log):
             return
-        text = (
-            f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
-            f" {fall.drop / fall.level:.1%})"
-        )
-        text += _of_evaluations(evaluated)
-        if classes:
-            text += (
-                f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
-            )
-        if falling is not None:
-            text += _of_run_beside(falling)
+        proves_a_fault = bool(evaluated or falling is not None)
         remedy = what_remains(log, fall.peak_rate)
-        if evaluated or falling is not None:
+        if proves_a_fault:
             remedy = _why_no_weight_moves(log)
         elif not classes:
             remedy = (
@@ -194,9 +184,11 @@ class FlatLoss(LogRule):
                 + remedy
             )
         yield self.finding(
-            text,
+            f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
+            f" {fall.drop / fall.level:.1%}){_of_evaluations(evaluated)}{_of_classes(classes)}"
+            f"{_of_run_beside(falling)}",
             remedy,
-            severity="warning" if evaluated or classes or falling is not None else "info",
+            severity="warning" if proves_a_fault or classes else "info",
             evidence=ruled_out(log, fall.peak_rate),
             figure=draw_curves("loss", {"loss": loss}),
         )
@@ -390,17 +382,30 @@ def _falling_beside(log: RunLog, fall: Fall) -> RunBeside | None:
     for run in log.files_beside.runs:
         if run.file == log.path or run.peak_rate is None or not run.losses:
             continue
-        first = run.losses[0][1]
-        last = min((loss for step, loss in run.losses if step <= log.last_step), default=first)
-        is_alike = abs(first - fall.level) <= SAME_LEVEL * fall.level
-        is_alike = is_alike and abs(run.peak_rate - fall.peak_rate) <= SAME_RATE * fall.peak_rate
-        if is_alike and first - last >= FALLS_BESIDE * first:
+        has_same_rate = abs(run.peak_rate - fall.peak_rate) <= SAME_RATE * fall.peak_rate
+        if has_same_rate and _falls_from(fall.level, run, log.last_step):
             return run
     return None
 
 
-def _of_run_beside(run: RunBeside) -> str:
-    """`, where log_1gpu.txt falls from 1.59 to 1.04 at the same learning rate`"""
+def _falls_from(level: float, run: RunBeside, last_step: float) -> bool:
+    """Does another run begin at a level of loss, and fall within as many steps?"""
+    first = run.losses[0][1]
+    least = min((loss for step, loss in run.losses if step <= last_step), default=first)
+    return abs(first - level) <= SAME_LEVEL * level and first - least >= FALLS_BESIDE * first
+
+
+def _of_classes(classes: int) -> str:
+    """`: 1.386 is that of a model that guesses among 4 classes`; empty where the level is none of that kind."""
+    if not classes:
+        return ""
+    return f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
+
+
+def _of_run_beside(run: RunBeside | None) -> str:
+    """`, where log_1gpu.txt falls from 1.59 to 1.04 at the same learning rate`; empty without such a run."""
+    if run is None:
+        return ""
     losses = [loss for _, loss in run.losses]
     name = Path(run.file).name
     return (

@@ -65,6 +65,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.new_adapters_in_runs import (
+    LOADS,
+    TRAINERS,
     USES,
     WRAPS,
     new_adapters_used,
@@ -74,9 +76,7 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.traces import traces_of
 
-TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
-LOADS = ("load_adapter", "load_state_dict", "set_peft_model_state_dict")
 
 
 def _places_judged(module: Module) -> Iterator[object]:
@@ -119,7 +119,7 @@ class AdapterMadeAgainAfterTraining(SourceRule):
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces(
-        "cells that make an adapter and have run, and models that are used behind a training",
+        "cells that make an adapter and have run, and models that are used after a training",
         _places_judged,
     )
 

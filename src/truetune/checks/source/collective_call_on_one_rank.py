@@ -3,7 +3,7 @@
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
 `wait_for_everyone` (of a callback's `self.trainer` too) inside `if rank == 0`, `if is_main_process` and the like,
-behind `if rank != 0: return`, and in functions that are called under such a condition, where the call in them stands
+after `if rank != 0: return`, and in functions that are called under such a condition, where the call in them stands
 under no other. The state dict of an accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`,
 `full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script,
 the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part;

@@ -43,7 +43,7 @@ Safe: DeepSpeed computes the third number. The batch of a step changes with the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -64,12 +64,19 @@ def _dictionaries(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
-def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
-    """Dictionaries with all three numbers."""
-    for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
+def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[int]]]:
+    """Dictionaries with all three numbers, where each has one value."""
+    for node in _dictionaries(module):
         entries = _entries(node)
-        if all(key in entries for key in KEYS):
-            yield node, [entries[key] for key in KEYS]
+        given = [possible_numbers(module, entries[key]) for key in KEYS if key in entries]
+        # Two values are those of two runs, or of a default and of a command.
+        if len(given) == len(KEYS) and all(map(_is_one_whole_number, given)):
+            yield node, [int(numbers[0]) for numbers in given]
+
+
+def _is_one_whole_number(numbers: Sequence[float]) -> bool:
+    """Is there one number alone, and no fraction?"""
+    return len(numbers) == 1 and numbers[0] == int(numbers[0])
 
 
 def _entries(node: ast.AST) -> dict[str, ast.expr]:
@@ -92,12 +99,7 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         started = launched_processes(Path(module.path))
-        for node, values in _batch_settings(module):
-            numbers = [possible_numbers(module, value) for value in values]
-            # Two values are those of two runs, or of a default and of a command.
-            if any(len(found) != 1 or found[0] != int(found[0]) for found in numbers):
-                continue
-            whole, rows, steps = (int(found[0]) for found in numbers)
+        for node, (whole, rows, steps) in _batch_settings(module):
             if started is not None and whole != rows * steps * started[0]:
                 yield self._finding(node, whole, (rows, steps), started)
             elif started is None and rows * steps and whole % (rows * steps):

@@ -49,9 +49,9 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.held_out_loaders import (
     evaluation_file_options,
     files_given_twice,
+    loaders_of_held_out_rows,
     loaders_of_the_same_rows,
 )
-from truetune.checks.source.evidence.held_out_loaders import loaders as held_out_loaders
 from truetune.checks.source.evidence.row_parts import (
     Step,
     division_of_repeated_rows,
@@ -73,7 +73,7 @@ DATA_SETS = ("train_dataset", "eval_dataset")
 def _places(module: Module) -> Iterator[object]:
     """Trainers with both data sets, loaders of held-out rows, and options of files."""
     yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
-    yield from held_out_loaders(module)
+    yield from loaders_of_held_out_rows(module)
     yield from evaluation_file_options(module)
 
 

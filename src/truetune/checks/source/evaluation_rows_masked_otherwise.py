@@ -59,7 +59,10 @@ from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.held_out_loaders import loaders, loaders_by_purpose
+from truetune.checks.source.evidence.held_out_loaders import (
+    loaders_by_purpose,
+    loaders_of_held_out_rows,
+)
 from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions import with_called_functions
 from truetune.source.module import Module
@@ -95,7 +98,7 @@ class Labelled(NamedTuple):
 def _places(module: Module) -> Iterator[object]:
     """Trainers with both data sets, and loaders of held-out rows."""
     yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
-    yield from loaders(module)
+    yield from loaders_of_held_out_rows(module)
 
 
 class EvaluationRowsMaskedOtherwise(SourceRule):

@@ -279,32 +279,37 @@ def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     if table is not None:
         yield table
         return
-    around = next((one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None)
-    blocks: list[ast.AST] = [around] if around is not None else []
-    if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
-        # `out = open(path, "w")`, and what is written to `out`.
-        name = around.targets[0].id
-        blocks = [one.node for one in module.all_calls if names_variable(one.node, name)]
-    for block in blocks:
+    for block in _blocks_that_write(module, call):
         for part in ast.walk(block):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 yield part
 
 
+def _blocks_that_write(module: Module, opening: Call) -> list[ast.AST]:
+    """The statement that opens a file; of `out = open(path, "w")` the calls that write to `out`."""
+    around = next((one for one in module.parents(opening.node) if isinstance(one, ast.stmt)), None)
+    target = around.targets[0] if isinstance(around, ast.Assign) else None
+    if isinstance(target, ast.Name):
+        return [one.node for one in module.all_calls if names_variable(one.node, target.id)]
+    return [] if around is None else [around]
+
+
 def _is_divided(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
-    for part in slice_through_loops(module, rows):
-        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
-            if depends_on_process(module, part.slice):
-                return True
-        if isinstance(part, ast.Call) and _divides(module, part):
-            return True
-        if isinstance(part, ast.Name) and _is_picked_by_process(module, part):
-            return True
-        if isinstance(part, ast.comprehension) and any(
-            depends_on_process(module, test) for test in part.ifs
-        ):
-            return True
+    return any(_takes_own_rows(module, part) for part in slice_through_loops(module, rows))
+
+
+def _takes_own_rows(module: Module, part: ast.AST) -> bool:
+    """Does a part of an expression take the rows of one process: by a slice, a call, a name or a test?"""
+    match part:
+        case ast.Subscript(slice=ast.Slice()):
+            return depends_on_process(module, part.slice)
+        case ast.Call():
+            return _divides(module, part)
+        case ast.Name():
+            return _is_picked_by_process(module, part)
+        case ast.comprehension():
+            return any(depends_on_process(module, test) for test in part.ifs)
     return False
 
 

@@ -3,7 +3,7 @@
 ## What it does
 Inspects functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
 gives a number or `tie`, written there or as the default of a parameter. So does a loop of attempts with the constant
-behind it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
+after it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
 Silent where the handler raises, gives None, nan or a negative mark, or counts or keeps the failure. A function that
 reads the reply of a judge and gives a number above zero where it can't be parsed counts as well: a body with an error
 is no score.
@@ -132,11 +132,11 @@ def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
     for call in module.calls("asyncio.gather"):
         if module.flow.value(call.keywords.get("return_exceptions")) is not True:
             continue
-        names = _names_of(module.statement(call.node))
-        asks = _request_in(
-            module, [one for one in [module.statement(call.node)] if one is not None]
-        )
-        for chosen in module.nodes(ast.IfExp) if asks is not None else ():
+        gathering = module.statement(call.node)
+        if gathering is None or _request_in(module, [gathering]) is None:
+            continue
+        names = _names_of(gathering)
+        for chosen in module.nodes(ast.IfExp):
             value = _constant_instead(chosen)
             statement = module.statement(chosen)
             if value is None or statement is None or not names & _names_read(statement):
@@ -145,7 +145,7 @@ def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
                 yield ConstantScore(call.node, statement, value)
 
 
-def _names_of(statement: ast.stmt | None) -> set[str]:
+def _names_of(statement: ast.stmt) -> set[str]:
     """The names that a statement sets."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
@@ -175,17 +175,21 @@ def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
     if not isinstance(request, ast.Call):
         return
     for guarded in module.nodes(ast.Try):
-        function = next((one for one in module.parents(guarded) if isinstance(one, Function)), None)
+        function = module.function_around(guarded)
         if function is None or not READS_A_SCORE.search(function.name):
             continue
         if _request_in(module, guarded.body) is not None:
             continue
         for handler in guarded.handlers:
             statement = _constant_of_handler(guarded, handler, function)
-            value = _constant_of(statement, function) if statement is not None else None
-            # Zero for a reply without a verdict is a usual rule, and shows.
-            if statement is not None and isinstance(value, int | float) and value > 0:
+            value = None if statement is None else _constant_of(statement, function)
+            if statement is not None and _is_score_that_hides(value):
                 yield ConstantScore(request, statement, value)
+
+
+def _is_score_that_hides(value: object) -> bool:
+    """Is it a number above zero? Zero for a reply without a verdict is a usual rule, and shows."""
+    return isinstance(value, int | float) and value > 0
 
 
 def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
@@ -207,7 +211,7 @@ def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
 def _constant_scores(module: Module) -> Iterator[ConstantScore]:
     """The handlers of failed requests that give a score."""
     for guarded, request in _guarded_requests(module):
-        function = next((one for one in module.parents(guarded) if isinstance(one, Function)), None)
+        function = module.function_around(guarded)
         if not _gives_a_score(function, guarded):
             continue
         for handler in guarded.handlers:

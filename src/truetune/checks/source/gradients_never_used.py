@@ -48,7 +48,7 @@ Safe: the order is that of every loop of PyTorch.
 
 ## References
 - https://pytorch.org/docs/stable/optim.html ("taking an optimization step")
-- https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html (the optimizer is made behind it)
+- https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html (the optimizer is made after it)
 """
 
 from __future__ import annotations

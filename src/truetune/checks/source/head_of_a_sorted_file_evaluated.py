@@ -75,18 +75,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.heads_of_sorted_files import SortedHead, sorted_heads
+from truetune.checks.source.evidence.heads_of_sorted_files import difference_of_head, sorted_heads
 from truetune.checks.source.evidence.kinds_of_rows import is_label
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
-from truetune.errors import name_list
 from truetune.source.module import Module
 
-MAX_SHOWN = 5
-"""Labels that a message names"""
 SCORES = re.compile(
     r"accuracy|\bf1|correct|hits|precision|recall|exact_match|classification_report", re.I
 )
-
 EVALUATES = re.compile(r"eval|valid|\bdev\b|\bval\b|test", re.I)
 
 
@@ -123,36 +119,9 @@ class HeadOfASortedFileEvaluated(SourceRule):
         for head in sorted_heads(module):
             yield self.finding(
                 f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
-                f" {_difference(head)}",
+                f" {difference_of_head(head)}",
                 "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each"
                 f" {'kind' if head.lengths else 'label' if is_label(head.column) else head.column} apart",
                 cases=[case_at(module, head.node)],
             )
             return
-
-
-def _difference(head: SortedHead) -> str:
-    """In what the rows of a head differ from the others."""
-    if head.lengths is not None:
-        return (
-            f"their answers have {head.lengths.of_head:g} words, those of the other rows"
-            f" {head.lengths.of_others:g} (medians): the other kind of row is never tested"
-        )
-    verb = "is" if len(head.missing) == 1 else "are"
-    return (
-        f"their `{head.column}` is {_names(head.held)} alone: {_missing(head)} {verb} never tested"
-    )
-
-
-def _names(labels: tuple[str, ...]) -> str:
-    """Labels as a message names them."""
-    more = len(labels) - MAX_SHOWN
-    rest = f" and {more:,} more" if more > 0 else ""
-    return name_list([repr(one) for one in labels[:MAX_SHOWN]]) + rest
-
-
-def _missing(head: SortedHead) -> str:
-    """The labels that a head lacks, with their rows."""
-    shown = [f"{name!r} ({count:,} rows)" for name, count in head.missing[:MAX_SHOWN]]
-    more = len(head.missing) - MAX_SHOWN
-    return name_list(shown) + (f" and {more:,} more" if more > 0 else "")

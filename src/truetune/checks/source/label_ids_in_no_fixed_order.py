@@ -66,6 +66,7 @@ from truetune.checks.source.evidence.label_numberings import (
     numbers_alone,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 from truetune.source.module import Module
 
 CLASSIFIERS = (
@@ -80,11 +81,8 @@ READS_NAMES = re.compile(r"config\.(?:id2label|label2id)(?!\s*=[^=])")
 WRITERS = ("json.dump", "json.dumps", "pickle.dump", "joblib.dump", "yaml.*dump", "numpy.save*")
 KEPT_NAMES = re.compile(r"label|class|id2|2id|intent|categor|names|mapping|vocab", re.I)
 SEED = "PYTHONHASHSEED"
-JOB_SUFFIXES = frozenset(
-    (".sh", ".bash", ".sbatch", ".slurm", ".env", ".yaml", ".yml", ".toml", "")
-)
-MAX_JOB_FILES, MAX_JOB_BYTES = 60, 100_000
-"""Files beside the script that may set the seed of hashes, and the largest of them"""
+SETTINGS_FILES = ("*.env", "*.toml")
+"""Files beside the script that may set variables, and hold no commands"""
 ORDERS = {
     SET: "the order of a set, which differs in each process",
     LISTING: "the order in which a file system lists a folder, which differs from machine to machine",
@@ -187,24 +185,11 @@ def _keeps_names(module: Module) -> bool:
 
 
 def _is_seeded(module: Module) -> bool:
-    """Does a job or a file of settings beside the script fix the hashes?"""
-    folder = Path(module.path).parent
-    if not folder.is_dir():
-        return False
-    files = [
-        one for one in sorted(folder.iterdir()) if one.suffix in JOB_SUFFIXES and one.is_file()
-    ]
-    return any(SEED in _text_of(file) for file in files[:MAX_JOB_FILES])
-
-
-def _text_of(file: Path) -> str:
-    """The text of a small file; empty where it can't be read."""
-    try:
-        if file.stat().st_size > MAX_JOB_BYTES:
-            return ""
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    """Does a job or a file of settings of the project fix the hashes? A script can't: its process has begun."""
+    path = Path(module.path)
+    files = [one for one in files_around(path) if one.suffix != ".py"]
+    files += [one for pattern in SETTINGS_FILES for one in sorted(path.parent.glob(pattern))]
+    return any(SEED in read_project_text(str(file)) for file in files)
 
 
 def _other_in_words(other: Numbering) -> str:

@@ -206,7 +206,9 @@ class LabelsCopyInputIds(SourceRule):
     def _of_evaluated_copies(self) -> Iterator[Finding]:
         """Labels of a column that the batch brings along, and targets of a cross-entropy by hand."""
         module = self.subject
-        places = [(value, copied_padded_ids(module, value)) for _, value in label_values(module)]
+        # A script that only generates may carry labels along, and takes no loss of them.
+        values = (value for _, value in label_values(module)) if _takes_a_loss(module) else ()
+        places = [(value, copied_padded_ids(module, value)) for value in values]
         entropies = (
             call for call in module.calls(*CROSS_ENTROPIES) if not _is_masked_later(module, call)
         )
@@ -224,6 +226,14 @@ class LabelsCopyInputIds(SourceRule):
                 evidence=[f"line {module.place(copied.call.node)[0]} pads"],
                 cases=[case_at(module, node), case_at(module, copied.call.node)],
             )
+
+
+def _takes_a_loss(module: Module) -> bool:
+    """Does a script read the loss that a model gives, or let a trainer evaluate?"""
+    reads = any(
+        node.attr == "loss" for part in module.with_linked for node in part.nodes(ast.Attribute)
+    )
+    return reads or any(True for part in module.with_linked for _ in part.methods("evaluate"))
 
 
 def _is_masked_later(module: Module, call: Call) -> bool:

@@ -76,7 +76,6 @@ from truetune.checks.source.evidence.wrapped_models import model_objects, wrappe
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 
-BASES = ("torch.nn.Module", "torch.nn.modules.module.Module", "*.LightningModule", "nn.Module")
 LAYERS = re.compile(
     r"torch\.nn\.(?:modules\.\w+\.)?(?:Linear|Bilinear|Embedding(?:Bag)?|Conv\w+|LSTM|GRU|RNN|LayerNorm|RMSNorm"
     r"|BatchNorm\w+|MultiheadAttention|Transformer\w*)"
@@ -103,8 +102,8 @@ def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
     for call in module.calls("*ightning*.Trainer"):
         devices = module.flow.value(call.argument(-1, "devices"))
         if module.flow.value(call.argument(-1, "strategy")) == "ddp" and devices != 1:
-            for made_class in module.nodes(ast.ClassDef):
-                yield made_class, call.node
+            for class_node in module.nodes(ast.ClassDef):
+                yield class_node, call.node
 
 
 class LayerWithoutGradientUnderDdp(SourceRule):
@@ -130,48 +129,52 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         ):
             return
         known: set[ast.AST] = set()
-        for made_class, place in wrapped:
-            for layer in _unread_layers(module, made_class):
+        for class_node, place in wrapped:
+            for layer in _unread_layers(module, class_node):
                 if layer in known:
                     continue
                 known.add(layer)
-                yield self._finding(made_class, layer, place)
+                yield self._finding(class_node, layer, place)
 
-    def _finding(self, made_class: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
+    def _finding(self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
         """What is said of one layer."""
         module = self.subject
         name = ast.unparse(layer.targets[0])
         return self.finding(
-            f"{name} of {made_class.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
+            f"{name} of {class_node.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
             " the second step stops (Expected to have finished reduction in the prior iteration)",
             f"remove {name}, use it in forward, or pass find_unused_parameters=True to the wrapper",
             cases=[case_at(module.home(layer), layer), case_at(module, place)],
         )
 
 
-def _unread_layers(module: Module, made_class: ast.ClassDef) -> Iterator[ast.Assign]:
+def _unread_layers(module: Module, class_node: ast.ClassDef) -> Iterator[ast.Assign]:
     """The layers that the constructor makes and nothing in the project reads."""
-    bases = module.flow.bases(made_class)
+    bases = module.flow.bases(class_node)
     # Another base may read the layers that a class of its own makes.
-    is_plain = len(made_class.bases) == 1 and bool(bases)
-    if not is_plain or not _is_plain_base(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _is_plain_base(bases[0]):
         return
-    constructor = next(
-        (
-            one
-            for one in made_class.body
-            if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-        ),
-        None,
-    )
-    for statement in constructor.body if constructor is not None else ():
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-            continue
-        target = statement.targets[0]
-        is_of_self = isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
-        called = module.flow.name(statement.value.func) or ""
-        if is_of_self and LAYERS.fullmatch(called) and not _is_read(module, target):
+    for statement in _statements_of_constructor(class_node):
+        target = _layer_of_self(module, statement)
+        if target is not None and not _is_read(module, target.attr):
             yield statement
+
+
+def _statements_of_constructor(class_node: ast.ClassDef) -> Iterator[ast.Assign]:
+    """What a class sets when an object is made, under no condition."""
+    for method in class_node.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            yield from (one for one in method.body if isinstance(one, ast.Assign))
+            return
+
+
+def _layer_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | None:
+    """The attribute of `self.score = nn.Linear(...)`; None where anything else is set."""
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
+        return None
+    called = module.flow.name(value.func) if isinstance(value, ast.Call) else None
+    return target if LAYERS.fullmatch(called or "") else None
 
 
 def _is_plain_base(name: str) -> bool:
@@ -179,13 +182,11 @@ def _is_plain_base(name: str) -> bool:
     return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
 
 
-def _is_read(module: Module, target: ast.expr) -> bool:
+def _is_read(module: Module, name: str) -> bool:
     """Does any code read an attribute of this name, or name it in a text?"""
-    name = target.attr if isinstance(target, ast.Attribute) else ""
     for part in module.with_linked:
-        if any(
-            one.attr == name and isinstance(one.ctx, ast.Load) for one in part.nodes(ast.Attribute)
-        ):
+        attributes = (one for one in part.nodes(ast.Attribute) if one.attr == name)
+        if any(isinstance(one.ctx, ast.Load) for one in attributes):
             return True
         if any(one.value == name for one in part.nodes(ast.Constant)):
             return True

@@ -70,37 +70,39 @@ class LrSchedulerSteppedPerProcess(SourceRule):
         module = self.subject
         for call, total in schedules_with_length(module):
             accelerator = _preparing_accelerator(module, call)
-            if accelerator is not None and _is_divided_by_processes(module, total):
+            if accelerator is None:
+                continue
+            if _is_divided_by_processes(module, total):
                 yield self.finding(
                     "the length of the schedule is divided by the number of processes, and a prepared scheduler steps"
                     " once for each process: on N GPUs it ends after 1/N of the run",
                     "leave the number of processes out of the length, or do not prepare the scheduler",
                     cases=[case_at(module, total), case_at(module, accelerator)],
                 )
-                continue
-            if accelerator is None or _knows_processes(module, total):
-                continue
-            prepared = [
-                node for node in length_calls(module, total) if _is_prepared(module, node.args[0])
-            ]
-            if prepared:
-                text = f"{module.text_of(accelerator)}.num_processes"
-                whole = module.text_of(total)
-                product = isinstance(total, (ast.Name, ast.Attribute, ast.Call, ast.Constant)) or (
-                    isinstance(total, ast.BinOp) and isinstance(total.op, ast.Mult)
-                )
-                yield self.finding(
-                    "the schedule is as long as the prepared loader, and a prepared scheduler steps"
-                    " once for each process: on N GPUs it ends after 1/N of the run",
-                    f"multiply its length by {text}, or do not prepare the scheduler",
-                    cases=[case_at(module, total), case_at(module, prepared[0])],
-                    fix=fix_of_changes(
-                        module,
-                        replace_expression(
-                            module, total, f"{whole if product else f'({whole})'} * {text}"
-                        ),
-                    ),
-                )
+            elif not _knows_processes(module, total):
+                yield from self._of_prepared_length(total, accelerator)
+
+    def _of_prepared_length(self, total: ast.expr, accelerator: ast.expr) -> Iterator[Finding]:
+        """A schedule that is as long as a loader which was prepared before."""
+        module = self.subject
+        prepared = [
+            node for node in length_calls(module, total) if _is_prepared(module, node.args[0])
+        ]
+        if not prepared:
+            return
+        text = f"{module.text_of(accelerator)}.num_processes"
+        whole = module.text_of(total)
+        binds = isinstance(total, (ast.Name, ast.Attribute, ast.Call, ast.Constant)) or (
+            isinstance(total, ast.BinOp) and isinstance(total.op, ast.Mult)
+        )
+        longer = f"{whole if binds else f'({whole})'} * {text}"
+        yield self.finding(
+            "the schedule is as long as the prepared loader, and a prepared scheduler steps"
+            " once for each process: on N GPUs it ends after 1/N of the run",
+            f"multiply its length by {text}, or do not prepare the scheduler",
+            cases=[case_at(module, total), case_at(module, prepared[0])],
+            fix=fix_of_changes(module, replace_expression(module, total, longer)),
+        )
 
 
 def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
@@ -124,36 +126,40 @@ def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
 
 def _is_divided_by_processes(module: Module, total: ast.expr) -> bool:
     """Is a number of rows divided by a product with the number of processes, and never multiplied by it again?"""
-    parts = [
+    with_processes = [
         part
         for part in backward_slice(module, total)
-        if isinstance(part, ast.BinOp) and _names_processes(module, part.right)
+        if isinstance(part, ast.BinOp) and _depends_on_processes(module, part.right)
     ]
-    divisions = [part for part in parts if isinstance(part.op, ast.FloorDiv | ast.Div)]
-    inside = {one for part in divisions for one in ast.walk(part.right)}
-    inside |= {one for part in divisions for one in backward_slice(module, part.right)}
-    others = [part for part in parts if part not in divisions and part not in inside]
+    divisions = [one for one in with_processes if isinstance(one.op, ast.FloorDiv | ast.Div)]
+    # The product that is divided by names the processes too.
+    divisors = {
+        one
+        for division in divisions
+        for one in (*ast.walk(division.right), *backward_slice(module, division.right))
+    }
+    others = [one for one in with_processes if one not in divisions and one not in divisors]
     return len(divisions) == 1 and not others
 
 
-def _names_processes(module: Module, expression: ast.expr) -> bool:
+def _depends_on_processes(module: Module, expression: ast.expr) -> bool:
     """Is an expression, by itself or by what its names were set to, made with the number of processes?"""
-    return any(
-        (isinstance(part, ast.Attribute) and part.attr == "num_processes")
-        or (isinstance(part, ast.Name) and part.id in ("num_processes", "world_size"))
-        for part in backward_slice(module, expression)
-    )
+    return any(map(_names_processes, backward_slice(module, expression)))
 
 
 def _knows_processes(module: Module, total: ast.expr) -> bool:
     """Does a number of steps depend on the number of processes?"""
-    words = ("num_processes", "world_size", "get_world_size")
     return any(
-        (isinstance(n, ast.Attribute) and n.attr in words)
-        or (isinstance(n, ast.Name) and n.id in words)
+        _names_processes(part)
         for node in expressions_within(module, total)
-        for n in ast.walk(node)
+        for part in ast.walk(node)
     )
+
+
+def _names_processes(node: ast.AST) -> bool:
+    """Is it a name or an attribute that says the number of processes?"""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return name in ("num_processes", "world_size", "get_world_size")
 
 
 def _is_prepared(module: Module, node: ast.expr) -> bool:

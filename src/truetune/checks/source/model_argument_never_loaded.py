@@ -77,8 +77,6 @@ LOADS_AN_ADAPTER = re.compile(
 """What a file holds that loads an adapter, or may"""
 MESSAGES = re.compile(r"(?:^|\.)(?:print|log|info|debug|warning|error|write|writerow|echo|dump)$")
 """Functions that print, log or write something and load nothing"""
-MAX_JOINS = 6
-"""Parts of a path that are joined: `ROOT / "runs" / "checkpoint-100"`"""
 
 
 class UnusedOption(NamedTuple):
@@ -114,33 +112,10 @@ def _may_be_a_path(module: Module, given: ast.expr) -> bool:
     return producer is None or not producer.named("*.from_pretrained", "*.get_peft_model")
 
 
-def constant_path(module: Module, given: ast.expr, joins: int = 0) -> str:
-    """The path that an expression is, where it is one text of the project; empty for anything else.
-
-    Args:
-        module: The file.
-        given: The expression; `Path("runs") / NAME` is followed as well, through files that are imported.
-        joins: How many parts were joined on the way here.
-    """
-    nodes = [origin.node for origin in module.flow.origins(given)]
-    if len(nodes) != 1 or joins > MAX_JOINS:
-        return ""
-    node = nodes[0]
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        parts = [constant_path(module, side, joins + 1) for side in (node.left, node.right)]
-        return "/".join(parts) if all(parts) else ""
-    return _path_made(module, node, joins)
-
-
-def _path_made(module: Module, node: ast.AST, joins: int) -> str:
-    """The path in `Path("runs/a")`; empty for any other call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    call = module.flow.call(node)
-    is_path = call.named("pathlib.Path", "pathlib.PurePath", "Path") and len(call.args) == 1
-    return constant_path(module, call.args[0], joins + 1) if is_path else ""
+def constant_path(module: Module, given: ast.expr) -> str:
+    """The path that an expression is, where it is one text of the project; empty for anything else."""
+    value = module.flow.value(given)
+    return value if isinstance(value, str) else ""
 
 
 def _options(module: Module) -> Iterator[Call]:
@@ -204,14 +179,7 @@ class ModelArgumentNeverLoaded(SourceRule):
             given = [path for call, path in loads if id(call.node) in inside]
             if not all(constant_path(module, path) for path in given):
                 continue
-            reads = [
-                node
-                for node in ast.walk(function)
-                if isinstance(node, ast.Name) and node.id == parameter.arg
-            ]
-            if not all(_is_in_a_message(module, node) for node in reads):
-                continue
-            if not _is_given_several(module, function):
+            if _is_read(module, function, parameter) or not _is_given_several(module, function):
                 continue
             path = constant_path(module, given[0])
             yield self.finding(
@@ -219,6 +187,16 @@ class ModelArgumentNeverLoaded(SourceRule):
                 f"load `{parameter.arg}` in place of it",
                 cases=[case_at(module, given[0]), case_at(module, parameter)],
             )
+
+
+def _is_read(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> bool:
+    """Does a function do more with a parameter than to print or write it?"""
+    reads = (
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and node.id == parameter.arg
+    )
+    return not all(_is_in_a_message(module, node) for node in reads)
 
 
 def _is_given_several(module: Module, function: ast.FunctionDef) -> bool:

@@ -126,20 +126,29 @@ def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
     alone or by `own.update(...)`; None where a state is loaded whole."""
     candidates = [origin.node for origin in module.flow.origins(state)]
     if isinstance(state, ast.Name):
-        candidates += [
-            call.args[0]
-            for call in module.methods("update")
-            if isinstance(call.receiver, ast.Name) and call.receiver.id == state.id and call.args
-        ]
+        candidates += _updates_of(module, state.id)
     for node in candidates:
-        if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
-            continue
-        tests = node.generators[0].ifs
-        source = node.generators[0].iter
-        is_by_name = any(isinstance(part, ast.In) for test in tests for part in ast.walk(test))
-        if is_by_name and isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
-            return source.func.value if source.func.attr == "items" else None
+        called = _called_for_known_names(node)
+        if called is not None:
+            return called.value if called.attr == "items" else None
     return None
+
+
+def _updates_of(module: Module, name: str) -> Iterator[ast.expr]:
+    """What a dictionary of this name is updated with."""
+    for call in module.methods("update"):
+        if isinstance(call.receiver, ast.Name) and call.receiver.id == name and call.args:
+            yield call.args[0]
+
+
+def _called_for_known_names(node: ast.AST) -> ast.Attribute | None:
+    """`saved.items` of a comprehension that takes the entries whose name is known; None for anything else."""
+    if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
+        return None
+    (loop,) = node.generators
+    is_by_name = any(isinstance(part, ast.In) for test in loop.ifs for part in ast.walk(test))
+    called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+    return called if is_by_name and isinstance(called, ast.Attribute) else None
 
 
 class WrapperKeysNotLoaded(SourceRule):
@@ -198,22 +207,32 @@ def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[s
     texts = possible_texts(module, node)
     if texts or node is None or depth > MAX_DEPTH:
         return [PurePath(text).name for text in texts]
-    if isinstance(node, ast.JoinedStr):
-        last = node.values[-1] if node.values else None
-        text = str(last.value) if isinstance(last, ast.Constant) else ""
-        return [PurePath(text).name] if "/" in text else []
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _base_names(module, node.right, depth + 1)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        last_text = possible_texts(module, node.right)
-        return [PurePath(text).name for text in last_text if "/" in text]
-    if isinstance(node, ast.Call) and node.args:
-        name = module.flow.name(node.func) or ""
-        is_path = name.startswith(("os.path.join", "pathlib.")) or name.endswith("joinpath")
-        return _base_names(module, node.args[-1], depth + 1) if is_path else []
+    ends = _texts_after_unknown(module, node)
+    if ends:
+        return [PurePath(text).name for text in ends if "/" in text]
+    if isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and node.args):
+        last = _last_part_of_path(module, node)
+        return [] if last is None else _base_names(module, last, depth + 1)
     origins = [one.node for one in module.flow.origins(node) if one.node is not node]
     found = [_base_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
     return [name for names in found for name in names] if found and all(found) else []
+
+
+def _texts_after_unknown(module: Module, node: ast.expr) -> list[str]:
+    """What an f-string or a sum of texts ends in: `/model.pt` of `f"{folder}/model.pt"`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return list(possible_texts(module, node.right))
+    last = node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
+    return [str(last.value)] if isinstance(last, ast.Constant) else []
+
+
+def _last_part_of_path(module: Module, node: ast.BinOp | ast.Call) -> ast.expr | None:
+    """The last of the parts that are joined to a path; None where anything else is made."""
+    if isinstance(node, ast.BinOp):
+        return node.right if isinstance(node.op, ast.Div) else None
+    name = module.flow.name(node.func) or ""
+    is_path = name.startswith(("os.path.join", "pathlib.")) or name.endswith("joinpath")
+    return node.args[-1] if is_path else None
 
 
 def _what_stays(module: Module, load: Call) -> str:
@@ -281,18 +300,17 @@ def _parts_of(module: Module, saved: ast.expr | None) -> list[str]:
     nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
     if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
         return []
-    parts = {
-        key.value: value
-        for key, value in zip(nodes[0].keys, nodes[0].values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
-    models = [
-        key
-        for key, value in parts.items()
-        if not OPTIMIZER.search(key) and _is_state(module, value)
-    ]
+    parts = dict(_entries_by_text(nodes[0]))
+    models = [key for key in parts if not OPTIMIZER.search(key) and _is_state(module, parts[key])]
     others = [key for key in parts if key not in models]
     return [*models, *others][:MAX_PARTS] if models else []
+
+
+def _entries_by_text(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    """The entries of a dictionary whose keys are written out."""
+    for key, value in zip(table.keys, table.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, value
 
 
 def _is_state(module: Module, value: ast.expr) -> bool:

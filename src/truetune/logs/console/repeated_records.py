@@ -38,7 +38,7 @@ MOST = 0.8
 """Share of the records that stand there equally often; the last ones may be cut off"""
 MAX_DRIFT = 4
 """Records by which one training may be ahead of another. Chosen, not measured: a run that is started again repeats
-its records behind all of the first"""
+its records after all of the first"""
 NEAR = 0.25
 """Of what the loss differs by from record to record. Copies of one seed measured 0.01, rows of their own about 1"""
 

@@ -116,11 +116,10 @@ def put_datasets(
     form = _form_of_run(draft, here, field)
     taken = [dataset for dataset in here if _form_of(dataset) == form]
     if taken:
-        paths = [path for dataset in taken for path in dataset.paths]
-        draft.put(field, tuple(paths), *keys)
-    if taken and field == "data":
-        draft.put("format", form[0])
-        draft.put("map", {**form[1], **_unread_columns(taken)} or None)
+        draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
+        if field == "data":
+            draft.put("format", form[0])
+            draft.put("map", {**form[1], **_unread_columns(taken)} or None)
     _note_left_out(draft, sets, here, taken)
     _keep_names(draft, [dataset.name for dataset in sets if dataset not in taken])
 

@@ -30,7 +30,7 @@ ABOUT_A_MODEL = re.compile(r"model|ckpt|checkpoint|adapter|argv|args\.", re.I)
 """What stands in the making of a cache that is one model's"""
 MODEL_KEYWORDS = ("model", "model_name", "model_id")
 MAX_HOPS = 4
-"""Assignments that a key is followed through: hash of a text of a list is three"""
+"""Assignments that a key is followed through. Chosen, not measured: hash of a text of a list is three"""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -1,4 +1,4 @@
-"""What a script does to a model behind the optimizer over its weights, so that some that train are in no step.
+"""What a script does to a model after the optimizer is made, so that some weights that train are in no step.
 
 How it works: by a symbolic run. A module that is put in the place of another (`model.lm_head = nn.Linear(...)`), and
 `resize_token_embeddings`, bring weights that the optimizer has never seen. So do calls that make new parameters of the
@@ -11,6 +11,7 @@ The trade-off: models of several origins, and weights that are changed in a loop
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ MAX_DEPTH = 12
 
 @dataclass(frozen=True, slots=True)
 class ChangedLater:
-    """An optimizer, and what changes the weights of its model behind it."""
+    """An optimizer, and what changes the weights of its model after it."""
 
     optimizer: CallEvent
     change: Event
@@ -93,7 +94,7 @@ def places_that_part(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
 
 
 def changes_behind_optimizers(module: Module) -> Iterator[ChangedLater]:
-    """The optimizers of a file that lack weights which were made or unfrozen behind them, and train."""
+    """The optimizers of a file that lack weights which were made or unfrozen after them, and train."""
     seen = set()
     for trace in traces_of(module):
         if any(trace.methods("add_param_group")):
@@ -111,21 +112,25 @@ def changes_behind_optimizers(module: Module) -> Iterator[ChangedLater]:
 def _first_change(
     trace: Trace, optimizer: CallEvent, optimizers: list[CallEvent]
 ) -> ChangedLater | None:
-    """The first change of the optimizer's model that is made behind it and before it steps."""
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
-    held = _way_to_model(models[0]) if models and len(models) == 1 else None
-    # What an adapter freezes behind the optimizer is judged by optimizers_before_adapters.
-    if given is None or held is None or _gets_adapter(trace, optimizer):
+    """The first change of the optimizer's model that is made after it and before it steps."""
+    held = _model_of(optimizer)
+    # What an adapter freezes after the optimizer is judged by optimizers_before_adapters.
+    if held is None or _gets_adapter(trace, optimizer):
         return None
-    last = max(one.number for one in optimizers)
-    passes = [call.number for call in trace.all_calls if _is_backward(call)]
-    for found in _changes(trace, optimizer, given, held):
-        is_before_training = all(found.change.number < number for number in passes)
-        is_for_this = found.change.number > last or len(optimizers) == 1
-        if is_before_training and is_for_this and steps_behind(trace, optimizer, found.change):
+    # Of several optimizers, which one a change is meant for is known only after the last.
+    begin = max(one.number for one in optimizers) if len(optimizers) > 1 else 0
+    end = min((call.number for call in trace.all_calls if _is_backward(call)), default=math.inf)
+    for found in _changes(trace, optimizer, held):
+        if begin < found.change.number < end and steps_behind(trace, optimizer, found.change):
             return found
     return None
+
+
+def _model_of(optimizer: CallEvent) -> Lineage | None:
+    """The one model whose weights an optimizer is given."""
+    given = optimizer.argument(0, "params")
+    models = None if given is None else models_of_parameters(given)
+    return _way_to_model(models[0]) if models and len(models) == 1 else None
 
 
 def _is_backward(call: CallEvent) -> bool:
@@ -134,17 +139,16 @@ def _is_backward(call: CallEvent) -> bool:
 
 
 def _gets_adapter(trace: Trace, optimizer: CallEvent) -> bool:
-    """Is an adapter put on a model behind the optimizer?"""
+    """Is an adapter put on a model after the optimizer?"""
     return any(
         call.number > optimizer.number and call.named(*ADAPTER_WRAPPERS) for call in trace.all_calls
     )
 
 
-def _changes(
-    trace: Trace, optimizer: CallEvent, given: Value, held: Lineage
-) -> Iterator[ChangedLater]:
-    """The changes behind an optimizer, in the order of the run."""
-    freezes = _is_filtered(given) and _has_frozen(trace, optimizer, held)
+def _changes(trace: Trace, optimizer: CallEvent, held: Lineage) -> Iterator[ChangedLater]:
+    """The changes after an optimizer, in the order of the run."""
+    given = optimizer.argument(0, "params")
+    is_part = given is not None and _is_filtered(given) and _has_frozen(trace, optimizer, held)
     for event in trace.events:
         if event.number <= optimizer.number or event.is_repeated:
             continue
@@ -155,7 +159,7 @@ def _changes(
             yield ChangedLater(optimizer, event, "replaced", name)
         if isinstance(event, CallEvent):
             yield from _new_parameters(optimizer, event, held)
-        if freezes and _sets_gradients(event, held) is True:
+        if is_part and _sets_gradients(event, held) is True:
             yield ChangedLater(optimizer, event, "unfrozen", "")
 
 
@@ -167,15 +171,19 @@ def _new_parameters(optimizer: CallEvent, call: CallEvent, held: Lineage) -> Ite
         if not is_kept and _belongs_to(call.argument(0, "module"), held):
             yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called(call)))
         return
-    if not _belongs_to(call.receiver, held):
-        return
+    kind = _kind_of_method(call)
+    if kind and _belongs_to(call.receiver, held):
+        yield ChangedLater(optimizer, call, kind, "")
+
+
+def _kind_of_method(call: CallEvent) -> str:
+    """How a method of a model makes new parameters; empty of one that keeps them."""
     if call.method == "resize_token_embeddings":
-        yield ChangedLater(optimizer, call, "resized", "")
-    assign = call.argument(2, "assign") if call.method == "load_state_dict" else None
-    if assign is not None and constant_of(assign) is True:
-        yield ChangedLater(optimizer, call, "assigned", "")
+        return "resized"
     if call.method == "to_empty":
-        yield ChangedLater(optimizer, call, "materialized", "")
+        return "materialized"
+    assign = call.argument(2, "assign") if call.method == "load_state_dict" else None
+    return "assigned" if assign is not None and constant_of(assign) is True else ""
 
 
 def _called(call: CallEvent) -> ast.AST:
@@ -265,20 +273,21 @@ def _outer(value: Value) -> Value | None:
 
 def _is_filtered(given: Value, depth: int = 0) -> bool:
     """Were only parameters given that required a gradient: `[p for p in ... if p.requires_grad]`, `filter(...)`?"""
-    node = given.node
-    tests: list[ast.AST] = []
-    if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        tests = [test for one in node.generators for test in one.ifs]
-    elif (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "filter"
-    ):
-        tests = list(node.args[:1])
-    reads = (part for test in tests for part in ast.walk(test))
+    reads = (part for test in _tests_of(given.node) for part in ast.walk(test))
     if any(isinstance(part, ast.Attribute) and part.attr == "requires_grad" for part in reads):
         return True
     if depth > MAX_DEPTH:
         return False
     return any(_is_filtered(part, depth + 1) for part in operands_of(given))
+
+
+def _tests_of(node: ast.AST | None) -> Iterator[ast.expr]:
+    """What elements have to fulfil: the tests of a comprehension, the function of `filter(...)`."""
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        for loop in node.generators:
+            yield from loop.ifs
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "filter":
+        yield from node.args[:1]
 
 
 def _has_frozen(trace: Trace, optimizer: CallEvent, held: Lineage) -> bool:
@@ -295,11 +304,11 @@ def _sets_gradients(event: Event, held: Lineage) -> bool | None:
     """What an event sets `requires_grad` of weights of the model to; None where it does not."""
     if isinstance(event, StoreEvent) and event.key == "requires_grad":
         plain = constant_of(event.value)
-        is_told = isinstance(plain, bool) and _belongs_to(event.base, held)
-        return plain if is_told else None
+        is_known = isinstance(plain, bool) and _belongs_to(event.base, held)
+        return plain if is_known else None
     if isinstance(event, CallEvent) and event.method == "requires_grad_":
         given = event.argument(0, "requires_grad")
         plain = True if given is None else constant_of(given)
-        is_told = isinstance(plain, bool) and _belongs_to(event.receiver, held)
-        return plain if is_told else None
+        is_known = isinstance(plain, bool) and _belongs_to(event.receiver, held)
+        return plain if is_known else None
     return None

@@ -28,6 +28,7 @@ from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.logprob_model_uses import model_uses
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -43,7 +44,6 @@ OUTPUT_SUFFIXES = (".txt", ".log", ".out")
 """Of what a console printed, which often begins with the command"""
 MAX_OUTPUTS = 40
 """Files of one folder. Chosen, not measured: it bounds the time"""
-TRAINS = re.compile(r"Trainer\(|\.backward\(")
 NAMED_MODEL = re.compile(r"[\"']([\w.-]{1,80}/[\w.-]{1,120})[\"']")
 IN_BFLOAT16 = re.compile(r"\bbf16\s*=\s*True|bfloat16")
 NAN_LOSS = re.compile(
@@ -272,10 +272,13 @@ def _outputs(folder: Path) -> list[Path]:
 
 def _trained_beside(module: Module) -> Iterator[EvaluatedModel]:
     """What the one training beside a script trains: a family that overflows, or weights in bfloat16."""
-    trainings = _trainings_beside(Path(module.path))
+    folder = Path(module.path).resolve().parent
+    trainings = [
+        one for one in training_scripts_beside(module) if Path(one.path).resolve().parent == folder
+    ]
     if len(trainings) != 1:
         return
-    name, text = next(iter(trainings.items()))
+    name, text = Path(trainings[0].path).name, trainings[0].text
     named = {one: overflowing_family(one) for one in NAMED_MODEL.findall(text)}
     overflowing = {one: family for one, family in named.items() if family is not None}
     families = set(overflowing.values())
@@ -283,11 +286,3 @@ def _trained_beside(module: Module) -> Iterator[EvaluatedModel]:
         yield EvaluatedModel(families.pop(), f"{min(overflowing)}, which {name} trains", False)
     elif not families and IN_BFLOAT16.search(text):
         yield EvaluatedModel("", name, False)
-
-
-def _trainings_beside(path: Path) -> dict[str, str]:
-    """The scripts in the folder of another one that train, by name, with their texts."""
-    scripts = [file for file in files_around(path) if file.suffix == ".py"]
-    beside = [file for file in scripts if file.parent == path.parent and file.name != path.name]
-    texts = {file.name: read_project_text(str(file)) for file in beside}
-    return {name: text for name, text in texts.items() if TRAINS.search(text)}

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from truetune.checks.held_out_files import HELD_OUT_NAME
 from truetune.checks.source.evidence.kinds_of_rows import (
     LABEL_COLUMN,
     AnswerLengths,
@@ -35,6 +36,7 @@ from truetune.checks.source.evidence.unshuffled_splits_in_runs import (
     rows_in_order,
     slices_of,
 )
+from truetune.errors import name_list
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -58,14 +60,10 @@ HEADS = {"head": "n", "take": "n", "limit": "n"}
 EVALUATIONS = ("eval_dataset", "eval_data", "test_dataset", "validation_data", "val_dataset")
 """Arguments that take the rows of an evaluation"""
 EVALUATING_METHODS = ("evaluate", "predict")
-HELD_OUT = re.compile(
-    r"(?:^|[\W_])(?:val|valid|validation|dev|test|eval|evaluation|held_?out)(?:$|[\W_\d])", re.I
-)
-"""In the name of a file of rows that are not trained"""
 NOWHERE = ast.Pass()
 """The place of a head that no script takes"""
 MAX_VALUES = 3_000
-"""Values that an evaluation is made of; a script with rows written out has more, and is not judged"""
+"""Values that an evaluation is made of. Chosen, not measured: only a script with rows written out has more"""
 
 
 class SortedHead(NamedTuple):
@@ -163,7 +161,7 @@ def _values_evaluated(trace: Trace) -> frozenset[int]:
 
 def _is_held_out(trace: Trace, head: _Head, rows: FileRows) -> bool:
     """Is a head of a file that is named as a validation, and of which nothing is trained?"""
-    if HELD_OUT.search(PurePath(rows.source).stem) is None:
+    if HELD_OUT_NAME.search(PurePath(rows.source).stem) is None:
         return False
     trained = [
         call.keywords["train_dataset"]
@@ -330,6 +328,19 @@ def head_of_one_kind(
     if lengths is None:
         return None
     return SortedHead(NOWHERE, source, "", count, len(rows), (), (), lengths)
+
+
+def difference_of_head(head: SortedHead) -> str:
+    """In what the rows of a head differ from the others, for a sentence."""
+    if head.lengths is not None:
+        return (
+            f"their answers have {head.lengths.of_head:g} words, those of the other rows"
+            f" {head.lengths.of_others:g} (medians): the other kind of row is never tested"
+        )
+    held = name_list(map(repr, head.held))
+    missing = name_list(f"{name!r} ({count:,} rows)" for name, count in head.missing)
+    verb = "is" if len(head.missing) == 1 else "are"
+    return f"their `{head.column}` is {held} alone: {missing} {verb} never tested"
 
 
 def _label_columns(module: Module, rows: FileRows) -> Iterator[str]:

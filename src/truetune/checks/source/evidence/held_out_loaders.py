@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from truetune.checks.adapter_servers import command_files_around
 from truetune.checks.findings import Case
+from truetune.checks.source.evidence.evaluation_only_code import function_around
 from truetune.checks.source.evidence.row_parts import share_rows, steps_to
-from truetune.parsing.shell_commands import last_option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
@@ -54,32 +55,31 @@ class SharedFile(NamedTuple):
 
 def loaders_of_the_same_rows(module: Module) -> Iterator[SharedLoaders]:
     """The loaders of held-out rows in a file that give what another loader trains."""
-    for trace in traces_of(module):
-        loaders = [
-            call
-            for call in trace.calls(*LOADERS)
-            if call.home.path == module.path and call.keywords.keys().isdisjoint(PICKS_ROWS)
-        ]
-        training = [call for call in loaders if _is_for_training(module, call.node)]
-        for held in loaders:
-            name = _held_out_name(module, held.node)
-            for train in training if name else ():
-                if _share_rows(train, held):
-                    yield SharedLoaders(train.node, held.node, name)
+    for train, held in _pairs_of_loaders(module):
+        takes_all = (train.keywords.keys() | held.keywords.keys()).isdisjoint(PICKS_ROWS)
+        if takes_all and _share_rows(train, held):
+            yield SharedLoaders(train.node, held.node, _held_out_name(module, held.node))
 
 
 def loaders_by_purpose(module: Module) -> Iterator[tuple[Value, Value]]:
     """The rows of a loader of training, and those of a loader of held-out rows, each pair in one file."""
+    for pair in _pairs_of_loaders(module):
+        rows, others = (call.argument(0, "dataset") for call in pair)
+        if rows is not None and others is not None:
+            yield rows, others
+
+
+def _pairs_of_loaders(module: Module) -> Iterator[tuple[CallEvent, CallEvent]]:
+    """Each loader of held-out rows in a file with each one of training, the one of training first."""
     for trace in traces_of(module):
         own = [call for call in trace.calls(*LOADERS) if call.home.path == module.path]
-        for train in (call for call in own if _is_for_training(module, call.node)):
-            for held in (call for call in own if _held_out_name(module, call.node)):
-                rows, others = train.argument(0, "dataset"), held.argument(0, "dataset")
-                if rows is not None and others is not None:
-                    yield rows, others
+        training = [call for call in own if _is_for_training(module, call.node)]
+        for held in own:
+            if _held_out_name(module, held.node):
+                yield from ((train, held) for train in training)
 
 
-def loaders(module: Module) -> Iterator[ast.AST]:
+def loaders_of_held_out_rows(module: Module) -> Iterator[ast.AST]:
     """The loaders of held-out rows in a file."""
     for call in module.calls(*LOADERS):
         if _held_out_name(module, call.node):
@@ -117,10 +117,8 @@ def _name_of(module: Module, node: ast.AST) -> str:
     """The name or attribute that a call is put into, or the method that returns it."""
     statement = module.statement(node)
     if isinstance(statement, ast.Return) and statement.value is node:
-        around = next(
-            (one for one in module.parents(node) if isinstance(one, ast.FunctionDef)), None
-        )
-        return around.name if around is not None else ""
+        around = function_around(module, node)
+        return around.name if isinstance(around, ast.FunctionDef) else ""
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return ""
     target = statement.targets[0]
@@ -135,16 +133,23 @@ def files_given_twice(module: Module) -> Iterator[SharedFile]:
     held = list(evaluation_file_options(module))
     if not trains or not held:
         return
-    for file in command_files_around(Path(module.path)):
+    script = Path(module.path)
+    for file in command_files_around(script):
         for command in file.commands:
-            if not any(Path(word).name == Path(module.path).name for word in command.words):
-                continue
-            given = {last_option(command.words, one) for one in trains} - {None, ""}
-            for option in held:
-                value = last_option(command.words, option)
-                if value is not None and value.endswith(FILE_SUFFIXES) and value in given:
-                    case = Case(f"{option} {value}", file=file.path, line=command.line_of(option))
-                    yield SharedFile(option, value, case)
+            if any(Path(word).name == script.name for word in command.words):
+                trained = {last_option(command.words, one) for one in trains}
+                yield from _files_among(trained, held, file, command)
+
+
+def _files_among(
+    trained: set[str | None], held: list[str], file: CommandFile, command: ShellCommand
+) -> Iterator[SharedFile]:
+    """The options of held-out rows that a command gives one of the files that are trained."""
+    for option in held:
+        value = last_option(command.words, option)
+        if value is not None and value.endswith(FILE_SUFFIXES) and value in trained:
+            case = Case(f"{option} {value}", file=file.path, line=command.line_of(option))
+            yield SharedFile(option, value, case)
 
 
 def _file_options(module: Module) -> Iterator[str]:

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
-from truetune.errors import DataError
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
@@ -37,8 +37,6 @@ from truetune.source.symbolic_execution.values import (
 SET, LISTING, APPEARANCE, SORTED = "set", "listing", "appearance", "sorted"
 MAX_STEPS = 12
 """Steps from what is counted to what orders it. Chosen, not measured: scripts have three"""
-MAX_SIBLINGS, MAX_BYTES = 20, 200_000
-"""Other scripts of the folder that are read, and the largest of them"""
 MIN_SHARED = 0.5
 """Share of the labels that two files of one task have in common. Chosen, not measured"""
 KEEPING = (
@@ -116,25 +114,33 @@ def _counted(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
         if call.home.path == module.path and not call.is_repeated:
             yield from ((call.node, one) for one in _counted_by(module, call))
     for value in trace.values:
-        if isinstance(value, Item) and not isinstance(value.key, Constant | Slice | Sequence):
-            node = value.node
-            if node is not None and module.holds(node) and _is_list(value.base):
-                yield node, value.base
+        if isinstance(value, Item) and _is_name_by_number(value):
+            if value.node is not None and module.holds(value.node):
+                yield value.node, value.base
+
+
+def _is_name_by_number(item: Item) -> bool:
+    """Is it `names[number]`, one name of a list that the script makes?"""
+    return not isinstance(item.key, Constant | Slice | Sequence) and _is_list(item.base)
 
 
 def _counted_by(module: Module, call: CallEvent) -> Iterator[Value]:
     """What a call counts through, where the numbers are kept."""
     if call.named("enumerate", "zip"):
-        kept = call.args if _is_kept(module, call.node) else ()
-        yield from (
-            one for one in kept[: 1 if call.named("enumerate") else 2] if not _is_range(one)
-        )
+        if _is_kept(module, call.node):
+            pair = call.args[: 1 if call.named("enumerate") else 2]
+            yield from (one for one in pair if not _is_range(one))
     elif call.method == "index" and call.receiver is not None:
         yield call.receiver
     elif call.named("datasets.ClassLabel") and "names" in call.keywords:
         yield call.keywords["names"]
-    elif call.named("pandas.factorize") or call.method == "factorize" or _is_encoder(call):
+    elif _is_factorized(call) or _is_encoder(call):
         yield call.result
+
+
+def _is_factorized(call: CallEvent) -> bool:
+    """Does a call number labels in the order in which they appear?"""
+    return call.named("pandas.factorize") or call.method == "factorize"
 
 
 def _is_encoder(call: CallEvent) -> bool:
@@ -269,17 +275,24 @@ def numbers_alone(numbering: Numbering) -> bool:
 def cells_in_order(numbering: Numbering) -> tuple[list[Any], str] | None:
     """(different values in their order, file) of the column that is numbered; None where the rows are not here."""
     read = _column_behind(numbering.order)
-    rows: FileRows | None = None if read is None else rows_behind(numbering.module, read[0])
-    if read is None or rows is None or not rows.is_whole:
+    if read is None:
         return None
-    cells = [row[read[1]] for row in rows.rows if read[1] in row]
-    known = [one for one in cells if isinstance(one, str | int | float)]
-    if not known or len(known) < len(cells):
+    data, column = read
+    rows = rows_behind(numbering.module, data)
+    if rows is None or not rows.is_whole:
         return None
-    different = list(dict.fromkeys(known))
+    different = _different_cells(rows, column)
     if numbering.kind == SORTED:
         different = sorted(different, key=lambda one: (isinstance(one, str), one))
-    return different, rows.source
+    return (different, rows.source) if different else None
+
+
+def _different_cells(rows: FileRows, column: str) -> list[Any]:
+    """The different values of a column in the order of the file; none where one can't be a label."""
+    cells = [row[column] for row in rows.rows if column in row]
+    if not all(isinstance(one, str | int | float) for one in cells):
+        return []
+    return list(dict.fromkeys(cells))
 
 
 def _column_behind(value: Value) -> tuple[Value, str] | None:
@@ -326,14 +339,10 @@ def _inside(value: Value) -> Value | None:
 
 def numberings_beside(module: Module) -> Iterator[Numbering]:
     """The numberings of the other scripts in the folder."""
-    path = Path(module.path)
-    siblings = sorted(path.parent.glob("*.py"))[:MAX_SIBLINGS] if path.parent.is_dir() else []
-    for sibling in siblings:
-        try:
-            if sibling.resolve() != path.resolve() and sibling.stat().st_size <= MAX_BYTES:
-                yield from label_numberings(read_module(sibling))
-        except (DataError, OSError):
-            continue
+    folder = Path(module.path).resolve().parent
+    for other in scripts_beside(module):
+        if Path(other.path).resolve().parent == folder:
+            yield from label_numberings(other)
 
 
 def different_orders(here: Numbering, other: Numbering) -> DifferentOrders | None:

@@ -24,6 +24,7 @@ RESHAPING_METHODS = ("reshape", "view", "flatten", "contiguous", "to", "cuda", "
 """Methods whose result has the same tokens in the same order"""
 SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements without others inside"""
+PAD_FUNCTION = "torch.nn.functional.pad"
 MAX_STEPS = 12
 """Steps from labels to the ids that they are copied from"""
 
@@ -69,24 +70,28 @@ def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call |
 
     None where labels are made otherwise.
     """
-    inner: ast.AST | None
     for _ in range(MAX_STEPS):
         value = without_copies(module, value)
         if isinstance(value, ast.BinOp):
             return value if isinstance(value.op, ast.Add) and _adds_pads(module, value) else None
-        if isinstance(value, ast.Call):
-            call = module.flow.call(value)
-            if call.named("torch.nn.functional.pad"):
-                given = call.argument(3, "value")
-                return value if given is not None and is_pad_id(module, given) else None
-            inner = call.receiver if call.method in RESHAPING_METHODS else None
-        else:
-            origins = module.flow.origins(value)
-            inner = origins[0].node if len(origins) == 1 and not origins[0].path else None
-        if not isinstance(inner, ast.expr) or inner is value:
+        if isinstance(value, ast.Call) and module.flow.call(value).named(PAD_FUNCTION):
+            given = module.flow.call(value).argument(3, "value")
+            return value if given is not None and is_pad_id(module, given) else None
+        inner = _same_ids(module, value)
+        if inner is None:
             return None
         value = inner
     return None
+
+
+def _same_ids(module: Module, node: ast.expr) -> ast.expr | None:
+    """The value that an expression has the ids of: what a method reshapes, or a name stands for; None for others."""
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        return call.receiver if call.method in RESHAPING_METHODS else None
+    origins = module.flow.origins(node)
+    source = origins[0].node if len(origins) == 1 and not origins[0].path else None
+    return source if isinstance(source, ast.expr) and source is not node else None
 
 
 def _adds_pads(module: Module, joined: ast.BinOp) -> bool:
@@ -114,7 +119,7 @@ def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) 
     Args:
         module: The file.
         loss: The call of a cross-entropy.
-        with_reduction: Is one that names its reduction judged too? Who asks has to see that no mask comes behind it.
+        with_reduction: Is one that names its reduction judged too? Who asks has to see that no mask comes after it.
     """
     target = loss.argument(1, "target")
     chosen = {"ignore_index"} if with_reduction else {"ignore_index", "reduction"}
@@ -180,7 +185,7 @@ def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) 
         return False
     functions = {function}
     for node in (copied.encoding, copied.call.node):
-        around = _function_around(module, node)
+        around = module.function_around(node)
         if around is not None:
             functions.add(around)
     parts = (part for one in functions for part in ast.walk(one))
@@ -196,14 +201,6 @@ def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
     if isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
         return any(_is_copy_of_ids(module, argument, copied) for argument in node.args)
     return False
-
-
-def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
-    """The function in which a node stands; None at the top of the file."""
-    functions = (
-        p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
-    return next(functions, None)
 
 
 def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -> bool:

@@ -1,9 +1,9 @@
-"""Models of a symbolic run that are saved or asked behind a training, and have a newer adapter than the trained one.
+"""Models of a symbolic run that are saved or asked after a training, and have a newer adapter than the trained one.
 
-How it works: the model of each use is followed back to the call that put an adapter on it. Where that call ran behind
+How it works: the model of each use is followed back to the call that put an adapter on it. Where that call ran after
 the last training before the use, and the same code put the trained adapter on, the trained one is lost.
 
-The trade-off: where weights are loaded behind that call, or a training follows, the new adapter may be meant.
+The trade-off: where weights are loaded after that call, or a training follows, the new adapter may be meant.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.module import Module
-from truetune.source.symbolic_execution.lineage import Lineage, lineages
+from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Result
+from truetune.source.symbolic_execution.values import Result, Value
 
 WRAPS = ("peft.get_peft_model", "unsloth.*.get_peft_model")
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
@@ -67,9 +67,8 @@ def _new_adapter_of(
     training = earlier[-1]
     if not _conditions(training) <= _conditions(use):
         return None
-    wraps = [_wrap_of(way) for way in lineages(use.receiver)]
-    wrap = wraps[0]
-    if wrap is None or any(one is not wrap for one in wraps) or wrap.number < training.number:
+    wrap = _wrap_of(use.receiver)
+    if wrap is None or wrap.number < training.number:
         return None
     if _has_weights_loaded(trace, wrap) or not _put_on_the_trained(training, wrap):
         return None
@@ -82,9 +81,12 @@ def _conditions(call: CallEvent) -> set[tuple[object, bool]]:
     return {(frame.node, frame.taken) for frame in frames}
 
 
-def _wrap_of(way: Lineage) -> CallEvent | None:
-    """The call that put an adapter on a model, the last one."""
-    return next((step for step in way.steps if step.named(*WRAPS)), None)
+def _wrap_of(model: Value) -> CallEvent | None:
+    """The call that put an adapter on a model, the last one; None where it may have come about in another way."""
+    wraps = [
+        next((step for step in way.steps if step.named(*WRAPS)), None) for way in lineages(model)
+    ]
+    return wraps[0] if all(one is wraps[0] for one in wraps) else None
 
 
 def _has_weights_loaded(trace: Trace, wrap: CallEvent) -> bool:

@@ -25,16 +25,16 @@ from truetune.render.render_plan import THINK_END
 from truetune.source.module import Module
 
 MIN_ROWS = 8
-"""Rows from which a share is one. Chosen as for other rules on patterns"""
+"""Rows from which a share is one. Chosen, not measured, as for other rules on patterns"""
 # Chosen, not measured. Of four letters one in four is right by chance, so a reading that gains a fifth of the rows
 # beside a script that is right in some is no accident, and a model that is right in three of ten is one.
 MIN_GAIN, MIN_RIGHT = 0.2, 0.3
 MAX_PARTS = 0.05
-"""Share of the texts in which a match is a letter of a word, from which another rule names the pattern"""
+"""Share of texts in which a match is a letter of a word, from which pattern-takes-part-of-a-word names the pattern"""
 MAX_REFERENCE_WORDS = 4
-"""Words of a reference that is compared as it is"""
+"""Words of a reference that is compared as it is. Chosen, not measured: a longer one is no value to be read"""
 MAX_TEXT = 20_000
-"""Characters of a text that patterns are run over"""
+"""Characters of a text that patterns are run over. Chosen, not measured: it bounds the time"""
 NUMBERS = ("float", "int", "decimal.Decimal", "fractions.Fraction", "sympy.*", "math_verify.*")
 CASES = ("lower", "upper", "casefold", "title", "capitalize")
 STRIPS = ("strip", "rstrip", "lstrip")
@@ -185,9 +185,9 @@ def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     """Readings that differ from the script's in one thing."""
     equal = _equal(module)
     if THINK_END not in module.text:
-        behind = _behind_thought(match)
-        remedy = f"take what is behind {THINK_END} first; answers that end before it were cut: allow more tokens"
-        yield Reading(f"behind {THINK_END}", remedy, behind, equal)
+        after_thought = _after_thought(match)
+        remedy = f"take what follows {THINK_END} first; answers that end before it were cut: allow more tokens"
+        yield Reading(f"after {THINK_END}", remedy, after_thought, equal)
     yield from _of_other_matches(match, equal)
     yield from _of_other_patterns(match, equal)
     own = _taker(match, match.pattern, match.which, match.group)
@@ -239,8 +239,8 @@ def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
         )
 
 
-def _behind_thought(match: TakenMatch) -> Callable[[str], str | None]:
-    """What takes the script's match of the text behind a reasoning block, where there is one."""
+def _after_thought(match: TakenMatch) -> Callable[[str], str | None]:
+    """What takes the script's match of the text after a reasoning block, where there is one."""
     own = _taker(match, match.pattern, match.which, match.group)
 
     def take(text: str) -> str | None:

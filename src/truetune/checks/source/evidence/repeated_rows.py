@@ -6,7 +6,7 @@ How it works: in the symbolic run, the rows that are divided (`train_test_split`
 that is joined twice, and rows that are made of others by a call (a translation there and back) and joined with them.
 
 The trade-off: only steps that give rows again are followed, so that a template which is drawn for each row is no draw
-of rows. Where copies are taken out again, before the division or behind it, nothing is said.
+of rows. Where copies are taken out again, before the division or after it, nothing is said.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from truetune.source.symbolic_execution.values import (
 )
 
 MAX_VALUES = 1_500
-"""Values that are looked at behind one division. Chosen: a script that prepares rows has some hundreds"""
+"""Values that one division is followed back through. Chosen, not measured: scripts that prepare rows have hundreds"""
 READERS = (
     "open", "json.load*", "csv.*reader", "csv.DictReader", "pandas.read_*", "datasets.load_*",
     "datasets.Dataset.from_*", "polars.read_*", "polars.scan_*", "jsonlines.open", "pickle.load",
@@ -104,8 +104,6 @@ class _Division(NamedTuple):
 
     node: ast.AST
     rows: tuple[Value, ...]
-    number: int
-    """Its place in the run; 0 of slices, which are no events"""
 
 
 def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
@@ -124,17 +122,23 @@ def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
 def _by_calls(trace: Trace, module: Module) -> Iterator[_Division]:
     """Divisions by a function or a method."""
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated:
-            continue
-        if call.named(*SPLITTERS):
-            yield _Division(call.node, call.args, call.number)
-        elif call.method == "train_test_split" and call.receiver is not None:
-            yield _Division(call.node, (call.receiver,), call.number)
-        elif call.method == "split" and _is_fold(call.receiver):
-            yield _Division(call.node, call.args[:1], call.number)
-        elif call.method == "drop" and call.receiver is not None:
-            if _is_index_of_sample(call, call.receiver):
-                yield _Division(call.node, (call.receiver,), call.number)
+        rows = _rows_divided_by(call)
+        if rows and call.home.path == module.path and not call.is_repeated:
+            yield _Division(call.node, rows)
+
+
+def _rows_divided_by(call: CallEvent) -> tuple[Value, ...]:
+    """The rows that a call divides; none of a call that divides nothing."""
+    if call.named(*SPLITTERS):
+        return call.args
+    if call.method == "split" and _is_fold(call.receiver):
+        return call.args[:1]
+    if call.receiver is None:
+        return ()
+    divides = call.method == "train_test_split" or (
+        call.method == "drop" and _is_index_of_sample(call, call.receiver)
+    )
+    return (call.receiver,) if divides else ()
 
 
 def _is_fold(value: Value | None) -> bool:
@@ -158,11 +162,11 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
     for tail, _ in second_parts(trace):
         node = tail.key.node
         if node is not None and module.holds(node):
-            yield _Division(node, (tail.base,), 0)
+            yield _Division(node, (tail.base,))
 
 
 def takes_copies_out(module: Module, division: ast.AST) -> bool:
-    """Are rows of one side left out behind a division where the other side holds them?"""
+    """Are rows of one side left out after a division where the other side holds them?"""
     line = getattr(division, "lineno", 0)
     return any(
         node.lineno >= line and any(isinstance(one, ast.NotIn) for one in node.ops)
@@ -186,7 +190,7 @@ def _is_written_out(value: Value) -> bool:
 
 
 def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
-    """(place, what) of the steps behind rows that put some of them in several times."""
+    """(place, what) of the steps before rows that put some of them in several times."""
     pending, seen = [value], set[int]()
     while pending and len(seen) < MAX_VALUES:
         one = pending.pop()
@@ -196,7 +200,7 @@ def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
         found = _repeat_of(one)
         if found is not None and found[0] is not None:
             yield found[0], found[1]
-        pending.extend(_rows_behind(one))
+        pending.extend(_origins_of_rows(one))
 
 
 def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
@@ -263,8 +267,8 @@ def _draw_of_call(call: CallEvent) -> str | None:
 def _row_made_of_another(rows: Sequence) -> Value | None:
     """A row of a list that a call makes of another row of the list: a translation there and back, a paraphrase."""
     for row in rows.items:
-        behind = _texts_made_by_calls(row)
-        if any(id(one) in behind for one in rows.items if one is not row):
+        origins = _texts_made_by_calls(row)
+        if any(id(one) in origins for one in rows.items if one is not row):
             return row
     return None
 
@@ -285,7 +289,7 @@ def _texts_made_by_calls(row: Value) -> set[int]:
     return seen
 
 
-def _rows_behind(value: Value) -> Iterator[Value]:
+def _origins_of_rows(value: Value) -> Iterator[Value]:
     """What the rows of a value come from, by steps that give rows again."""
     if isinstance(value, Choice):
         yield from value.options

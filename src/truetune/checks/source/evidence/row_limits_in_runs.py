@@ -193,24 +193,34 @@ def _limit_of(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | N
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):
-        rows = _rows_of_slice(value)
-        loaded = value.base.call if isinstance(value.base, Result) else None
-        if rows is not None and loaded is not None and value.node is not None:
-            if not loaded.named("datasets.load_dataset", "json.load*"):
-                return None
-            return value, RowLimit(value.node, f"{rows:,} rows", "the slice of rows")
-        is_one_row = isinstance(constant_of(value.key), int)
-        return None if is_one_row else _limit_of(value.base, depth + 1)
+        return _limit_of_item(value, depth)
     if not isinstance(value, Result):
         return None
     call = value.call
     rows = _rows_left_by(call)
     if rows is not None:
-        cut = f"{call.method}(...)" if call.method else "the slice of split"
-        cut = "nrows" if call.named(*TABLE_READERS) else cut
-        return call, RowLimit(call.node, f"{rows:,} rows", cut)
+        return call, RowLimit(call.node, f"{rows:,} rows", _cut_as_written(call))
     inner = _data_inside(call)
     return None if inner is None else _limit_of(inner, depth + 1)
+
+
+def _limit_of_item(value: Item, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
+    """As `_limit_of`, of `rows[:100]`, and of what an entry such as `rows["train"]` is taken of."""
+    rows = _rows_of_slice(value)
+    loaded = value.base.call if isinstance(value.base, Result) else None
+    if rows is not None and loaded is not None and value.node is not None:
+        if not loaded.named("datasets.load_dataset", "json.load*"):
+            return None
+        return value, RowLimit(value.node, f"{rows:,} rows", "the slice of rows")
+    is_one_row = isinstance(constant_of(value.key), int)
+    return None if is_one_row else _limit_of(value.base, depth + 1)
+
+
+def _cut_as_written(call: CallEvent) -> str:
+    """What in a call leaves few rows, as a message names it."""
+    if call.named(*TABLE_READERS):
+        return "nrows"
+    return f"{call.method}(...)" if call.method else "the slice of split"
 
 
 def _data_inside(call: CallEvent) -> Value | None:

@@ -61,29 +61,31 @@ class FileRows(NamedTuple):
 
 def rows_behind(module: Module, value: Value) -> FileRows | None:
     """The rows that a value was made of; None where they are not here, or are of several files."""
-    found = list(_sources_behind(value))
-    inside = [one for one in found if isinstance(one, tuple)]
-    names = {one for one in found if isinstance(one, str)}
+    sources = list(_sources_behind(value))
+    names = {one for one in sources if isinstance(one, str)}
     if len(names) == 1:
-        name = names.pop()
-        path = find_data_file(module, name)
-        if path is None:
-            return None
-        rows = read_rows_of_file(path)
-        readers = [one for one in found if isinstance(one, CallEvent)]
-        is_text = name.lower().endswith(TEXT_SUFFIXES) and any(
-            one.named(*TEXT_READERS) for one in readers
-        )
-        is_typed = any(one.named(*TYPED_READERS) and not _reads_texts(one) for one in readers)
-        is_text = is_text or (bool(readers) and not is_typed and name.endswith(TEXT_SUFFIXES))
-        return (
-            FileRows(rows, path.name, is_text and not is_typed, len(rows) < MAX_ROWS)
-            if rows
-            else None
-        )
+        readers = [one for one in sources if isinstance(one, CallEvent)]
+        return _rows_of_named_file(module, names.pop(), readers)
+    inside = [one for one in sources if isinstance(one, tuple)]
     if not names and len(inside) == 1:
         return FileRows(inside[0], "the rows in this file", False, True)
     return None
+
+
+def _rows_of_named_file(module: Module, name: str, readers: list[CallEvent]) -> FileRows | None:
+    """The rows of a file that a script reads by these calls; None where it is not here, or has none."""
+    path = find_data_file(module, name)
+    rows = () if path is None else read_rows_of_file(path)
+    if path is None or not rows:
+        return None
+    are_texts = name.lower().endswith(TEXT_SUFFIXES) and _keep_cells_as_texts(readers)
+    return FileRows(rows, path.name, are_texts, len(rows) < MAX_ROWS)
+
+
+def _keep_cells_as_texts(readers: list[CallEvent]) -> bool:
+    """Do these calls read a table, and make no numbers of its cells?"""
+    makes_numbers = any(one.named(*TYPED_READERS) and not _reads_texts(one) for one in readers)
+    return bool(readers) and not makes_numbers
 
 
 def readers_behind(value: Value) -> list[CallEvent]:

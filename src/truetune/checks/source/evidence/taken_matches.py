@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.answer_patterns import (
     SEARCH_METHODS,
-    Function,
     arguments_passed,
     pattern_of,
 )
@@ -195,13 +194,13 @@ def _group_taken(module: Module, use: ast.AST) -> int | None:
 
 def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
     """The patterns that the same function tries before; None where one is not known, or works on another text."""
-    function = _function_around(module, call.node)
+    function = module.function_around(call.node)
     if function is None:
         return ()
     text = ast.unparse(_text_of(call) or call.node)
     found: list[re.Pattern[str]] = []
     for other in searches(module):
-        if other.node is call.node or _function_around(module, other.node) is not function:
+        if other.node is call.node or module.function_around(other.node) is not function:
             continue
         if (other.node.lineno, other.node.col_offset) > (call.node.lineno, call.node.col_offset):
             continue
@@ -215,11 +214,6 @@ def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] 
 def _text_of(call: Call) -> ast.expr | None:
     """The text that is searched."""
     return call.argument(0 if call.method in SEARCH_METHODS else 1, "string")
-
-
-def _function_around(module: Module, node: ast.AST) -> Function | None:
-    """The function that a node stands in."""
-    return next((one for one in module.parents(node) if isinstance(one, Function)), None)
 
 
 def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
@@ -242,7 +236,7 @@ def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
 
 def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """What a name stands for: the one value that it is given, or what the calls of its function pass."""
-    function = _function_around(module, name)
+    function = module.function_around(name)
     bound = _bindings(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
@@ -263,16 +257,22 @@ def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
 
 def _change_of(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
     """(text before, what is done to it) of `text.strip()`, `str(text)`, `text.split("...")[-1]`; else nothing."""
-    if isinstance(text, ast.Call) and isinstance(text.func, ast.Name):
-        is_text = text.func.id == "str" and len(text.args) == 1
-        return (text.args[0], str) if is_text else (None, None)
-    if isinstance(text, ast.Call) and isinstance(text.func, ast.Attribute):
-        return text.func.value, _method_change(text.func.attr, text.args)
     if isinstance(text, ast.Subscript) and isinstance(text.value, ast.Call):
-        func, place = text.value.func, _constant_index(text)
-        if isinstance(func, ast.Attribute) and func.attr == "split" and place in (0, -1):
-            return func.value, _part_change(text.value.args, place)
-    return None, None
+        return _change_of_part(text, text.value)
+    if not isinstance(text, ast.Call):
+        return None, None
+    if isinstance(text.func, ast.Attribute):
+        return text.func.value, _method_change(text.func.attr, text.args)
+    is_text = ast.unparse(text.func) == "str" and len(text.args) == 1
+    return (text.args[0], str) if is_text else (None, None)
+
+
+def _change_of_part(part: ast.Subscript, call: ast.Call) -> tuple[ast.expr | None, Change | None]:
+    """As `_change_of`, of the first or last part that `split` gives."""
+    called, place = call.func, _constant_index(part)
+    if not isinstance(called, ast.Attribute) or called.attr != "split" or place not in (0, -1):
+        return None, None
+    return called.value, _part_change(call.args, place)
 
 
 def _method_change(method: str, args: list[ast.expr]) -> Change | None:
