@@ -83,6 +83,7 @@ TAKE_THE_PART = "load the part: load_state_dict(torch.load(FILE)[{part!r}]), wit
 OPTIMIZER = re.compile(r"opt|sched|scaler|ema|rng|loader", re.I)
 """Names of parts that hold no model"""
 MAX_DEPTH, MAX_PARTS = 6, 4
+"""Steps in which the name of a file is followed, and parts of a dictionary that a message names"""
 SPELLED = ("module.", "_orig_mod", "base_model.")
 METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consume_prefix")
 """Signs that a script takes the prefix away: in a text, and as code"""
@@ -124,22 +125,28 @@ def _lenient_loads(module: Module) -> Iterator[Call]:
 def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
     """The state of which only entries with a known name are taken: `{k: v for k, v in saved.items() if k in own}`,
     alone or by `own.update(...)`; None where a state is loaded whole."""
-    candidates = [origin.node for origin in module.flow.origins(state)]
+    candidates: list[ast.AST] = [origin.node for origin in module.flow.origins(state)]
     if isinstance(state, ast.Name):
         candidates += [
             call.args[0]
             for call in module.methods("update")
             if isinstance(call.receiver, ast.Name) and call.receiver.id == state.id and call.args
         ]
-    for node in candidates:
-        if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
-            continue
-        tests = node.generators[0].ifs
-        source = node.generators[0].iter
-        is_by_name = any(isinstance(part, ast.In) for test in tests for part in ast.walk(test))
-        if is_by_name and isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
-            return source.func.value if source.func.attr == "items" else None
-    return None
+    return next(
+        (found for node in candidates if (found := _filtered_state(node)) is not None), None
+    )
+
+
+def _filtered_state(node: ast.AST) -> ast.expr | None:
+    """The state in `{k: v for k, v in state.items() if k in own}`; None for anything else."""
+    if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
+        return None
+    loop = node.generators[0]
+    is_by_name = any(isinstance(part, ast.In) for test in loop.ifs for part in ast.walk(test))
+    items = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+    if not is_by_name or not isinstance(items, ast.Attribute) or items.attr != "items":
+        return None
+    return items.value
 
 
 class WrapperKeysNotLoaded(SourceRule):
@@ -198,22 +205,41 @@ def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[s
     texts = possible_texts(module, node)
     if texts or node is None or depth > MAX_DEPTH:
         return [PurePath(text).name for text in texts]
-    if isinstance(node, ast.JoinedStr):
-        last = node.values[-1] if node.values else None
-        text = str(last.value) if isinstance(last, ast.Constant) else ""
-        return [PurePath(text).name] if "/" in text else []
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _base_names(module, node.right, depth + 1)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        last_text = possible_texts(module, node.right)
-        return [PurePath(text).name for text in last_text if "/" in text]
+    end = _end_of_text(node)
+    if end is not None:
+        return [PurePath(text).name for text in possible_texts(module, end) if "/" in text]
+    last = _last_part_of_path(module, node)
+    if last is not None:
+        return _base_names(module, last, depth + 1)
+    # What any other call makes of its arguments is not known.
     if isinstance(node, ast.Call) and node.args:
-        name = module.flow.name(node.func) or ""
-        is_path = name.startswith(("os.path.join", "pathlib.")) or name.endswith("joinpath")
-        return _base_names(module, node.args[-1], depth + 1) if is_path else []
+        return []
+    return _names_of_origins(module, node, depth)
+
+
+def _end_of_text(node: ast.expr) -> ast.expr | None:
+    """`"/model.pt"` of `f"{folder}/model.pt"` and of `folder + "/model.pt"`; None for anything else."""
+    if isinstance(node, ast.JoinedStr):
+        return node.values[-1] if node.values else None
+    return node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else None
+
+
+def _last_part_of_path(module: Module, node: ast.expr) -> ast.expr | None:
+    """`name` of `folder / name`, `os.path.join(folder, name)` and `Path(folder, name)`; None for anything else."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return node.right
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    name = module.flow.name(node.func) or ""
+    is_path = name.startswith(("os.path.join", "pathlib.")) or name.endswith("joinpath")
+    return node.args[-1] if is_path else None
+
+
+def _names_of_origins(module: Module, node: ast.expr, depth: int) -> list[str]:
+    """The names by what may have been assigned to a variable; empty where one of these is not known."""
     origins = [one.node for one in module.flow.origins(node) if one.node is not node]
     found = [_base_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
-    return [name for names in found for name in names] if found and all(found) else []
+    return [name for names in found for name in names] if all(found) else []
 
 
 def _what_stays(module: Module, load: Call) -> str:
@@ -278,27 +304,32 @@ def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: st
 
 def _parts_of(module: Module, saved: ast.expr | None) -> list[str]:
     """The keys of a dictionary that is saved, that of the model's state first; empty where it holds no such state."""
-    nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
-    if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
-        return []
-    parts = {
-        key.value: value
-        for key, value in zip(nodes[0].keys, nodes[0].values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
+    parts = _entries_of_dictionary(module, saved)
     models = [
         key
         for key, value in parts.items()
-        if not OPTIMIZER.search(key) and _is_state(module, value)
+        if not OPTIMIZER.search(key) and _state_call(module, value) is not None
     ]
     others = [key for key in parts if key not in models]
     return [*models, *others][:MAX_PARTS] if models else []
 
 
-def _is_state(module: Module, value: ast.expr) -> bool:
-    """Is it what `state_dict()` gives?"""
-    made = module.flow.producing_call(value)
-    return made is not None and made.method == "state_dict"
+def _entries_of_dictionary(module: Module, saved: ast.expr | None) -> dict[str, ast.expr]:
+    """The entries of a dictionary that is written out, by their names; none of anything else."""
+    nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
+        return {}
+    return {
+        key.value: value
+        for key, value in zip(nodes[0].keys, nodes[0].values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def _state_call(module: Module, value: ast.expr | None) -> Call | None:
+    """The call of `state_dict()` that gives a value; None where it is anything else."""
+    call = module.flow.producing_call(value)
+    return call if call is not None and call.method == "state_dict" else None
 
 
 def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
@@ -308,8 +339,8 @@ def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str,
     if maker is not None and maker.named("dict"):
         entries |= maker.keywords
     for entry, value in ({"": saved} | entries).items():
-        state = module.flow.producing_call(value)
-        if state is not None and state.method == "state_dict" and state.receiver is not None:
+        state = _state_call(module, value)
+        if state is not None and state.receiver is not None:
             yield entry, state.receiver
 
 
