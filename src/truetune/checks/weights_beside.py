@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
@@ -36,6 +36,7 @@ from truetune.parsing.json_reader import read_json
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 from truetune.settings.config import Config
 from truetune.source.module import Module
+from truetune.source.notebook import Cell
 from truetune.source.resolved_calls import Call
 
 BYTES_OF_FLOAT32 = 4
@@ -124,17 +125,20 @@ def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
     for call in module.calls(*LOADS) if module.cells else ():
         line = getattr(call.node, "lineno", 0)
         cell = next((one for one in module.cells if one.has_line(line)), None)
-        if cell is None or cell.run_count is None or not _loads_model(call):
-            continue
-        below = [
-            one.run_count
-            for one in module.cells
-            if one.number > cell.number and one.run_count is not None
-        ]
-        earlier = [count for count in below if count < cell.run_count]
-        if earlier:
-            text = f"cell {cell.number} ran as [{cell.run_count}], after [{max(earlier)}] of a cell below it"
+        last = None if cell is None else _last_run_below(module.cells, cell)
+        if cell is not None and last is not None and _loads_model(call):
+            text = (
+                f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
+            )
             yield _setting(module, call.node, CELL_RUN_AGAIN, text)
+
+
+def _last_run_below(cells: Sequence[Cell], cell: Cell) -> int | None:
+    """The last count, before that of a cell, of the cells that stand below it; None where they ran after it."""
+    counts = (one.run_count for one in cells if one.number > cell.number)
+    return max(
+        (one for one in counts if one is not None and one < (cell.run_count or 0)), default=None
+    )
 
 
 def weights_of_folder(file: Path) -> Iterator[SettingBeside]:
