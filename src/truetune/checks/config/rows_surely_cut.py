@@ -69,12 +69,10 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 
-# Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
-# long words could be called too long that is not; at 10 rows of twice the limit would pass.
-MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
 SHORTER_PROMPTS = (
