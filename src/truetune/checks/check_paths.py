@@ -580,8 +580,12 @@ def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
                 "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
             )
         return None
-    run = run.model_copy(update={"data": data, "tokenizer": tokenizer})
-    pair = None if run.eval_data or not seen.data else pair_files(data)
+    return _with_paired_files(run.model_copy(update={"data": data, "tokenizer": tokenizer}), seen)
+
+
+def _with_paired_files(run: RunSpec, seen: PathsCheck) -> RunSpec:
+    """The run; files among the paths that are named as training and held-out rows are taken as such."""
+    pair = None if run.eval_data or not seen.data else pair_files(run.data)
     if pair is None:
         return run
     seen.is_paired = True
