@@ -21,6 +21,14 @@ num_train_epochs: 5
 """
 
 
+NO_NUMBERS = "\n".join(
+    json.dumps(
+        {"current_steps": step, "total_steps": 9, "loss": float("nan"), "lr": 1e-4, "epoch": step}
+    )
+    for step in range(1, 10)
+)
+
+
 def log_of(steps: int, epochs: float = 5.0, start: float = 2.0, fall: float = 0.01) -> str:
     records = (
         {
@@ -57,8 +65,8 @@ def test_the_longer_log_of_the_same_epochs_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [log_of(190, epochs=38.0), log_of(190, start=4.0), log_of(28), None],
-    ids=["other epochs", "other data", "about as long", "alone"],
+    [log_of(190, epochs=38.0), log_of(190, start=4.0), log_of(28), NO_NUMBERS, None],
+    ids=["other epochs", "other data", "about as long", "no number", "alone"],
 )
 def test_other_logs_prove_nothing(other: str | None, tmp_path: Path) -> None:
     logs = {"eight": log_of(25)} | ({"one": other} if other is not None else {})

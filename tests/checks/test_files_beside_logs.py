@@ -146,7 +146,7 @@ GROWING = "".join(f"step {n} loss 1.9 mem {40 + n / 10:.1f}GB\n" for n in range(
     ("log", "mode", "said"),
     [
         pytest.param(STEPS + EVALUATED + failed(LAYER), "pass", "which left the model in eval() mode", id="mode"),
-        pytest.param(STEPS + EVALUATED + failed(LAYER), "model.train()", "first training step behind an evaluation", id="something else"),
+        pytest.param(STEPS + EVALUATED + failed(LAYER), "model.train()", "first training step after an evaluation", id="something else"),
         pytest.param(RECORDS + "{'eval_loss': 1.9, 'eval_runtime': 12.2, 'epoch': 0.2}\n" + failed(STEP), "", "logits or predictions of the evaluation", id="the Trainer's"),
     ],
 )  # fmt: skip
@@ -165,7 +165,7 @@ def test_what_an_evaluation_left_is_named(tmp_path: Path, log: str, mode: str, s
     ],
 )
 def test_other_failures_are_not_laid_to_an_evaluation(tmp_path: Path, log: str) -> None:
-    assert "behind an evaluation" not in words(found(tmp_path, {"run.log": log}), "LOG030")
+    assert "after an evaluation" not in words(found(tmp_path, {"run.log": log}), "LOG030")
 
 
 REPORT = "Engine 000: Avg prompt throughput: 9 tokens/s, generation: 38.0 tokens/s, Running: {} reqs, Waiting: {} reqs, GPU KV cache usage: {}%\n"

@@ -87,6 +87,11 @@ def test_casts_to_float16(
         (JOB.replace("half", "bfloat16"), BF16),
         (JOB + " --quantization awq", BF16),
         (JOB, {**BF16, "quantization_config": {"quant_method": "gptq"}}),
+        (JOB, {"model_type": "gemma2", "quantization_config": {"quant_method": "gptq"}}),
+        (
+            "vllm serve /models/gemma-3/merged --dtype half",
+            {**BF16, "model_type": "gemma3", "quantization_config": {"quant_method": "gptq"}},
+        ),
         ("vllm serve Qwen/Qwen2.5-7B-Instruct-AWQ --dtype half", None),
         ("vllm serve Qwen/Qwen2.5-7B-Instruct --dtype half", None),
     ],

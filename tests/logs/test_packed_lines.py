@@ -42,7 +42,8 @@ def test_lines_of_packed_rows(
     path.write_text(tokenized + RECORDS + SUMMARY.format(rate=rate), encoding="utf-8")
     made = steps_of_log(read_run(path))
     assert made is not None
-    assert made.packed == packed
+    assert made.packed_rows == packed
+    assert made.is_packed == (packed is not None)
     assert ("rows are packed" in made.why) == (packed is not None)
 
 

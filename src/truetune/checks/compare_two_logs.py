@@ -16,7 +16,7 @@ from truetune.checks.config.warmup_longer_than_run import WarmupLongerThanRun
 from truetune.checks.findings import Finding
 from truetune.checks.log.learning_rate_never_peaked import LearningRateNeverPeaked
 from truetune.checks.log.run_ended_after_few_steps import RunEndedAfterFewSteps
-from truetune.logs.run_log import RunLog
+from truetune.logs.run_log import Floats, RunLog
 
 ABOUT_STEPS = (
     LearningRateNeverPeaked.name(),
@@ -47,7 +47,7 @@ def with_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog])
         return list(findings)
     few, many = (f"{log.done_steps:,.0f}" for log in pair)
     times = pair.many.done_steps / pair.few.done_steps
-    losses = [float(log.curve("loss").finite().value[-1]) for log in pair]
+    losses = [float(_losses(log)[-1]) for log in pair]
     longer, shorter = _name_of(pair.many), _name_of(pair.few)
     proof = (
         f"{longer} made {many} steps in the same {pair.many.epochs:.3g} epochs, and its loss ended at {losses[1]:.3g}"
@@ -65,16 +65,25 @@ def with_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog])
 
 def _two_logs_of_one_training(logs: Sequence[RunLog]) -> TwoLogs | None:
     """The two logs of a check, where they are of one training with other steps; None elsewhere."""
-    trained = [log for log in logs if log.curve("loss") and log.epochs and not log.is_numbered]
+    trained = [log for log in logs if _losses(log).size and log.epochs and not log.is_numbered]
     if len(trained) != 2:
         return None
-    few, many = sorted(trained, key=lambda log: log.done_steps)
-    starts = [float(log.curve("loss").finite().value[0]) for log in (few, many)]
-    is_same = abs(few.epochs - many.epochs) <= SAME_EPOCHS * many.epochs and abs(
-        starts[0] - starts[1]
-    ) <= SAME_START * max(starts)
-    is_fewer = few.done_steps > 0 and many.done_steps >= FEWER * few.done_steps
-    return TwoLogs(few, many) if is_same and is_fewer else None
+    pair = TwoLogs(*sorted(trained, key=lambda log: log.done_steps))
+    is_fewer = 0 < FEWER * pair.few.done_steps <= pair.many.done_steps
+    return pair if is_fewer and _is_one_training(pair) else None
+
+
+def _is_one_training(pair: TwoLogs) -> bool:
+    """Do two logs have as many epochs, and begin at one loss?"""
+    few, many = pair
+    starts = [float(_losses(log)[0]) for log in pair]
+    is_as_long = abs(few.epochs - many.epochs) <= SAME_EPOCHS * many.epochs
+    return is_as_long and abs(starts[0] - starts[1]) <= SAME_START * max(starts)
+
+
+def _losses(log: RunLog) -> Floats:
+    """The losses that are numbers."""
+    return log.curve("loss").finite().value
 
 
 def _name_of(log: RunLog) -> str:

@@ -24,7 +24,7 @@ ENDED = 0.999
 EARLY = 0.5
 """Share of the planned steps below which a run that ended was ended early"""
 MIN_PACKED = 2
-"""Rows in a line on average from which lines are packed. A few rows that were dropped make no such difference"""
+"""Rows in a sequence on average from which it is packed. Chosen: a few dropped rows make no factor of 2"""
 ROUNDED = 0.0005
 """Half of the last digit of the speeds that transformers prints"""
 
@@ -44,11 +44,11 @@ class OptimizerSteps(NamedTuple):
     is_limit: bool = False
     """`max_steps` sets them, whatever the rows are"""
     is_packed: bool = False
-    """Counted by the sequences that packing makes at most, which may be far fewer"""
+    """`rows` are packed sequences; of settings those that packing makes at most, which may be far fewer"""
     planned: int | None = None
     """Steps that the trainer planned, where the run ended before half of them"""
-    packed: int | None = None
-    """The user's rows, where a log shows that `rows` are lines into which several of them are packed"""
+    packed_rows: int | None = None
+    """The user's rows that were packed into `rows`, where a log shows how many they were"""
 
 
 def count_optimizer_steps(
@@ -59,9 +59,9 @@ def count_optimizer_steps(
     accumulation: int,
     processes: int,
     epochs: float,
-    unit: str = "rows",
+    is_packed: bool = False,
 ) -> OptimizerSteps:
-    """The steps of so many rows (or packed sequences, by `unit`); `why` says how they were counted.
+    """The steps of so many rows, or packed sequences; `why` says how they were counted.
 
     Each epoch ends with a step of its own, also where it is not full.
     """
@@ -70,8 +70,8 @@ def count_optimizer_steps(
     most = math.ceil(epochs * max(1, math.ceil(rows / a_step)))
     factors = [str(number) for number in (batch, processes, accumulation) if number != 1]
     product = " x ".join(factors) or "1"
+    unit = unit_of_rows(is_packed=is_packed)
     arithmetic = f"{rows:,} {unit} / batch {product} x {epochs:g} epochs = {most:,} steps"
-    is_packed = unit != "rows"
     return OptimizerSteps(most, f"{why}; {arithmetic}", rows, a_step, epochs, is_packed=is_packed)
 
 
@@ -89,58 +89,63 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     if count < 1:
         return None
     settings = log.output.settings if log.output is not None else None
-    # The banner says both counts exactly; speeds are rounded figures, so they are read only without it.
-    rows = settings.examples if settings is not None else None
-    unit = unit_of_rows(log)
-    packed = _packed_rows(log) if rows is None else None
-    if rows is None and (unit == "rows" or packed is not None):
-        # The speed of a packed run counts full batches, and sequences that are not full leave some of them out.
-        rows = _rows_by_speed(log)
     rows_a_step = settings.rows_a_step if settings is not None else None
-    rows_a_step = rows_a_step or _rows_a_step(log)
-    why += _size_of_run(rows, rows_a_step, log.epochs, unit, packed)
-    return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None, packed=packed)
+    steps = OptimizerSteps(
+        count,
+        why,
+        _rows_of_epoch(log),
+        rows_a_step or _rows_a_step(log),
+        log.epochs or None,
+        is_packed=counts_packed_sequences(log),
+        packed_rows=_packed_rows(log),
+    )
+    return steps._replace(why=why + _describe_size(steps))
 
 
-def unit_of_rows(log: RunLog) -> str:
-    """What a trainer counts as rows: packed sequences where the settings beside the log pack."""
-    return "packed sequences" if any(one.is_packed for one in log.files_beside.rows) else "rows"
+def unit_of_rows(*, is_packed: bool) -> str:
+    """What a trainer counts as its rows, in words."""
+    return "packed sequences" if is_packed else "rows"
+
+
+def counts_packed_sequences(log: RunLog) -> bool:
+    """Are a trainer's rows packed sequences, by the settings beside its log, or by the rows that it tokenized?"""
+    return any(one.is_packed for one in log.files_beside.rows) or _packed_rows(log) is not None
+
+
+def _rows_of_epoch(log: RunLog) -> int | None:
+    """The rows of an epoch as the trainer counts them; None where that is not known."""
+    printed = log.output.settings.examples if log.output is not None else None
+    # The banner says them exactly; speeds are rounded figures, so they are read only without it.
+    if printed is not None:
+        return printed
+    # The speed of a packed run counts full batches, and sequences that are not full leave some of them out: it holds
+    # only where the rows that were tokenized show a far larger number.
+    if counts_packed_sequences(log) and _packed_rows(log) is None:
+        return None
+    return _rows_by_speed(log)
 
 
 def _packed_rows(log: RunLog) -> int | None:
-    """The rows that were tokenized, where lines of several of them are what the trainer counts as its rows."""
+    """The rows that were tokenized, where the trainer counts far fewer: sequences of several of them."""
     settings = log.output.settings if log.output is not None else None
-    lines = _rows_by_speed(log)
-    if settings is None or not lines or not settings.rows_mapped:
+    if settings is None or not settings.rows_mapped or settings.examples is not None:
         return None
-    return settings.rows_mapped if settings.rows_mapped >= MIN_PACKED * lines else None
+    sequences = _rows_by_speed(log)
+    is_packed = bool(sequences) and settings.rows_mapped >= MIN_PACKED * (sequences or 0)
+    return settings.rows_mapped if is_packed else None
 
 
-def _size_of_run(
-    rows: int | None,
-    rows_a_step: int | None,
-    epochs: float | None,
-    unit: str,
-    packed: int | None = None,
-) -> str:
-    """What is known of a run's rows, steps and epochs, in words that continue a sentence.
-
-    Args:
-        rows: of an epoch, as the trainer counts them.
-        rows_a_step: of one step.
-        epochs: that were made.
-        unit: what the trainer counts as rows.
-        packed: the user's own rows, where a row of the trainer holds several.
-    """
+def _describe_size(steps: OptimizerSteps) -> str:
+    """What is known of a run's rows, steps and epochs, in words that continue a sentence."""
     parts = []
-    if rows is not None and packed is not None:
-        parts.append(f"; an epoch has {rows:,} lines, into which {packed:,} rows are packed")
-    elif rows is not None:
-        parts.append(f"; an epoch has {rows:,} {unit}")
-    if rows_a_step is not None:
-        parts.append(f", a step {rows_a_step:,}")
-    if epochs:
-        parts.append(f"; {epochs:.3g} epochs")
+    if steps.rows is not None:
+        parts.append(f"; an epoch has {steps.rows:,} {unit_of_rows(is_packed=steps.is_packed)}")
+        if steps.packed_rows is not None:
+            parts.append(f", into which {steps.packed_rows:,} rows are packed")
+    if steps.rows_a_step is not None:
+        parts.append(f", a step {steps.rows_a_step:,}")
+    if steps.epochs:
+        parts.append(f"; {steps.epochs:.3g} epochs")
     return "".join(parts)
 
 

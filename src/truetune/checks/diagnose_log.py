@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.adapters_beside import files_beside_log
-from truetune.checks.count_optimizer_steps import unit_of_rows
+from truetune.checks.count_optimizer_steps import counts_packed_sequences, unit_of_rows
 from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject
@@ -283,10 +283,11 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
     if a_step:
         yield "an optimizer step has", f"{a_step:,} rows, as the trainer counts them"
     elif rows and log.done_steps and not log.is_numbered:
+        unit = unit_of_rows(is_packed=counts_packed_sequences(log))
         yield (
             "an optimizer step has",
             # The rate is printed with three digits: the product is no count of rows.
-            f"{full_steps_in_words(rows, log.done_steps, log.epochs)} {unit_of_rows(log)}"
+            f"{full_steps_in_words(rows, log.done_steps, log.epochs)} {unit}"
             f" ({float(f'{rows:.3g}'):,.0f} in {log.done_steps:,.0f} optimizer"
             " steps, by the printed rate)",
         )

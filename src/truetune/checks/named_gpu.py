@@ -43,6 +43,12 @@ NAMED = re.compile(
     re.I,
 )
 """`1x A10G`, `RTX A6000 (48 GB)`, `one 4090`, `A100 40GB`, `A100 x4`"""
+GPU_WITHOUT_BFLOAT16 = re.compile(
+    r"(?<![a-z0-9])(?:v100s?|volta|t4|turing|p100|p40|titan|gtx(?:[ _-]?\d{3,4})?|rtx[ _-]?20\d0|20[678]0[ _-]?ti"
+    r"|(?<=gpu:)20[678]0|quadro[ _-]?rtx)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+"""Names of GPUs before Ampere, which have no bfloat16"""
 ONE = frozenset(("1", "one", "single", "a", "an"))
 TYPED_REQUEST = re.compile(r"(?:gpu:)?([\w.-]*[A-Za-z][\w.-]*):(\d+)(?:\(.*\))?")
 """`gpu:rtx4090:1`, `l40s:1`"""

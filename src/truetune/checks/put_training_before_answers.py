@@ -40,16 +40,13 @@ CONSEQUENCES = (
 
 def put_training_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, a training that broke the model before its garbage, where a log proves it."""
-    proofs = [
-        one
-        for name in PROOFS
-        for one in findings
-        if one.rule == name and RANK[one.severity] >= RANK["warning"]
-    ]
-    is_broken = any(one.rule in BROKEN and one.severity != "info" for one in findings)
-    if not proofs or not is_broken:
+    serious = [one for one in findings if RANK[one.severity] >= RANK["warning"]]
+    proofs = sorted(
+        (one for one in serious if one.rule in PROOFS), key=lambda one: PROOFS.index(one.rule)
+    )
+    if not proofs or not any(one.rule in BROKEN for one in serious):
         return list(findings)
-    causes = [one for one in findings if _sets_the_rate(one)] + proofs[:1]
+    causes = [*filter(_sets_the_rate, findings), proofs[0]]
     remedy = f"the training broke the model ({proofs[0].rule}): {causes[0].remedy}, and train again"
     rest = [
         replace(one, remedy=remedy) if one.rule in CONSEQUENCES else one

@@ -27,6 +27,7 @@ from truetune.checks.host_memory_settings import (
 )
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
+from truetune.checks.settings_in_code import setting_at
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
@@ -88,7 +89,6 @@ from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
 from truetune.source.module import Module, read_module
 from truetune.source.notebook_commands import read_notebook_commands
-from truetune.source.resolved_calls import Call
 from truetune.source.script_configs import extract_configs
 
 MAX_FILES = 60
@@ -415,7 +415,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         for name in CAP_ARGUMENTS:
             value = module.flow.value(call.keywords.get(name))
             if type(value) is int and value > 0:
-                yield _setting_at(module, call, name, value, f"{name}={value}")
+                yield setting_at(module, call.node, name, value, f"{name}={value}")
     commands = read_notebook_commands(module)
     if commands is not None:
         yield from _settings_of_commands(commands)
@@ -426,7 +426,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
     enabled = next(iter(module.methods("gradient_checkpointing_enable")), None)
     if enabled is not None:
         text = "gradient_checkpointing_enable()"
-        yield _setting_at(module, enabled, "gradient_checkpointing", True, text)
+        yield setting_at(module, enabled.node, "gradient_checkpointing", True, text)
     elif "checkpoint" not in module.text:
         text = "gradient_checkpointing_enable() is never called"
         yield SettingBeside("gradient_checkpointing", False, module.path, 0, text)
@@ -437,7 +437,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
             continue
         is_training = module.flow.value(call.keywords.get("shuffle")) is True
         name = f"per_device_{'train' if is_training else 'eval'}_batch_size"
-        yield _setting_at(module, call, name, rows, f"batch_size={rows}")
+        yield setting_at(module, call.node, name, rows, f"batch_size={rows}")
 
 
 def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
@@ -455,8 +455,7 @@ def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
         for name, pattern in PERIODIC_CALLS:
             if period and pattern.search(called):
                 text = f"{ast.unparse(node.test)}={period}"
-                line, _ = module.place(node)
-                yield SettingBeside(name, period, module.home(node).path, line, text)
+                yield setting_at(module, node, name, period, text)
 
 
 def _period_of_test(module: Module, test: ast.expr) -> int:
@@ -474,11 +473,11 @@ def _padding_to_a_length(module: Module) -> Iterator[SettingBeside]:
         pads = module.flow.value(call.keywords.get("padding")) == "max_length"
         limit = module.flow.value(call.keywords.get("max_length"))
         if pads and type(limit) is int and limit > 0:
-            yield _setting_at(module, call, LENGTH_LIMIT, limit, f"max_length={limit}")
-            yield _setting_at(module, call, FILLED_TO_LIMIT, True, 'padding="max_length"')
+            yield setting_at(module, call.node, LENGTH_LIMIT, limit, f"max_length={limit}")
+            yield setting_at(module, call.node, FILLED_TO_LIMIT, True, 'padding="max_length"')
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
-            yield _setting_at(module, call, "padded_without_limit", True, text)
+            yield setting_at(module, call.node, "padded_without_limit", True, text)
 
 
 def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
@@ -492,7 +491,7 @@ def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
                 f" {sizes.tokens:,} tokens each"
             )
         text = f"the processor of {processor.model} keeps the size of pictures (no max_pixels)"
-        yield _setting_at(module, processor.call, PICTURES_WITHOUT_LIMIT, value, text)
+        yield setting_at(module, processor.call.node, PICTURES_WITHOUT_LIMIT, value, text)
 
 
 def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
@@ -544,7 +543,9 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
     for call in (*module.methods("train"), *module.methods("fit")):
         receiver = module.text_of(call.node.func)
         if "trainer" in receiver.lower() and not call.open:
-            yield _setting_at(module, call, NOTHING_RESUMED, True, f"{receiver}() resumes nothing")
+            yield setting_at(
+                module, call.node, NOTHING_RESUMED, True, f"{receiver}() resumes nothing"
+            )
 
 
 def _frozen_in_code(module: Module) -> Iterator[SettingBeside]:
@@ -555,20 +556,19 @@ def _frozen_in_code(module: Module) -> Iterator[SettingBeside]:
         (target, *more) = node.targets
         is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
         if is_switch and not more and module.flow.value(node.value) is not True:
-            line, _ = module.place(node)
             text = " ".join(ast.unparse(node).split())
-            yield SettingBeside(FROZEN_IN_CODE, True, module.home(node).path, line, text)
+            yield setting_at(module, node, FROZEN_IN_CODE, True, text)
     for call in module.methods("requires_grad_"):
         if call.args and module.flow.value(call.args[0]) is False:
             text = " ".join(ast.unparse(call.node).split())
-            yield _setting_at(module, call, FROZEN_IN_CODE, True, text)
+            yield setting_at(module, call.node, FROZEN_IN_CODE, True, text)
 
 
 def _soft_prompts(module: Module) -> Iterator[SettingBeside]:
     """Where a script trains the vectors of a prompt, and no weight of the model."""
     for call in module.calls(*SOFT_PROMPT_MAKERS):
         text = " ".join(ast.unparse(call.node).split())
-        yield _setting_at(module, call, SOFT_PROMPT, True, text)
+        yield setting_at(module, call.node, SOFT_PROMPT, True, text)
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
@@ -579,14 +579,6 @@ def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
             yield SettingBeside(
                 "left_in_eval_mode", True, case.file or module.path, line, case.text
             )
-
-
-def _setting_at(
-    module: Module, call: Call, name: str, value: bool | int | str, text: str
-) -> SettingBeside:
-    """A setting that a call makes, at its line."""
-    line, _ = module.place(call.node)
-    return SettingBeside(name, value, module.home(call.node).path, line, text)
 
 
 def _run_of_log(path: Path) -> RunBeside | None:

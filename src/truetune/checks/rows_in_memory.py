@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.source.resolved_calls import Call, called_name
 
 PARSERS = ("loads", "literal_eval")
 LIST_READERS = (
@@ -36,24 +36,39 @@ class HeldRows(NamedTuple):
 def held_rows(module: Module) -> Iterator[HeldRows]:
     """Lists that a script fills with the parsed lines of a file, and tables that it reads whole for a data set."""
     workers = max((_workers(module, call) for call in module.calls(LOADER)), default=0)
-    copies = any(True for _ in module.calls(*LIST_READERS))
+    copies = any(module.calls(*LIST_READERS))
+    lists = [*_lists_of_parsed_lines(module), *_lists_filled_by_loops(module)]
+    for node in [*lists, *_tables_read_whole(module)] if copies else lists:
+        yield HeldRows(node, workers, copies)
+
+
+def _lists_of_parsed_lines(module: Module) -> Iterator[ast.AST]:
+    """`[json.loads(line) for line in open(path)]`."""
     for node in module.nodes(ast.ListComp):
         source = node.generators[0].iter
         if _parses(node.elt) and _reads_file(source) and not _is_small(module, source):
-            yield HeldRows(node, workers, copies)
+            yield node
+
+
+def _lists_filled_by_loops(module: Module) -> Iterator[ast.AST]:
+    """`rows.append(...)` in a loop that parses the lines of a file."""
     for call in module.methods("append"):
         loop = next((one for one in module.parents(call.node) if isinstance(one, ast.For)), None)
         if loop is not None and _fills_list(module, loop) and not _is_small(module, loop.iter):
-            yield HeldRows(call.node, workers, copies)
-    for call in module.calls(*WHOLE_READERS) if copies else ():
+            yield call.node
+
+
+def _tables_read_whole(module: Module) -> Iterator[ast.AST]:
+    """`json.load(file)` and `pandas.read_json(path)`."""
+    for call in module.calls(*WHOLE_READERS):
         if "chunksize" not in call.keywords and not _is_small(module, call.node):
-            yield HeldRows(call.node, workers, copies)
+            yield call.node
 
 
 def _parses(node: ast.AST) -> bool:
     """Does an expression parse a line?"""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(ast.unparse(call.func).rpartition(".")[2] in PARSERS for call in calls)
+    return any(called_name(call) in PARSERS for call in calls)
 
 
 def _reads_file(iterated: ast.expr) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_model
 from truetune.checks.rows_in_memory import held_rows
+from truetune.checks.settings_in_code import setting_at
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
@@ -36,6 +37,7 @@ from truetune.parsing.json_reader import read_json
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 from truetune.settings.config import Config
 from truetune.source.module import Module
+from truetune.source.notebook import Cell
 from truetune.source.resolved_calls import Call
 
 BYTES_OF_FLOAT32 = 4
@@ -79,7 +81,7 @@ def weights_of_script(module: Module) -> Iterator[SettingBeside]:
     spread = spread_load(module)
     if spread is not None:
         given = module.flow.value(spread.keywords.get("device_map"))
-        yield _setting(module, spread.node, LAYERS_SPREAD, f'device_map="{given}"')
+        yield setting_at(module, spread.node, LAYERS_SPREAD, True, f'device_map="{given}"')
     if not any(any(module.methods(name)) for name in TRAINING_METHODS):
         yield from _load_of_merge(module)
     for rule in KEEPING_RULES:
@@ -88,9 +90,8 @@ def weights_of_script(module: Module) -> Iterator[SettingBeside]:
                 file, line = case.file or module.path, case.line or 0
                 yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
     for held in held_rows(module):
-        line, _ = module.place(held.node)
         text = "all rows, then a data set of them" if held.copies else "all rows"
-        yield SettingBeside(ROWS_IN_A_LIST, held.workers, module.home(held.node).path, line, text)
+        yield setting_at(module, held.node, ROWS_IN_A_LIST, held.workers, text)
     yield from _cells_run_again(module)
 
 
@@ -100,7 +101,7 @@ def _load_of_merge(module: Module) -> Iterator[SettingBeside]:
         return
     for call in module.calls(*LOADS):
         if _loads_model(call):
-            yield _setting(module, call.node, MERGES_ADAPTER, "merge_and_unload()")
+            yield setting_at(module, call.node, MERGES_ADAPTER, True, "merge_and_unload()")
             return
 
 
@@ -108,12 +109,6 @@ def _loads_model(call: Call) -> bool:
     """Is it a load of a model, and no tokenizer's or config's?"""
     text = ast.unparse(call.node.func)
     return any(word in text for word in MODEL_WORDS)
-
-
-def _setting(module: Module, node: ast.AST, name: str, text: str) -> SettingBeside:
-    """A setting that stands for a place in the code."""
-    line, _ = module.place(node)
-    return SettingBeside(name, True, module.home(node).path, line, text)
 
 
 def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
@@ -124,17 +119,20 @@ def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
     for call in module.calls(*LOADS) if module.cells else ():
         line = getattr(call.node, "lineno", 0)
         cell = next((one for one in module.cells if one.has_line(line)), None)
-        if cell is None or cell.run_count is None or not _loads_model(call):
-            continue
-        below = [
-            one.run_count
-            for one in module.cells
-            if one.number > cell.number and one.run_count is not None
-        ]
-        earlier = [count for count in below if count < cell.run_count]
-        if earlier:
-            text = f"cell {cell.number} ran as [{cell.run_count}], after [{max(earlier)}] of a cell below it"
-            yield _setting(module, call.node, CELL_RUN_AGAIN, text)
+        last = None if cell is None else _last_run_below(module.cells, cell)
+        if cell is not None and last is not None and _loads_model(call):
+            text = (
+                f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
+            )
+            yield setting_at(module, call.node, CELL_RUN_AGAIN, True, text)
+
+
+def _last_run_below(cells: Sequence[Cell], cell: Cell) -> int | None:
+    """The last count, before that of a cell, of the cells that stand below it; None where they ran after it."""
+    counts = (one.run_count for one in cells if one.number > cell.number)
+    return max(
+        (one for one in counts if one is not None and one < (cell.run_count or 0)), default=None
+    )
 
 
 def weights_of_folder(file: Path) -> Iterator[SettingBeside]:

@@ -56,6 +56,15 @@ class ComparedSides(NamedTuple):
     case: str = ""
 
 
+class Ratings(NamedTuple):
+    """What several people said of one text."""
+
+    column: str
+    numbers: list[float]
+    better: int
+    """As of `CandidateScore`"""
+
+
 class CandidateScores:
     """Scores by the text of the answer."""
 
@@ -124,13 +133,23 @@ def _add_candidates(
     scores: CandidateScores, row: Any, file: str, depth: int, around: tuple[str, ...]
 ) -> None:
     """The candidates of a row: its own texts with its numbers, lists side by side, and objects inside of it."""
-    if isinstance(row, list) and depth < MAX_DEPTH:
-        for one in row:
-            _add_candidates(scores, one, file, depth + 1, around)
-    if not isinstance(row, Mapping):
-        return
-    texts = [value for value in row.values() if isinstance(value, str)]
-    around = (*around, *texts[:MAX_TEXTS_AROUND])
+    if isinstance(row, Mapping):
+        texts = [value for value in row.values() if isinstance(value, str)]
+        around = (*around, *texts[:MAX_TEXTS_AROUND])
+        _add_row(scores, row, file, around)
+        inside = [value for value in row.values() if isinstance(value, list | Mapping)]
+    else:
+        inside = row if isinstance(row, list) else []
+    for one in inside if depth < MAX_DEPTH else ():
+        _add_candidates(scores, one, file, depth + 1, around)
+
+
+def _add_row(
+    scores: CandidateScores, row: Mapping[str, Any], file: str, around: tuple[str, ...]
+) -> None:
+    """The texts of one row with its numbers and ratings, and its lists of texts with those of numbers."""
+    # A row of two sides says nothing of either by a number of its own.
+    is_of_pair = "chosen" in row and "rejected" in row
     for name, value in row.items():
         better = _direction_of(str(name))
         if better is None:
@@ -138,14 +157,10 @@ def _add_candidates(
         column = f"`{name}` of {file}"
         if isinstance(value, list):
             _add_lists(scores, row, column, value, better, around)
-        # A row of two sides says nothing of either by a number of its own.
-        elif "chosen" not in row or "rejected" not in row:
+        elif not is_of_pair:
             _add_texts(scores, row, column, value, better, around)
-    if "chosen" not in row or "rejected" not in row:
+    if not is_of_pair:
         _add_ratings(scores, row, file, around)
-    for value in row.values() if depth < MAX_DEPTH else ():
-        if isinstance(value, list | Mapping):
-            _add_candidates(scores, value, file, depth + 1, around)
 
 
 def _add_ratings(
@@ -153,42 +168,56 @@ def _add_ratings(
 ) -> None:
     """The mean of what several people said of one text: `text: a` beside `ranks: {ann_1: 1, ann_2: 2}`."""
     for name, value in row.items():
-        found = _ratings_of(str(name), value)
-        if found is not None:
-            column, numbers, better = found
-            mean = sum(numbers) / len(numbers)
-            _add_texts(scores, row, f"the mean of `{column}` of {file}", mean, better, around)
+        ratings = _ratings_of(str(name), value)
+        if ratings is not None:
+            column = f"the mean of `{ratings.column}` of {file}"
+            mean = sum(ratings.numbers) / len(ratings.numbers)
+            _add_texts(scores, row, column, mean, ratings.better, around)
 
 
-def _ratings_of(name: str, value: Any) -> tuple[str, list[float], int] | None:
-    """What several people said: the column, their numbers, and which way is better; None for anything else."""
+def _ratings_of(name: str, value: Any) -> Ratings | None:
+    """What several people said, by the value of a column; None for anything else."""
+    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        return _ratings_of_records(value)
     better = _direction_of(name) or 0
+    numbers = _ratings_in(_values_of_people(value, better)) if better else []
+    return Ratings(name, numbers, better) if len(numbers) > 1 else None
+
+
+def _values_of_people(value: Any, better: int) -> list[Any]:
+    """What several people said, by their names or in a list; nothing of anything else."""
     if isinstance(value, Mapping):
         # Numbers of several qualities ({"helpful": 5, "verbose": 1}) have no mean that says which text is better.
-        is_of_people = better < 0 or _are_people([str(one) for one in value])
-        numbers = [_number_of(one) for one in value.values()] if is_of_people and better else []
-    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
-        return _ratings_of_records(value)
-    else:
-        is_plain = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
-        numbers = [_number_of(one) for one in value] if is_plain and better else []
-    known = [one for one in numbers[:MAX_RATINGS] if one is not None]
-    return (name, known, better) if len(known) > 1 and len(known) == len(numbers) else None
+        is_of_people = better < 0 or _are_people(list(map(str, value)))
+        return list(value.values()) if is_of_people else []
+    is_plain = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
+    return value if is_plain else []
 
 
-def _ratings_of_records(records: list[Any]) -> tuple[str, list[float], int] | None:
+def _ratings_of_records(records: list[Any]) -> Ratings | None:
     """`[{"annotator": "a", "rank": 1}, ...]`; None where the records hold texts: they are the candidates then."""
-    rows = [one for one in records[:MAX_RATINGS] if isinstance(one, Mapping)]
-    texts = [text for row in rows for text in row.values() if isinstance(text, str)]
-    if len(rows) < len(records) or any(len(text.split()) > MAX_NAME_WORDS for text in texts):
+    if not all(isinstance(one, Mapping) and not _holds_answer(one) for one in records):
         return None
-    for name in rows[0]:
+    for name in records[0]:
         better = _direction_of(str(name))
-        numbers = [_number_of(row.get(name)) for row in rows] if better else []
-        known = [one for one in numbers if one is not None]
-        if better and known and len(known) == len(numbers):
-            return str(name), known, better
+        numbers = _ratings_in([record.get(name) for record in records]) if better else []
+        if better and numbers:
+            return Ratings(str(name), numbers, better)
     return None
+
+
+def _ratings_in(values: list[Any]) -> list[float]:
+    """The numbers of the ratings of one text; none where one of them is no number, or they are too many for that."""
+    numbers = [
+        number for value in values[:MAX_RATINGS] if (number := _number_of(value)) is not None
+    ]
+    return numbers if len(numbers) == len(values) else []
+
+
+def _holds_answer(record: Mapping[str, Any]) -> bool:
+    """Does a record hold a text that is longer than a name?"""
+    texts = [value for value in record.values() if isinstance(value, str)]
+    return any(len(text.split()) > MAX_NAME_WORDS for text in texts)
 
 
 def _are_people(names: list[str]) -> bool:

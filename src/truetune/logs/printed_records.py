@@ -179,9 +179,7 @@ class _RecordCollector:
         if not record and bar is not None:
             record = _record_of_bar(bar)
         self._note_rate(text)
-        if not self.epochs and "Num Epochs" in text:
-            match = NUM_EPOCHS.search(text)
-            self.epochs = float(match[1].replace(",", "")) if match is not None else 0.0
+        self._note_epochs(text)
         if record and self._is_of_the_first_rank(record, text):
             self._keep(self._with_step(record), is_printed="{'" in text)
         return record
@@ -216,6 +214,12 @@ class _RecordCollector:
         # The word first: the pattern is too slow for every line of a log.
         if ", lr=[" in text and (match := DEEPSPEED_RATE.search(text)) is not None:
             self.rate = match[1]
+
+    def _note_epochs(self, text: str) -> None:
+        """Keeps the epochs of the run that its head says."""
+        if not self.epochs and "Num Epochs" in text:
+            match = NUM_EPOCHS.search(text)
+            self.epochs = float(match[1].replace(",", "")) if match is not None else 0.0
 
     def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
         """Is the record of the process whose losses are taken? Several print the same steps, each of its own rows."""
@@ -265,25 +269,27 @@ class _RecordCollector:
         """Hands on what waits; `done` is the step that the bar behind it shows."""
         pending, self.pending = self.pending, []
         losses = sum("loss" in record for record in pending)
-        before = self.last_done
-        advance = max(0, done - before) if done is not None else 0
+        advance = max(0, done - self.last_done) if done is not None else 0
         if advance >= losses > 0:
             self.steps_a_record = advance / losses
-        number, step = 0, float(before)
+        number, step = 0, float(self.last_done)
         for record in pending:
             if "loss" in record:
                 number += 1
-                if losses == 1 and self._is_of_bar_before(record, done):
-                    step = float(self.bars[self.total or 0])
-                elif done is None:
-                    # no bar is drawn behind the last records: they continue at the pace of those before
-                    step = min(before + self.steps_a_record * number, float(self.total or before))
-                elif advance >= losses:
-                    step = before + advance * number / losses
-                else:
-                    # more losses than steps: the bar restarted, and all that is sure is where it stands now
-                    step = float(done)
+                is_of_above = losses == 1 and self._is_of_bar_before(record, done)
+                above = self.bars[self.total or 0] if is_of_above else None
+                step = float(self._step_among(number, losses, done) if above is None else above)
             self.log_builder.add_record({"step": step, **record} if self.total else record)
+
+    def _step_among(self, number: int, losses: int, done: int | None) -> float:
+        """The step of a loss by its number among those that waited for a bar; `done` is where that bar stands."""
+        before = self.last_done
+        if done is None:
+            # No bar is drawn after the last records: they continue at the pace of those before.
+            return min(before + self.steps_a_record * number, float(self.total or before))
+        # More losses than steps: the bar restarted, and all that is sure is where it stands now.
+        advance = max(0, done - before)
+        return before + advance * number / losses if advance >= losses else done
 
     def _is_of_bar_before(self, record: Mapping[str, Any], done: int | None) -> bool:
         """Does a record's epoch say that its step is that of the bar above it, and not of the one below?"""

@@ -14,7 +14,7 @@ from typing import Any
 from truetune.errors import DataError
 from truetune.logs.record_files import add_trainer_state, load_log_json
 from truetune.logs.refuse_multiple_runs import STATE_FILE
-from truetune.logs.run_log import RunLog
+from truetune.logs.run_log import Floats, RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
 MAX_RUNS = 20
@@ -96,12 +96,25 @@ def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     is_measured = bool(rows or flos) and bool(evaluated or loss)
     if not is_measured or not steps or not rate:
         return None
-    # a single record is noisy: the mean of the last tenth is compared
+    # A single record is noisy: the mean of the last tenth is compared.
     tail = max(1, loss.value.size // 10)
     last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
-    peak = float(rate.value.max())
-    is_warming_up = rate.value.size > 1 and float(rate.value[-1]) == peak > float(rate.value[-2])
-    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up, log.epochs, flos)
+    return RunSize(
+        name,
+        steps,
+        rows,
+        float(rate.value.max()),
+        last,
+        is_evaluated=bool(evaluated),
+        is_warming_up=_ends_at_its_peak(rate.value),
+        epochs=log.epochs,
+        flos=flos,
+    )
+
+
+def _ends_at_its_peak(rates: Floats) -> bool:
+    """Does a learning rate still rise at the end?"""
+    return rates.size > 1 and float(rates[-1]) == float(rates.max()) > float(rates[-2])
 
 
 def _count_flos(log: RunLog) -> float:

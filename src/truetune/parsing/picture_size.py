@@ -10,7 +10,7 @@ PNG, GIF, JPEG = b"\x89PNG\r\n\x1a\n", b"GIF8", b"\xff\xd8"
 FRAME_MARKS = frozenset(
     (*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 )
-"""Marks of JPEG behind which height and width stand"""
+"""Marks of JPEG that height and width follow"""
 
 
 def read_picture_size(path: Path) -> tuple[int, int] | None:

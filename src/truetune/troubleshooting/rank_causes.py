@@ -66,7 +66,7 @@ OUT_OF_MEMORY = "out-of-memory"
 SEVERAL_GPUS = "several-gpus"
 NEAR_SPEED, OTHER_SPEED = 0.9, 0.5
 """What guides on other speeds keep of their share where a speed is named. Chosen, not measured: several GPUs stay near,
-and generation goes behind where seconds per step are named"""
+and generation comes later where seconds per step are named"""
 FLAT_GUIDE = "loss-does-not-fall"
 LOSS_FALLS = re.compile(
     r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"

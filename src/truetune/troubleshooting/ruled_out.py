@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from truetune.checks.hyperparameter_limits import LOWEST_SCALE
+from truetune.checks.named_gpu import GPU_WITHOUT_BFLOAT16
 from truetune.troubleshooting.cause_needs import ROWS as NEEDS
 from truetune.troubleshooting.evidence import MIN_LOSSES, NUMBER, Evidence, Row, make_row
 
@@ -118,9 +119,8 @@ NEWER_CARD = re.compile(
     r"\b(?:[ABH]\d{3}|H20|GB200|L40S?|L4|A10G?|A40|A30|RTX[ -]?[3-5]0\d0|RTX A\d{4})\b"
 )
 """Cards of NVIDIA since Ampere"""
-OLD_CARD = re.compile(
-    r"\b(?:T4|V100|P100|P40|RTX[ -]?20\d0|GTX)\b|\bTuring\b|\bVolta\b|Colab|Kaggle"
-)
+OLD_CARD = re.compile(rf"{GPU_WITHOUT_BFLOAT16.pattern}|colab|kaggle", re.IGNORECASE)
+"""Cards before Ampere, and machines that mostly have one"""
 ONE_SHARD = re.compile(r"tensor_parallel_size['\"]?\s?[=:]\s?1\b")
 DEVICE_MAP = re.compile(r"device_map")
 ON_GPU = re.compile(r"device_config['\"]?\s?[=:]\s?['\"]?cuda|\bdevice: cuda:\d|GPU KV cache size")

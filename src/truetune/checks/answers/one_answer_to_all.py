@@ -108,32 +108,45 @@ class OneAnswerToAll(AnswersRule):
         answer, now = _commonest_answer(last_pass)
         if not answer:
             return
-        _, expected = _commonest_reference(last_pass)
-        _, first = _commonest_answer(passes[0])
         is_late = is_late_in_run(self.subject)
         # Early in a run it has to have become worse than the untrained model was.
-        if not is_late and chance_of_rise(first, now) >= MAX_CHANCE:
+        if not is_late and chance_of_rise(_commonest_answer(passes[0])[1], now) >= MAX_CHANCE:
             return
         # Four prompts are too few for Fisher's test, yet one answer to all of them says enough.
         are_all_alike = is_late and are_identical(last_pass.samples)
+        expected = _commonest_reference(last_pass)[1]
         if chance_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
             return
-        is_to_all = is_late and now.bad == now.of >= MIN_ANSWERS
-        yield self.finding(
+        yield self._report(
+            passes, answer, now, is_error=are_all_alike or (is_late and _is_to_all(now))
+        )
+
+    def _report(
+        self, passes: Sequence[SamplingPass], answer: str, now: BadAnswerCount, *, is_error: bool
+    ) -> Finding:
+        """That one answer goes to so many prompts of the last pass."""
+        last_pass = passes[-1]
+        return self.finding(
             f"{now} prompts get the same answer: {quote_shortened(answer)}",
             _remedy(last_pass, answer),
-            severity="error" if are_all_alike or is_to_all else "warning",
-            evidence=["; ".join(_comparisons(expected, first if len(passes) > 1 else None))],
+            severity="error" if is_error else "warning",
+            evidence=["; ".join(_comparisons(passes))],
             cases=sample_cases(_with_answer(last_pass, answer)),
             count=now.bad,
             total=now.of,
         )
 
 
-def _comparisons(expected: BadAnswerCount, first: BadAnswerCount | None) -> Iterator[str]:
-    """What the references, and an earlier look where there was one, have in common."""
-    yield f"the commonest reference answers {expected}"
-    if first is not None:
+def _is_to_all(count: BadAnswerCount) -> bool:
+    """Does one answer go to all prompts, and are these enough?"""
+    return count.bad == count.of >= MIN_ANSWERS
+
+
+def _comparisons(passes: Sequence[SamplingPass]) -> Iterator[str]:
+    """What the references, and an earlier pass where there was one, have in common."""
+    yield f"the commonest reference answers {_commonest_reference(passes[-1])[1]}"
+    if len(passes) > 1:
+        first = _commonest_answer(passes[0])[1]
         yield f"at step {first.step:,} one answer went to {first}"
 
 

@@ -102,16 +102,21 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
 def _buckets(launch: LaunchFiles) -> Buckets | None:
     """The buffers that a launch makes; None where its file sets no size, or gradients are not laid side by side."""
     size = _of_zero(launch, "reduce_bucket_size")
-    contiguous, stage = _of_zero(launch, "contiguous_gradients"), _of_zero(launch, "stage")
-    is_number = size is not None and isinstance(size.value, (int, float))
-    if size is None or not is_number or stage is None or stage.value not in (*SPLITTING_STAGES, 3):
+    if size is None or not isinstance(size.value, int | float):
         return None
-    if contiguous is not None and contiguous.value is False:
+    has_stage = _is_set_to(launch, "stage", *SPLITTING_STAGES, 3)
+    if not has_stage or _is_set_to(launch, "contiguous_gradients", False):
         return None
-    overlap = _of_zero(launch, "overlap_comm")
-    is_doubled = overlap is not None and overlap.value is True and stage.value in SPLITTING_STAGES
+    is_overlapped = _is_set_to(launch, "overlap_comm", True)
+    is_doubled = is_overlapped and _is_set_to(launch, "stage", *SPLITTING_STAGES)
     count = 2 if is_doubled else 1
     return Buckets(size, count, count * float(size.value) * BYTES_OF_GRADIENT / GIB)
+
+
+def _is_set_to(launch: LaunchFiles, name: str, *values: object) -> bool:
+    """Does the DeepSpeed file of a launch set ZeRO's setting to one of these values?"""
+    found = _of_zero(launch, name)
+    return found is not None and found.value in values
 
 
 def _of_zero(launch: LaunchFiles, name: str) -> LocatedValue | None:

@@ -32,12 +32,13 @@ V100, T4 and other GPUs before Ampere have no bfloat16: there `--dtype float32` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.gpus_beside import find_gpus_beside
 from truetune.checks.model_identity import overflowing_family
+from truetune.checks.named_gpu import GPU_WITHOUT_BFLOAT16
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.vllm_server_commands import (
@@ -51,11 +52,6 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 HALF = frozenset(("half", "float16", "fp16"))
 QUANTIZED = re.compile(r"(?i)awq|gptq|int4|int8|4bit|w4a16|w8a|marlin|bnb|fp8")
 """In the name of a model whose kernels may need float16"""
-WITHOUT_BFLOAT16 = re.compile(
-    r"(?i)(?<![a-z0-9])(?:v100s?|volta|t4|turing|p100|p40|titan|gtx[ _-]?\d{3,4}|rtx[ _-]?20\d0|20[78]0(?:ti)?"
-    r"|quadro[ _-]?rtx)(?![a-z0-9])"
-)
-"""Names of GPUs before Ampere, which have no bfloat16"""
 OVERFLOW = "activations beyond 65,504 become infinite, and answers `!!!!`"
 MAY_OVERFLOW = "activations beyond 65,504, if it has any, become infinite, and answers `!!!!`"
 JOB_LINE = re.compile(r"(?m)^\s*#(?:SBATCH|PBS|\$)\s.*$")
@@ -74,16 +70,20 @@ class ServerCastsToFloat16(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for server in self.places(self.subject):
             dtype = last_option(server.options, "--dtype") or ""
-            model = _model_of(server)
-            if dtype not in HALF or _is_quantized(server, model):
-                continue
-            settings = _settings_of_checkpoint(self.subject, server, model)
-            family = overflowing_family(model) or overflowing_family(
-                str(settings.get("model_type") or "").removesuffix("_text")
-            )
-            own = str(settings.get("torch_dtype") or settings.get("dtype") or "")
-            if own == "bfloat16" or (family and not own):
-                yield self._finding(server, dtype, family)
+            if dtype in HALF:
+                yield from self._judge_cast(server, dtype)
+
+    def _judge_cast(self, server: VllmServerCommand, dtype: str) -> Iterator[Finding]:
+        """That a cast to float16 may overflow, where the checkpoint is of bfloat16."""
+        model = _model_of(server)
+        settings = _settings_of_checkpoint(self.subject, server, model)
+        if _is_quantized(server, model, settings):
+            return
+        kind = str(settings.get("model_type") or "").removesuffix("_text")
+        family = overflowing_family(model) or overflowing_family(kind)
+        own = str(settings.get("torch_dtype") or settings.get("dtype") or "")
+        if own == "bfloat16" or (family and not own):
+            yield self._finding(server, dtype, family)
 
     def _finding(self, server: VllmServerCommand, dtype: str, family: str | None) -> Finding:
         """That the cast may overflow, with what this GPU can do instead."""
@@ -120,23 +120,24 @@ def _model_of(server: VllmServerCommand) -> str:
     return named or model_of_server(server) or ""
 
 
-def _is_quantized(server: VllmServerCommand, model: str) -> bool:
-    """Is the model quantized, by an option or its name?"""
+def _is_quantized(server: VllmServerCommand, model: str, settings: Mapping[str, object]) -> bool:
+    """Is the model quantized, by an option, its name or its own settings?"""
     given = last_option(server.options, "--quantization", "-q", "--quantize")
-    return given is not None or QUANTIZED.search(model) is not None
+    is_named = given is not None or QUANTIZED.search(model) is not None
+    return is_named or "quantization_config" in settings
 
 
 def _settings_of_checkpoint(
     file: CommandFile, server: VllmServerCommand, model: str
 ) -> dict[str, object]:
     """The config.json of the model that is served: in its folder, or in one of the same name beside the commands."""
-    beside, path = Path(file.path).parent, folder_on_host(server, model)
     if not model:
         return {}
+    beside, path = Path(file.path).parent, folder_on_host(server, model)
     # The job names the cluster's folder; a copy of it lies beside the job where someone asks for help.
     for folder in (Path(path), beside / path, beside / Path(path).name):
         settings = read_folder_settings(folder / "config.json")
-        if settings and "quantization_config" not in settings:
+        if settings:
             return settings
     return {}
 
@@ -144,11 +145,11 @@ def _settings_of_checkpoint(
 def _gpu_without_bfloat16(file: CommandFile) -> str:
     """The GPU of the job, where it is one without bfloat16; empty where it has it, or is not known."""
     for line in JOB_LINE.findall(file.text):
-        match = WITHOUT_BFLOAT16.search(line)
+        match = GPU_WITHOUT_BFLOAT16.search(line)
         if match is not None:
             return match[0]
     for gpu in find_gpus_beside(file.path, file.text):
-        match = WITHOUT_BFLOAT16.search(gpu.name)
+        match = GPU_WITHOUT_BFLOAT16.search(gpu.name)
         if match is not None:
             return match[0]
     return ""

@@ -54,6 +54,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.prompt_shares import ANSWER_ROLES
 from truetune.checks.config.evidence.run_rows import (
     CHATS,
     columns_of_recipe,
@@ -68,12 +69,10 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 
-# Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
-# long words could be called too long that is not; at 10 rows of twice the limit would pass.
-MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
 SHORTER_PROMPTS = (
@@ -82,7 +81,6 @@ SHORTER_PROMPTS = (
 )
 PAIR_METHODS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto", "reward")
 ANSWERS = ("output", "completion", "response", "answer")
-ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 
 
 class _LongRows(NamedTuple):
@@ -247,7 +245,12 @@ def _count_characters_before_answer(row: Mapping[str, Any]) -> int:
         has_answer = any(isinstance(row.get(name), str) for name in ANSWERS)
         prompt = {name: value for name, value in row.items() if name not in ANSWERS}
         return count_characters(prompt) if has_answer and "text" not in row else 0
+    return count_characters({"messages": _turns_before_answer(chat)})
+
+
+def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:
+    """The turns before the first answer; none where no turn is an answer."""
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
     roles = [turn.get("role") or turn.get("from") for turn in turns]
-    first = next((place for place, role in enumerate(roles) if role in ANSWERING_ROLES), None)
-    return count_characters({"messages": turns[:first]}) if first is not None else 0
+    first = next((place for place, role in enumerate(roles) if role in ANSWER_ROLES), 0)
+    return turns[:first]

@@ -93,12 +93,16 @@ class GpusMostlyIdle(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         gpus = [gpu for gpu in self.subject.files_beside.gpus if gpu.busy is not None]
-        working = [gpu for gpu in gpus if gpu.used is None or gpu.used > UNUSED_BYTES]
+        working = [gpu for gpu in gpus if _may_hold_model(gpu)]
         if not working or not self.subject.curve("loss"):
             return
-        unused = [gpu for gpu in gpus if gpu not in working and _is_idle(gpu)]
+        unused = [gpu for gpu in gpus if not _may_hold_model(gpu) and _is_idle(gpu)]
         if unused:
             yield self._finding_of_unused(unused, gpus)
+        yield from self._findings_of_working(working)
+
+    def _findings_of_working(self, working: Sequence[GpuReading]) -> Iterator[Finding]:
+        """That the GPUs which hold the model take turns, or wait for something else."""
         turns = _turns_of(working)
         if turns is not None:
             yield self._finding_of_turns(working, turns)
@@ -141,45 +145,55 @@ class GpusMostlyIdle(LogRule):
 
 def _turns_of(gpus: Sequence[GpuReading]) -> Turns | None:
     """How often one GPU alone works; None where the readings are few, or several work at once."""
-    counts = {len(gpu.samples) for gpu in gpus}
-    if len(gpus) < 2 or len(counts) > 1:
-        return None
-    at_work = [
-        snapshot
-        for snapshot in zip(*(gpu.samples for gpu in gpus), strict=True)
-        if max(snapshot) >= BUSY_PERCENT
-    ]
+    at_work = [one for one in _samples_together(gpus) if max(one) >= BUSY_PERCENT]
     alone = [one for one in at_work if sorted(one)[-2] < IDLE_PERCENT]
     workers = {one.index(max(one)) for one in alone}
-    if len(at_work) < MIN_READINGS or len(workers) < 2:
+    if len(at_work) < MIN_READINGS or len(workers) < 2 or len(alone) < MIN_ALONE * len(at_work):
         return None
-    return (
-        Turns(len(alone), len(at_work), len(workers))
-        if len(alone) >= MIN_ALONE * len(at_work)
-        else None
-    )
+    return Turns(len(alone), len(at_work), len(workers))
+
+
+def _samples_together(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:
+    """The utilization of several GPUs in each reading; none where some readings lack one of them."""
+    samples = [gpu.samples for gpu in gpus]
+    is_complete = len(gpus) > 1 and len(set(map(len, samples))) == 1
+    return list(zip(*samples, strict=True)) if is_complete else []
+
+
+def _may_hold_model(gpu: GpuReading) -> bool:
+    """Is more of its memory used than a context takes? A reading may not say."""
+    return gpu.used is None or gpu.used > UNUSED_BYTES
 
 
 def _is_idle(gpu: GpuReading) -> bool:
+    """Does it compute little?"""
     return (gpu.busy or 0) < IDLE_PERCENT
 
 
 def describe_gpus(gpus: Sequence[GpuReading]) -> str:
     """`4 x NVIDIA A100-SXM4-80GB: 12.5 to 12.6 of 80 GiB used, utilization 8 to 13%`"""
     names = " and ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "GPU"
-    parts = []
+    figures = ", ".join((*_describe_memory(gpus), *_describe_utilization(gpus)))
+    return f"{len(gpus)} x {names}" + (f": {figures}" if figures else "")
+
+
+def _describe_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
+    """`12.5 to 12.6 of 80 GiB used`"""
     used = [gpu.used / GIB for gpu in gpus if gpu.used is not None]
     total = [gpu.total / GIB for gpu in gpus if gpu.total]
     if used and total:
-        parts.append(f"{_range(used, 1)} of {min(total):.0f} GiB used")
+        yield f"{_range(used, 1)} of {min(total):.0f} GiB used"
+
+
+def _describe_utilization(gpus: Sequence[GpuReading]) -> Iterator[str]:
+    """`utilization 8 to 13%`"""
     busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
     if busy:
-        parts.append(f"utilization {_range(busy)}%")
-    return f"{len(gpus)} x {names}" + (f": {', '.join(parts)}" if parts else "")
+        yield f"utilization {_range(busy)}%"
 
 
 def _free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
-    """That most memory is free."""
+    """That most memory is free, where it is."""
     shares = [gpu.used / gpu.total for gpu in gpus if gpu.used is not None and gpu.total]
     if shares and max(shares) < 1 - FREE_SHARE:
         yield (

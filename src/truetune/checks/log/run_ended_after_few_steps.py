@@ -121,7 +121,7 @@ class RunEndedAfterFewSteps(LogRule):
         yield self.finding(
             f"the run made {made.most:,} optimizer step{plural} in all, and its loss went from"
             f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}: too few to learn from",
-            _remedy_of_packing(made, packed) if packed is not None else _remedy(made),
+            _remedy(made, packed),
             severity="warning" if made.most < FEW else "info",
             evidence=(made.why, *_evidence_of_packing(packed)),
             figure=draw_curves("loss", {"loss": loss}),
@@ -209,22 +209,22 @@ def _evidence_of_packing(packed: PackedRun | None) -> Iterator[str]:
     )
 
 
-def _remedy_of_packing(made: OptimizerSteps, packed: PackedRun) -> str:
-    """What gives more steps where rows are packed."""
-    return (
-        "lower gradient_accumulation_steps and the batch to 1, switch packing off or pack to a shorter sequence (rows"
-        f" have about {packed.tokens / packed.rows:,.0f} tokens each), or train for more epochs:"
-        f" {made.most:,} step{'s' * (made.most != 1)} come of so few sequences"
-    )
+def _sizes_of_packing(made: OptimizerSteps, packed: PackedRun | None) -> str:
+    """How long rows are beside a packed sequence, or how many one holds; empty where the log shows no packing."""
+    if packed is not None:
+        return f"rows have about {packed.tokens / packed.rows:,.0f} tokens each"
+    if made.packed_rows is not None and made.rows:
+        return f"each sequence holds about {made.packed_rows / made.rows:,.0f} rows"
+    return ""
 
 
-def _remedy(made: OptimizerSteps) -> str:
+def _remedy(made: OptimizerSteps, packed: PackedRun | None) -> str:
     """What gives more steps, the cheapest first."""
-    if made.packed is not None and made.rows:
+    sizes = _sizes_of_packing(made, packed)
+    if sizes:
         return (
-            f"packing puts about {made.packed / made.rows:,.0f} rows into a line: turn it off (sample_packing,"
-            " packing), or lower its length (sequence_len, max_length) to that of the longest row, then"
-            " gradient_accumulation_steps or the batch; or train for more epochs"
+            "lower gradient_accumulation_steps and the batch to 1; switch packing off (packing, sample_packing), or"
+            f" pack to a shorter sequence (max_length, sequence_len: {sizes}); or train for more epochs"
         )
     if made.rows_a_step is not None and made.rows_a_step > 1:
         return (

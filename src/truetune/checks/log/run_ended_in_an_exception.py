@@ -352,19 +352,28 @@ class RunEndedInAnException(OutputRule):
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
             yield from self._of_several_processes(known)
-            if known.name in WORKER_ENDS and "Killed" in failure.raised.text:
-                rows = describe_rows_in_a_list(self.subject.files_beside, of_worker=True)
-                yield from (rows,) if rows else ()
-            if known.name == NO_CACHE:
-                yield from describe_adapter_slots(self.subject.files_beside)
-            is_server = known.name == PORT_TAKEN and bool(self.subject.server)
-            if is_server:
-                yield OLD_SERVER_ANSWERS
-            rivals = self._rivals(known)
-            if rivals is not None:
-                yield _describe_rivals(rivals)
-            is_proved = is_server or rivals is not None or self._uneven(known) is not None
-            yield from describe_message(known, cause=not is_proved)
+            yield from self._of_memory_beside(failure, known)
+            yield from self._of_known_cause(known)
+
+    def _of_memory_beside(self, failure: Failure, known: KnownMessage) -> Iterator[str]:
+        """What the files beside the log hold in memory, where the exception is about that."""
+        if known.name in WORKER_ENDS and "Killed" in failure.raised.text:
+            rows = describe_rows_in_a_list(self.subject.files_beside, of_worker=True)
+            if rows:
+                yield rows
+        if known.name == NO_CACHE:
+            yield from describe_adapter_slots(self.subject.files_beside)
+
+    def _of_known_cause(self, known: KnownMessage) -> Iterator[str]:
+        """What a message means, with its usual causes only where the log proves none."""
+        is_server = known.name == PORT_TAKEN and bool(self.subject.server)
+        if is_server:
+            yield OLD_SERVER_ANSWERS
+        rivals = self._rivals(known)
+        if rivals is not None:
+            yield _describe_rivals(rivals)
+        is_proved = is_server or rivals is not None or self._uneven(known) is not None
+        yield from describe_message(known, cause=not is_proved)
 
     def _earlier_launch(self) -> Iterator[str]:
         """That steps of an earlier launch stand in the same output."""

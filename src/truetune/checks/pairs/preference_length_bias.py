@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
@@ -61,7 +62,6 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 RULE_SHARE = 0.95
 """Share from which length, or a sort, seems to be what the pairs were built by"""
 
-MAY_BE_EXCHANGED = "check whether the sides were exchanged"
 REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"
 REMEDY_WHERE_LENGTH_TELLS_ALL = (
     "read ten pairs first: where chosen is the worse answer, exchange the sides (--map chosen=rejected --map"
@@ -149,72 +149,84 @@ class PreferenceLengthBias(PairRule):
         if not self.lengths.parts:
             return
         lengths = self.lengths.whole()
-        chosen, rejected = lengths.T
-        apart = np.abs(chosen - rejected) > MIN_LENGTH_DIFFERENCE * lengths.max(axis=1)
-        of = int(apart.sum())
-        longer = int((chosen > rejected)[apart].sum())
-        self.longer = (longer, of)
+        self.longer = _count_longer_chosen(lengths)
+        low, high = wilson_interval(*self.longer)
+        if low > NOTE_SHARE:
+            yield self._report("longer", lengths)
+        elif high < 1 - NOTE_SHARE:
+            yield self._report("shorter", lengths)
+
+    def _report(self, word: str, lengths: NDArray[np.int32]) -> Finding:
+        """That the longer, or the shorter, answer is nearly always the chosen one."""
+        longer, of = self.longer
         low, high = wilson_interval(longer, of)
-        if low > NOTE_SHARE or high < 1 - NOTE_SHARE:
-            share, word = (
-                (longer / of, "longer") if low > NOTE_SHARE else (1 - longer / of, "shorter")
-            )
-            unit = "bytes" if self.setup.is_by_bytes else "tokens"
-            medians = [int(np.median(side)) for side in (chosen, rejected)]
-            is_asked = self.asked[word] >= ASKED_SHARE * self.pairs
-            is_clear = low > WARNING_SHARE or high < 1 - WARNING_SHARE
-            reasons = (
+        count = longer if word == "longer" else of - longer
+        is_clear = low > WARNING_SHARE or high < 1 - WARNING_SHARE
+        unit = "bytes" if self.setup.is_by_bytes else "tokens"
+        medians = [int(np.median(side)) for side in lengths.T]
+        return self.finding(
+            f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",
+            self._remedy(word, count / of),
+            severity="warning" if is_clear and not self._is_asked(word) else "info",
+            evidence=[
                 (
-                    f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
-                    " words: then the length is a part of what is taught",
-                )
-                if is_asked
-                else tuple(_causes_of_a_rule(share, word, self.scored))
+                    f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
+                    f" {high:.2f} of {of:,}"
+                ),
+                f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
+                f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
+                *self._reasons(word, count / of),
+            ],
+            count=count,
+            total=of,
+        )
+
+    def _is_asked(self, word: str) -> bool:
+        """Do most prompts ask for such answers?"""
+        return self.asked[word] >= ASKED_SHARE * self.pairs
+
+    def _are_acquitted(self) -> bool:
+        """Do the rows' own scores say that the sides are not exchanged?"""
+        right, of = self.scored
+        return right > of / 2
+
+    def _remedy(self, word: str, share: float) -> str:
+        """What to do where so large a share of the chosen answers is longer, or shorter."""
+        if self._is_asked(word):
+            return REMEDY_WHERE_ASKED
+        may_be_exchanged = share >= RULE_SHARE and not self._are_acquitted()
+        return REMEDY_WHERE_LENGTH_TELLS_ALL if may_be_exchanged else REMEDY
+
+    def _reasons(self, word: str, share: float) -> Iterator[str]:
+        """Why the length may tell the sides apart: prompts, scores, or how the pairs were built."""
+        right, of = self.scored
+        other = "shorter" if word == "longer" else "longer"
+        if self._is_asked(word):
+            yield (
+                f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
+                " words: then the length is a part of what is taught"
             )
-            is_suspect = any(MAY_BE_EXCHANGED in reason for reason in reasons)
-            remedy = REMEDY_WHERE_LENGTH_TELLS_ALL if is_suspect else REMEDY
-            yield self.finding(
-                f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths"
-                " differ",
-                REMEDY_WHERE_ASKED if is_asked else remedy,
-                severity="warning" if is_clear and not is_asked else "info",
-                evidence=[
-                    (
-                        f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
-                        f" {high:.2f} of {of:,}"
-                    ),
-                    (
-                        f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are"
-                        " left out"
-                    ),
-                    f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
-                    *reasons,
-                ],
-                count=longer if word == "longer" else of - longer,
-                total=of,
+        elif share >= RULE_SHARE and self._are_acquitted():
+            yield (
+                "the sides are not exchanged: the rows' own scores are better for the chosen side in"
+                f" {right:,} of {of:,}; so near to 100 % the scores follow the length: read ten pairs"
             )
+        elif share >= RULE_SHARE:
+            yield (
+                "so near to 100 % is no judgement: check whether the sides were exchanged when the pairs were built (a"
+                f" sort in the wrong direction, rank taken for score, columns read in the other order; then the {other}"
+                " answer is the better one), or whether they were chosen by length: read ten pairs"
+            )
+
+
+def _count_longer_chosen(lengths: NDArray[np.int32]) -> tuple[int, int]:
+    """Pairs in which the longer answer is the chosen one, of those whose lengths differ."""
+    chosen, rejected = lengths.T
+    differ = np.abs(chosen - rejected) > MIN_LENGTH_DIFFERENCE * lengths.max(axis=1)
+    return int((chosen > rejected)[differ].sum()), int(differ.sum())
 
 
 def _prompt_text(row: Conversation) -> str:
     """All that stands before the answers of a pair, the system prompt too; its beginning, where it is long."""
     texts = [text_of(one.get("content")) for one in row.messages[: row.prompt_messages or 0]]
     return "\n".join(texts or [row.prompt or ""])[:MAX_PROMPT_CHARS]
-
-
-def _causes_of_a_rule(share: float, word: str, scored: tuple[int, int]) -> Iterator[str]:
-    """What to check where length tells nearly every pair: no judge is so even. Scores may acquit the sides."""
-    if share < RULE_SHARE:
-        return
-    right, of = scored
-    if of and right > of / 2:
-        yield (
-            f"the sides are not exchanged: the rows' own scores are better for the chosen side in {right:,} of {of:,};"
-            " so near to 100 % the scores follow the length: read ten pairs"
-        )
-        return
-    other = "shorter" if word == "longer" else "longer"
-    yield (
-        f"so near to 100 % is no judgement: {MAY_BE_EXCHANGED} when the pairs were built (a sort"
-        f" in the wrong direction, rank taken for score, columns read in the other order; then the {other} answer is"
-        " the better one), or whether they were chosen by length: read ten pairs"
-    )

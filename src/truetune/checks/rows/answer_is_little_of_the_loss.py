@@ -56,6 +56,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.checks.token_cases import case_in_row
 from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.data.script_rows.last_column import columns_in, find_last_column
 from truetune.encoding.batch import Batch
 
@@ -66,8 +67,6 @@ LITTLE = 0.05
 MIN_ROWS = 20
 MAX_ROWS = 2_000
 """Rows that are looked at: a script makes all of them in one way"""
-MAX_CHARACTERS_A_TOKEN = 6
-"""Characters that no tokenizer packs into a token on average, as of `rows-surely-cut`"""
 MAX_BEHIND = 40
 """Characters behind an answer that still stands at the end: an end mark, a closing tag, a full stop"""
 MAX_LABELS = 50
@@ -174,7 +173,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         """Is a text surely longer than the limit, by its characters?"""
         setup = self.setup
         limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
-        return limit is not None and len(text) > MAX_CHARACTERS_A_TOKEN * limit
+        return limit is not None and len(text) > MOST_CHARACTERS_PER_TOKEN * limit
 
     def _answered(self) -> int:
         """Characters of the answers."""

@@ -193,21 +193,16 @@ class PromptsAllAlike(DataRule):
     def findings(self) -> Iterator[Finding]:
         prompt, rows = self._commonest()
         are_few = self._are_few()
-        if self.has_media or not (are_few or self._is_one(rows)):
-            return
-        if not self._answers_differ():
+        if not (are_few or self._is_one(rows)) or self.has_media or not self._answers_differ():
             return
         column = self._missed_column()
-        unfilled = PLACEHOLDER.search(prompt)
-        placeholder = unfilled.group() if unfilled is not None else ""
+        placeholder = next((found.group() for found in PLACEHOLDER.finditer(prompt)), "")
         if column is None and not placeholder:
             return  # answers to one and the same request may be what is wanted
-        rows = self.rows if are_few else rows
-        alike = (
-            f"the prompts of {rows:,} rows are {len(self.prompts)} different texts"
-            if are_few
-            else f"{rows:,} of {self.rows:,} prompts are the same text"
-        )
+        alike = f"{rows:,} of {self.rows:,} prompts are the same text"
+        if are_few:
+            rows = self.rows
+            alike = f"the prompts of {rows:,} rows are {len(self.prompts)} different texts"
         yield self.finding(
             f"{alike}, and their answers differ"
             f" ({len(self.answers):,} different ones): {_explain(column, placeholder)}, so the model can learn"

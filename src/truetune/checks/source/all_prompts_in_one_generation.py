@@ -65,6 +65,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
 )
 from truetune.checks.source.generation_row_by_row import READERS, TAKES_ROWS
 from truetune.source.module import Module
+from truetune.source.resolved_calls import called_name
 
 MIN_ROWS = 64
 """Rows in one batch from which it is a warning. Chosen, not measured: 64 answers of 2,048 tokens take 17 GiB of cache
@@ -108,11 +109,15 @@ def _is_one_batch(module: Module, question: ModelQuestion) -> bool:
         or "model" not in _types_of_owner(module, call.node)
     ):
         return False
-    if any(True for _ in repeats_of(module, call.node)) or not _is_list(module, question.text):
+    if any(repeats_of(module, call.node)) or not _is_list(module, question.text):
         return False
     parts = list(backward_slice(module, question.text))
-    reads = any(isinstance(part, ast.Call) and _last_name(part.func) in READERS for part in parts)
-    return reads and not any(map(_takes_some, parts))
+    return any(map(_reads_rows, parts)) and not any(map(_takes_some, parts))
+
+
+def _reads_rows(part: ast.AST) -> bool:
+    """Does it read the rows of a file or data set?"""
+    return isinstance(part, ast.Call) and called_name(part) in READERS
 
 
 def _types_of_owner(module: Module, node: ast.Call) -> frozenset[str]:
@@ -129,7 +134,7 @@ def _is_list(module: Module, text: ast.expr) -> bool:
             return True
         if isinstance(node, ast.Subscript) and _is_column(node.slice):
             return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in LIST_MAKERS:
+        if isinstance(node, ast.Call) and called_name(node) in LIST_MAKERS:
             return True
     return False
 
@@ -143,18 +148,13 @@ def _takes_some(part: ast.AST) -> bool:
     """Is it a slice of rows, or a call that takes the first or some of them?"""
     if isinstance(part, ast.Subscript):
         return isinstance(part.slice, ast.Slice) and _may_be_of_rows(part)
-    return isinstance(part, ast.Call) and _last_name(part.func) in (*TAKES_ROWS, "filter")
+    return isinstance(part, ast.Call) and called_name(part) in (*TAKES_ROWS, "filter")
 
 
 def _may_be_of_rows(part: ast.Subscript) -> bool:
     """Does a slice take rows? The turns of one row are taken so too: `row["messages"][:-1]`."""
     owner = part.value
     return not (isinstance(owner, ast.Subscript) and isinstance(owner.slice, ast.Constant))
-
-
-def _last_name(function: ast.expr) -> str:
-    """`load_dataset` of `datasets.load_dataset`."""
-    return ast.unparse(function).rpartition(".")[2]
 
 
 def _count_rows(module: Module, text: ast.expr) -> int | None:

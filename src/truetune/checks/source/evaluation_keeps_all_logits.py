@@ -149,25 +149,34 @@ class EvaluationKeepsAllLogits(SourceRule):
                 if any(one.node is call.node for one in trainers_of_causal(module)):
                     yield self._of_moved_logits(call, given)
             elif outputs is not None and not module.mentions("ignore_keys"):
-                yield self.finding(
-                    "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
-                    " every row until its end, beside the logits",
-                    "leave output_hidden_states and output_attentions out, or give"
-                    " preprocess_logits_for_metrics=lambda logits, labels: logits[0] (the logits alone), or"
-                    " eval_accumulation_steps=1",
-                    evidence=[
-                        "each layer adds rows x length x width, attentions rows x heads x length x length"
-                    ],
-                    cases=[case_at(module, outputs), case_at(module, given)],
-                )
+                yield self._of_hidden_states(given, outputs)
             else:
-                yield self.finding(
-                    "compute_metrics gets the logits of the whole evaluation set, which are kept"
-                    " until its end",
-                    _remedy(module, call),
-                    evidence=["they take rows x length x vocabulary x 4 bytes"],
-                    cases=[case_at(module, given)],
-                )
+                yield self._of_logits(call, given)
+
+    def _of_hidden_states(self, given: ast.expr, outputs: ast.AST) -> Finding:
+        """Hidden states or attentions that the evaluation keeps beside the logits."""
+        module = self.subject
+        return self.finding(
+            "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
+            " every row until its end, beside the logits",
+            "leave output_hidden_states and output_attentions out, or give"
+            " preprocess_logits_for_metrics=lambda logits, labels: logits[0] (the logits alone), or"
+            " eval_accumulation_steps=1",
+            evidence=[
+                "each layer adds rows x length x width, attentions rows x heads x length x length"
+            ],
+            cases=[case_at(module, outputs), case_at(module, given)],
+        )
+
+    def _of_logits(self, trainer: Call, given: ast.expr) -> Finding:
+        """Logits that stay on the GPU until the end of the evaluation."""
+        module = self.subject
+        return self.finding(
+            "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
+            _remedy(module, trainer),
+            evidence=["they take rows x length x vocabulary x 4 bytes"],
+            cases=[case_at(module, given)],
+        )
 
     def _of_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
         """Logits that eval_accumulation_steps moves away from the GPU, and that are kept all the same."""

@@ -107,12 +107,18 @@ def _late_backward(module: Module, kept: KeptLoss) -> ast.Call | None:
     if not carries_graph_of_model(module, kept.value) or not _has_batch_of_its_own(module, loop):
         return None
     backward = backward_of_holder(module, kept.holder)
-    if backward is None:
-        return None
+    is_late = backward is not None and _comes_late(module, backward, kept.node, loop)
+    return backward if is_late else None
+
+
+def _comes_late(
+    module: Module, backward: ast.Call, kept: ast.AST, loop: ast.For | ast.While
+) -> bool:
+    """Does a backward pass follow after the loop, or in it for each few batches?"""
     inside = [part for part in ast.walk(loop) if _is_backward(part)]
     is_after = not inside and getattr(backward, "lineno", 0) > getattr(loop, "lineno", 0)
-    is_periodic = backward in inside and _is_under_count(module, backward, kept.node, loop)
-    return backward if is_after or is_periodic else None
+    is_periodic = backward in inside and _is_under_count(module, backward, kept, loop)
+    return is_after or is_periodic
 
 
 def _is_backward(node: ast.AST) -> bool:

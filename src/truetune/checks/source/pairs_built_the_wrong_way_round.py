@@ -44,6 +44,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.pair_directions_in_runs import ordered_pairs, wrong_pairs
 from truetune.source.module import Module
+from truetune.source.resolved_calls import called_name
 
 
 def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
@@ -72,8 +73,7 @@ def _how_to_turn(ordering: ast.AST) -> str:
     """The argument that turns an order around, where its call has one."""
     if not isinstance(ordering, ast.Call):
         return ""
-    called = ast.unparse(ordering.func).rpartition(".")[2]
-    if called not in ("sort", "sorted"):
+    if called_name(ordering) not in ("sort", "sorted"):
         return ""
     is_given = any(one.arg == "reverse" for one in ordering.keywords)
     return " (without reverse=True)" if is_given else " (reverse=True)"

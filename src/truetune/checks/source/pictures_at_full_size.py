@@ -55,11 +55,7 @@ from truetune.checks.source.evidence.picture_sizes import (
     find_picture_sizes,
     unlimited_processors,
 )
-
-MIN_TOKENS = 4_096
-"""Chosen: a scanned page of text needs 1,000 to 3,000 tokens to be read"""
-USUAL_TOKENS = 1_280
-"""Tokens of the limit that the model's own page recommends"""
+from truetune.logs.console.picture_shapes import MIN_PICTURE_TOKENS, USUAL_PICTURE_TOKENS
 
 
 class PicturesAtFullSize(SourceRule):
@@ -72,16 +68,16 @@ class PicturesAtFullSize(SourceRule):
         module = self.subject
         for processor in unlimited_processors(module):
             sizes = find_picture_sizes(module, processor.side)
-            if sizes is None or sizes.tokens < MIN_TOKENS:
+            if sizes is None or sizes.tokens < MIN_PICTURE_TOKENS:
                 continue
             side = processor.side
             yield self.finding(
                 f"pictures go in at their full size: those of {sizes.source} have about {sizes.width:,} x"
                 f" {sizes.height:,} pixels, which are {sizes.tokens:,} tokens each (one for {side} x {side} pixels),"
                 " and nothing limits them",
-                f"AutoProcessor.from_pretrained(..., max_pixels={USUAL_TOKENS} * {side} * {side}) makes each"
-                f" {USUAL_TOKENS:,} tokens at most, or resize them before they are read; max_length is no help: it"
-                " would cut the picture's own tokens",
+                f"AutoProcessor.from_pretrained(..., max_pixels={USUAL_PICTURE_TOKENS} * {side} * {side}) makes each"
+                f" {USUAL_PICTURE_TOKENS:,} tokens at most, or resize them before they are read; max_length is no help:"
+                " it would cut the picture's own tokens",
                 evidence=[f"sizes of {sizes.rows:,} pictures are known"],
                 cases=[case_at(module, processor.call.node)],
             )

@@ -176,31 +176,31 @@ ATTENTION_MASK = MemoryCause(
 )
 AFTER_EVALUATION = MemoryCause(
     "after-evaluation",
-    "it is the first training step behind an evaluation, and those before it fitted: the model is still in eval() mode,"
+    "it is the first training step after an evaluation, and those before it fitted: the model is still in eval() mode,"
     " in which gradient checkpointing is off, or the evaluation's logits, losses or the allocator's cache of them still"
     " hold the memory",
-    "call model.train() behind the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs),"
-    " and call torch.cuda.empty_cache() behind it; the rows are no longer than those that fitted before",
+    "call model.train() after the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs),"
+    " and call torch.cuda.empty_cache() after it; the rows are no longer than those that fitted before",
     by_rows=False,
 )
 LEFT_IN_EVALUATION_MODE = MemoryCause(
     "left-in-evaluation-mode",
-    "it is the first training step behind an evaluation, which left the model in eval() mode: gradient checkpointing is"
+    "it is the first training step after an evaluation, which left the model in eval() mode: gradient checkpointing is"
     " off in it, so that the step keeps the activations of all layers",
     "call model.train() after the evaluation (the rows are no longer than those that fitted before)",
     by_rows=False,
 )
 AFTER_EVALUATION_OF_TRAINER = MemoryCause(
     "after-evaluation-of-trainer",
-    "it is the first training step behind an evaluation, and those before it fitted: logits or predictions of the"
+    "it is the first training step after an evaluation, and those before it fitted: logits or predictions of the"
     " evaluation (compute_metrics, a callback) or the allocator's cache of them still hold the memory",
     "keep predictions on the CPU (preprocess_logits_for_metrics with argmax, eval_accumulation_steps=1), set a smaller"
-    " per_device_eval_batch_size and torch_empty_cache_steps; the training rows are"
-    " no longer than those that fitted before",
+    " per_device_eval_batch_size and torch_empty_cache_steps; the training rows are no longer than those that fitted"
+    " before",
     by_rows=False,
 )
 BEHIND_EVALUATION = (AFTER_EVALUATION, LEFT_IN_EVALUATION_MODE, AFTER_EVALUATION_OF_TRAINER)
-"""Causes of a step that fails behind an evaluation"""
+"""Causes of a step that fails after an evaluation"""
 MODEL_LOADING = MemoryCause(
     "loading",
     "the weights alone do not fit into what is free: they are being loaded",

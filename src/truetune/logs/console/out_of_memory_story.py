@@ -45,7 +45,12 @@ from truetune.logs.console.out_of_memory_weights import (
     describe_engine_share,
     is_of_run,
 )
-from truetune.logs.console.picture_shapes import PictureTokens
+from truetune.logs.console.picture_shapes import (
+    MIN_PICTURE_TOKENS,
+    TOKEN_SIDES,
+    USUAL_PICTURE_TOKENS,
+    PictureTokens,
+)
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
 from truetune.logs.console.whole_model_tensor import (
@@ -98,8 +103,6 @@ USUAL_LIMIT = 2_048
 """Tokens that are enough for most rows"""
 VOCABULARY_OF_PICTURES = 151_936
 """Of the models whose processors keep the size of pictures; that of the larger ones is 0.1 % more"""
-MIN_PICTURE_TOKENS = 4_096
-"""Tokens from which a row is no text with a small picture. Chosen, as of `pictures-at-full-size`"""
 PAIR_FILE = re.compile(r"/(?:dpo|cpo|orpo|simpo)_trainer\.py$")
 """Trainers that put a chosen and a rejected answer into one pass (KTO's rows are single answers)"""
 MODE_OF_EVALUATION = "left_in_eval_mode"
@@ -583,9 +586,11 @@ class MemoryStory:
         """A limit of pixels, then what is left of smaller steps."""
         setting = self.beside.setting(PICTURES_WITHOUT_LIMIT)
         where = f" ({setting.place})" if setting is not None else ""
+        side = TOKEN_SIDES[0]
         yield (
-            f"make the pictures smaller{where}: AutoProcessor.from_pretrained(..., max_pixels=1280*28*28) gives each"
-            " 1,280 tokens at most (image_max_pixels in LLaMA-Factory, MAX_PIXELS in ms-swift, image_size in Axolotl),"
+            f"make the pictures smaller{where}: AutoProcessor.from_pretrained(...,"
+            f" max_pixels={USUAL_PICTURE_TOKENS}*{side}*{side}) gives each {USUAL_PICTURE_TOKENS:,} tokens"
+            " at most (image_max_pixels in LLaMA-Factory, MAX_PIXELS in ms-swift, image_size in Axolotl),"
             " or image.thumbnail((1024, 1024)) before they are read; max_length is no help, it cuts the picture's own"
             " tokens"
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.logs.console.out_of_memory_causes import (
+    ENGINE_GRAPHS,
     GENERATION_ENGINE,
     HARNESS_BATCH,
     LOGITS_CAST,
@@ -47,6 +48,11 @@ MIN_SHARE = 0.3
 """Of the GPU, in float32 weights from which their type is worth a word. Chosen, not measured"""
 ACTIVE_EXPERTS = re.compile(r"-A\d{1,3}(?:\.\d)?B", re.IGNORECASE)
 """`Qwen3-30B-A3B`: a mixture, with the parameters that a token uses"""
+SHARES_OF_LAYERS, USUAL_GIB = (0.8, 0.5), 24.0
+"""Of a GPU, that layers may fill on the first one and on the one that was full, and GiB of one that is not known.
+Chosen, not measured: half of it is left for logits and activations"""
+FEW_SHOT_TIMES = 16
+"""Rows of a short task for one of a few-shot prompt. Chosen: of some hundred tokens, and of several thousand"""
 OF_A_STEP = (None, LOSS_LOGITS, LOGITS_CAST, OPTIMIZER_STATES)
 
 
@@ -180,10 +186,11 @@ class WeightsOnGpu(NamedTuple):
         if stage is not None:
             yield f"set {stage.key} to 3 in place of {stage.value} ({stage.place})"
         if spread is not None:
+            first, later = (share * (self.capacity or USUAL_GIB) for share in SHARES_OF_LAYERS)
             yield (
                 f"give the load a max_memory that leaves GPU {self.gpu_number} room ({spread.place}:"
-                f' max_memory={{0: "20GiB", {self.gpu_number}: "12GiB"}}), or start one process for each GPU with FSDP'
-                " or ZeRO"
+                f' max_memory={{0: "{first:.0f}GiB", {self.gpu_number}: "{later:.0f}GiB"}}), or start one process for'
+                " each GPU with FSDP or ZeRO"
             )
         yield from self._changes_of_programs()
 
@@ -196,7 +203,7 @@ class WeightsOnGpu(NamedTuple):
                 " or `truetune merge ADAPTER -o MERGED`"
             )
         if rows is not None and self.cause is HARNESS_BATCH and type(rows.value) is int:
-            yield f"lower --batch_size from {rows.value} to {max(1, rows.value // 16)} ({rows.place})"
+            yield f"lower --batch_size from {rows.value} to {max(1, rows.value // FEW_SHOT_TIMES)} ({rows.place})"
 
 
 def is_of_run(setting: SettingBeside, frames: Sequence[Frame]) -> bool:
@@ -225,7 +232,7 @@ def describe_engine_share(
     cause: MemoryCause | None, share: SettingBeside | None, capacity: float | None
 ) -> Iterator[str]:
     """What the share of a server leaves beside it on the GPU, where that part was full."""
-    is_engine = cause is not None and cause.name in (GENERATION_ENGINE.name, "engine-graphs")
+    is_engine = cause is not None and cause.name in (GENERATION_ENGINE.name, ENGINE_GRAPHS.name)
     if share is None or capacity is None or not is_engine:
         return
     rest = capacity * (1.0 - float(share.value))

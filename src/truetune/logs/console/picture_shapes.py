@@ -16,9 +16,19 @@ SHAPE = re.compile(
     r"\b(pixel_values|input_ids)['\"]?(?:\.shape|\.size\(\))?\s{0,3}[:=,]?\s{0,3}(?:torch\.Size\(|Size\()?[\[(]\s?"
     r"(\d{1,9}),\s?(\d{1,9}),?\s?[\])]"
 )
-PATCH_WIDTHS = (1_176, 1_536)
-"""Numbers of a patch: 3 colours x 2 frames x 14 x 14 pixels (Qwen2-VL, Qwen2.5-VL), 16 x 16 (Qwen3-VL)"""
-PATCHES_A_TOKEN = 4
+PATCH_SIDES = (14, 16)
+"""Pixels of a patch's side in Qwen2-VL and Qwen2.5-VL, and in Qwen3-VL"""
+PATCH_WIDTHS = tuple(3 * 2 * side * side for side in PATCH_SIDES)
+"""Numbers of a patch: 3 colours x 2 frames x its pixels"""
+MERGED_PATCHES = 2
+"""Patches along each side of a square that is one token"""
+TOKEN_SIDES = tuple(MERGED_PATCHES * side for side in PATCH_SIDES)
+"""Pixels of that square's side"""
+PATCHES_A_TOKEN = MERGED_PATCHES**2
+MIN_PICTURE_TOKENS = 4_096
+"""Tokens of a picture that is too large. Chosen: a scanned page of text needs 1,000 to 3,000 to be read"""
+USUAL_PICTURE_TOKENS = 1_280
+"""Tokens of the limit that the model's own page recommends"""
 MIN_SHARE = 0.5
 """Share of a batch's tokens from which pictures make its length"""
 

@@ -54,8 +54,14 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
     if is_value_unknown(config, "max_steps"):
         return None
     rows = training_rows(config)
+    return None if rows is None else _max_steps_by_rows(config, rows)
+
+
+def _max_steps_by_rows(config: Config, rows: TrainingRows) -> OptimizerSteps | None:
+    """The steps that the rows make at most; None where the batch or the epochs are not known."""
+    training = config.spec.training
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
-    if rows is None or size is None or size < 1:
+    if size is None or size < 1:
         return None
     if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
@@ -69,7 +75,7 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
         accumulation=max(1, training.gradient_accumulation_steps or 1),
         processes=processes,
         epochs=epochs,
-        unit="rows" if packed is None else "packed sequences",
+        is_packed=packed is not None,
     )
 
 

@@ -123,16 +123,14 @@ def _column_of(
         return None
     depth += 1
     if isinstance(node, ast.Name) and node.id in names:
-        return _column_of(
-            names[node.id], home, {k: v for k, v in names.items() if k != node.id}, depth
-        )
+        # Without the name itself: `rank = rank + 1` would be followed for ever.
+        others = dict(names)
+        return _column_of(others.pop(node.id), home, others, depth)
     if isinstance(node, ast.Tuple) and node.elts:
         return _column_of(node.elts[0], home, names, depth)
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         return _column_of_loop(node, home, names, depth)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _negated(_column_of(node.operand, home, names, depth))
-    if isinstance(node, ast.BinOp):
+    if isinstance(node, ast.UnaryOp | ast.BinOp):
         return _column_of_arithmetic(node, home, names, depth)
     if isinstance(node, ast.Call):
         return _column_of_call(node, home, names, depth)
@@ -155,9 +153,12 @@ def _column_of_loop(
 
 
 def _column_of_arithmetic(
-    node: ast.BinOp, home: Module, names: dict[str, ast.expr], depth: int
+    node: ast.UnaryOp | ast.BinOp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """`sum(ranks) / len(ranks)`, `-1 * score`, `5 - rank`; None where two columns are put together."""
+    """`-score`, `sum(ranks) / len(ranks)`, `-1 * score`, `5 - rank`; None where two columns are put together."""
+    if isinstance(node, ast.UnaryOp):
+        is_minus = isinstance(node.op, ast.USub)
+        return _negated(_column_of(node.operand, home, names, depth)) if is_minus else None
     left, right = _number_of(node.left), _number_of(node.right)
     if isinstance(node.op, ast.Div) and left is None:
         return _column_of(node.left, home, names, depth)

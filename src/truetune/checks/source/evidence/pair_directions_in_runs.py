@@ -121,20 +121,21 @@ def _pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
 def _why_wrong(trace: Trace, chosen: Value, rejected: Value) -> tuple[str, ast.AST] | None:
     """Why a chosen answer is worse than the rejected one, and what orders them; None where it is not known to be."""
     one, other = _pick(trace, chosen), _pick(trace, rejected)
-    if one is None and other is None:
-        return None
     if one is not None and other is not None:
-        if one.key != other.key or one.goodness >= other.goodness:
-            return None
-        return (
-            f"chosen is the worse of both by `{one.key}`: it is {_place(one)}, and rejected is {_place(other)}",
-            one.node,
-        )
+        return _why_worse(one, other)
     if one is not None and one.goodness == 0:
         return f"chosen is {_place(one)} by `{one.key}`", one.node
     if other is not None and other.goodness == LAST - 1:
         return f"rejected is {_place(other)} by `{other.key}`", other.node
     return None
+
+
+def _why_worse(chosen: Pick, rejected: Pick) -> tuple[str, ast.AST] | None:
+    """As `_why_wrong`, where it is known of both how they were picked."""
+    if chosen.key != rejected.key or chosen.goodness >= rejected.goodness:
+        return None
+    places = f"it is {_place(chosen)}, and rejected is {_place(rejected)}"
+    return f"chosen is the worse of both by `{chosen.key}`: {places}", chosen.node
 
 
 def _place(pick: Pick) -> str:
@@ -157,20 +158,22 @@ def _pick(trace: Trace, value: Value, depth: int = 0) -> Pick | None:
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Choice):
-        picks = [_pick(trace, one, depth + 1) for one in value.options]
-        return picks[0] if picks and all(one == picks[0] for one in picks) else None
+        picks = {_pick(trace, one, depth + 1) for one in value.options}
+        return picks.pop() if len(picks) == 1 else None
+    found = None
     if isinstance(value, Item):
         found = _pick_of_item(trace, value)
-        return found if found is not None else _pick(trace, value.base, depth + 1)
-    if isinstance(value, Result):
+    elif isinstance(value, Result):
         found = _pick_of_call(value.call)
-        if found is not None or value.call.receiver is None:
-            return found
-        return _pick(trace, value.call.receiver, depth + 1)
-    if isinstance(value, Attribute):
-        return _pick(trace, value.base, depth + 1)
-    inner = _only_part(value)
-    return None if inner is None else _pick(trace, inner, depth + 1)
+    inner = _read_from(value) if found is None else None
+    return found if inner is None else _pick(trace, inner, depth + 1)
+
+
+def _read_from(value: Value) -> Value | None:
+    """What an answer is read from: a row, the object of a method, or the message that it stands in."""
+    if isinstance(value, Item | Attribute):
+        return value.base
+    return value.call.receiver if isinstance(value, Result) else _only_part(value)
 
 
 def _only_part(value: Value) -> Value | None:
@@ -210,17 +213,20 @@ def _ordering_of(trace: Trace, value: Value) -> CallEvent | None:
             or call.method == "sort_values"
         ):
             return call
-        if (
-            call.method in ("reset_index", "to_list", "tolist", "to_dict")
-            and call.receiver is not None
-        ):
-            return _ordering_of(trace, call.receiver)
-        if call.named("list", "tuple") and call.args:
-            return _ordering_of(trace, call.args[0])
+        inner = _in_same_order(call)
+        if inner is not None:
+            return _ordering_of(trace, inner)
     sorts = [
         one for one in trace.uses(value) if isinstance(one, CallEvent) and one.method == "sort"
     ]
     return sorts[-1] if len(sorts) == 1 else None
+
+
+def _in_same_order(call: CallEvent) -> Value | None:
+    """What a call gives in the order that it had: `frame.reset_index()`, `list(answers)`; None for any other call."""
+    if call.method in ("reset_index", "to_list", "tolist", "to_dict"):
+        return call.receiver
+    return call.args[0] if call.named("list", "tuple") and call.args else None
 
 
 def _pick_at(ordering: CallEvent, index: int) -> Pick | None:

@@ -23,6 +23,7 @@ from truetune.checks.source.evidence.rows_behind_values import (
     read_rows_of_file,
 )
 from truetune.data.count_media import MEDIA_COLUMNS
+from truetune.logs.console.picture_shapes import TOKEN_SIDES
 from truetune.parsing.picture_size import read_picture_size
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -32,14 +33,15 @@ PROCESSORS = (
     "transformers.AutoImageProcessor.from_pretrained",
     "transformers.Qwen*Processor*.from_pretrained",
 )
+SIDE_OF_QWEN2, SIDE_OF_QWEN3 = TOKEN_SIDES
 SIDES = (
-    (re.compile(r"qwen[-_]?3(?:\.5)?[-_]?(?:vl|omni)", re.IGNORECASE), 32),
+    (re.compile(r"qwen[-_]?3(?:\.5)?[-_]?(?:vl|omni)", re.IGNORECASE), SIDE_OF_QWEN3),
     (
         re.compile(
             r"qwen[-_]?2(?:[._]5)?[-_]?(?:vl|omni)|\bqvq\b|ui-tars|olmocr|mimo-vl|nanonets-ocr",
             re.IGNORECASE,
         ),
-        28,
+        SIDE_OF_QWEN2,
     ),
 )
 """Names of models whose processor keeps the size of pictures, and the side of the square that is a token"""

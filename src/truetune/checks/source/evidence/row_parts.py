@@ -11,7 +11,8 @@ whether rows are shared, nothing is said.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from itertools import combinations
 from typing import NamedTuple
 
 from truetune.source.symbolic_execution.constants import constant_of
@@ -208,13 +209,19 @@ def _step_of_item(value: Item) -> tuple[Value | None, Step | None]:
 def _limits_of(call: CallEvent) -> tuple[float, float, str] | None:
     """The rows that `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)` give; None for any other call."""
     given = call.args[0] if call.args else None
-    if call.method in ("take", "head"):
-        count = constant_of(given)
-        return (0, count, "rows") if isinstance(count, int) else None
+    if call.method == "select":
+        return _limits_of_range(given)
+    count = constant_of(given)
+    if not isinstance(count, int):
+        return None
     if call.method == "skip":
-        count = constant_of(given)
-        return (count, END, "rows") if isinstance(count, int) else None
-    if call.method != "select" or not isinstance(given, Result) or not given.call.named("range"):
+        return (count, END, "rows")
+    return (0, count, "rows") if call.method in ("take", "head") else None
+
+
+def _limits_of_range(given: Value | None) -> tuple[float, float, str] | None:
+    """The rows of `range(b)` and `range(a, b)`; None where it is another value, or its begin is not known."""
+    if not isinstance(given, Result) or not given.call.named("range"):
         return None
     limits = [constant_of(one) for one in given.call.args]
     if len(limits) == 1:
@@ -331,12 +338,14 @@ def _holds_twice(listed: Value, depth: int = 0) -> bool:
         )
     if not isinstance(listed, Sequence) or listed.is_open:
         return False
-    ways = [steps_to(one) for one in listed.items]
-    return any(
-        way is not None and other is not None and share_rows(way, other)
-        for i, way in enumerate(ways)
-        for other in ways[:i]
-    ) or len({id(one) for one in listed.items}) < len(listed.items)
+    is_one_twice = len({id(one) for one in listed.items}) < len(listed.items)
+    return is_one_twice or _do_some_overlap(listed.items)
+
+
+def _do_some_overlap(sets: Iterable[Value]) -> bool:
+    """Do two of several data sets share rows?"""
+    ways = [way for one in sets if (way := steps_to(one)) is not None]
+    return any(share_rows(one, other) for one, other in combinations(ways, 2))
 
 
 def _is_multiplied(listed: Operation) -> bool:

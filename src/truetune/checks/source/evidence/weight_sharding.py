@@ -112,22 +112,24 @@ def may_keep_float32_weights(path: Path) -> bool:
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds float32 shards.
     """
     started = [*launches_of(path), *_launches_in(path), *_launches_in_words(path)]
-    setups = [_config_of_words(command.replace("=", " ").split(), path) for command in started]
-    sharded = [one for command in started for one in _sharding_of_command(command, path)]
-    if any(one.how for one in sharded) or any("deepspeed" in command for command in started):
-        return True
-    if any(setup is not None and _is_sharded(setup) for setup in setups):
-        return True
-    # A launch that names a file which is not here may set up either.
-    if any(
-        setup is None and CONFIG_OF_LAUNCH.search(command)
-        for setup, command in zip(setups, started, strict=True)
-    ):
+    by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
+    if True in by_commands:
         return True
     # Commands that say all of the launch leave nothing to the files that only lie beside the script.
-    if started and all(setup is not None for setup in setups):
+    if started and None not in by_commands:
         return False
     return any(setup is not None and _is_sharded(setup) for _, setup in _configs_beside(path))
+
+
+def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
+    """As `may_keep_float32_weights`, by one command; None where it leaves that to files which it does not name."""
+    if "deepspeed" in command or any(one.how for one in _sharding_of_command(command, path)):
+        return True
+    setup = _config_of_words(command.replace("=", " ").split(), path)
+    if setup is not None:
+        return _is_sharded(setup)
+    # A launch that names a file which is not here may set up either.
+    return True if CONFIG_OF_LAUNCH.search(command) else None
 
 
 def _is_sharded(setup: ShardingConfig) -> bool:

@@ -1,0 +1,16 @@
+"""Settings that stand for a place in the code of a script, as the files beside a log are read for them."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.logs.files_beside import SettingBeside
+from truetune.source.module import Module
+
+
+def setting_at(
+    module: Module, node: ast.AST, name: str, value: bool | int | str, text: str
+) -> SettingBeside:
+    """A setting that a place in the code makes, at its line."""
+    line, _ = module.place(node)
+    return SettingBeside(name, value, module.home(node).path, line, text)
