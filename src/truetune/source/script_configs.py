@@ -18,6 +18,7 @@ from typing import Any
 
 from truetune.errors import TruetuneError
 from truetune.settings.config import Config, SettingLocation
+from truetune.settings.release_pins import Pins
 from truetune.settings.removed_names import first_of_major
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
@@ -91,7 +92,7 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
 
 def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -> Config:
     """The Config of a file of settings that a parser of the script reads into a class of arguments."""
-    own = [_lay_out_file(module, parsed, older=parts.has_older_pins), *parts.single]
+    own = [_lay_out_file(module, parsed, older=parts.older), *parts.single]
     if len(parts.loads) > 1:
         own.append(
             _common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads])
@@ -101,7 +102,7 @@ def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
 
 
-def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: bool) -> ConfigCall:
+def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: Pins | None) -> ConfigCall:
     """The entries of a file that are arguments of the class, as a call of it."""
     arguments: dict[str, Any] = {}
     places: dict[str, SettingLocation] = {}
@@ -111,7 +112,7 @@ def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: bool) -> Con
         places[key] = SettingLocation(
             parsed.file, value_node.lineno, key, value_node.col_offset + 1
         )
-    return ConfigCall(parsed.class_name, arguments, places, complete=not older)
+    return ConfigCall(parsed.class_name, arguments, places, older=older)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class _FileParts:
     """The parts of which the file holds one each"""
     loads: tuple[Call, ...]
     """All calls that load a model"""
-    has_older_pins: bool
-    """A release is asked for whose class_defaults are not known"""
+    older: Pins | None
+    """The pins of a file that asks for a release of which not all defaults are known"""
     freezes: bool
     """The script freezes parameters by hand"""
 
@@ -144,7 +145,8 @@ def _read_parts(module: Module) -> _FileParts:
         for stack in ("trl", "transformers")
     )
     loads = tuple(calls["from_pretrained"])
-    return _FileParts(tuple(single), loads, has_older_pins, freezes_parameters(module))
+    older = module.pins if has_older_pins else None
+    return _FileParts(tuple(single), loads, older, freezes_parameters(module))
 
 
 def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Config:
@@ -158,7 +160,7 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
         own.append(_lay_out_trained_load(module, call, parts.loads))
     elif not parts.loads:
         own += _lay_out_named_models(module, call)
-    laid_out = [_lay_out_call(module, call, name, older=parts.has_older_pins), *own]
+    laid_out = [_lay_out_call(module, call, name, older=parts.older), *own]
     config = config_of_calls(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
@@ -385,14 +387,16 @@ def _argument_classes(module: Module, call: Call) -> list[str]:
     return [last for _, last in sorted(classes, key=lambda one: one[0] != "trl")]
 
 
-def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> ConfigCall:
+def _lay_out_call(
+    module: Module, call: Call, name: str, *, older: Pins | None = None
+) -> ConfigCall:
     """A call with its evaluated arguments and their places.
 
     Args:
         module: The script.
         call: The call, of the class or method `name`.
         name: `SFTConfig`, `LoraConfig`, `from_pretrained`, ...
-        older: A release is asked for whose class_defaults are not known.
+        older: The pins of a file that asks for a release of which not all defaults are known.
     """
     arguments: dict[str, Any] = {}
     places: dict[str, SettingLocation] = {}
@@ -419,7 +423,7 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
         arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = SettingLocation(module.home(node).path, line, key, column)
-    return ConfigCall(name, arguments, places, complete=not call.open and not older)
+    return ConfigCall(name, arguments, places, complete=not call.open, older=older)
 
 
 def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast.expr]:

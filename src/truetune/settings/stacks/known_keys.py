@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
@@ -31,6 +31,13 @@ def load_known_keys(package: str) -> KnownKeys:
     """transformers, trl, peft, axolotl or llama-factory."""
     raw = parse_json(files(__package__).joinpath(f"{package}.json").read_bytes(), RESULT)
     return KnownKeys(raw["release"], raw["classes"])
+
+
+@cache
+def load_steady_releases() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """Package -> class of arguments -> key -> the first release that was read with the default of today."""
+    raw = parse_json(files(__package__).joinpath("steady_defaults.json").read_bytes(), RESULT)
+    return cast("Mapping[str, Mapping[str, Mapping[str, str]]]", raw)
 
 
 RENAMED_KEYS: Mapping[str, Mapping[str, str | None]] = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from truetune.settings.config import Config, SettingLocation
+from truetune.settings.release_pins import Pins
 from truetune.settings.stacks.arguments_of_several_stacks import flatten_token_indices
 from truetune.settings.stacks.config_draft import ConfigDraft, is_on
 from truetune.settings.stacks.known_keys import load_known_keys
@@ -19,6 +20,7 @@ from truetune.settings.stacks.trainer_arguments import (
     put_model_arguments,
     put_quantization,
     put_trainer_arguments,
+    steady_defaults,
 )
 
 LORA_ARGUMENTS = (
@@ -43,6 +45,8 @@ class ConfigCall(NamedTuple):
     places: Mapping[str, SettingLocation] = {}
     complete: bool = True
     """No `**kwargs` whose content is not known: what is not given has its default."""
+    older: Pins | None = None
+    """The pins of a program that asks for an older release: only defaults that did not change are known then"""
 
 
 def config_of_arguments(
@@ -77,7 +81,7 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
     if trainer is not None:
         known = set(class_defaults(trainer))
         # `**kwargs` may set any key: then nothing is known to have its default.
-        draft.defaults = class_defaults(trainer) if arguments_call.complete else {}
+        draft.defaults = _defaults_of(arguments_call) if arguments_call.complete else {}
         limit = put_trainer_arguments(draft, trainer)
     unknown = {key for key in draft.values if key not in known}
     draft.raw, draft.where = dict(draft.values), dict(draft.where)
@@ -86,6 +90,13 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
             part = _draft_of_call(by_name[name], package, path, text)
             unknown |= _merge_part(draft, part, by_name[name])
     return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
+
+
+def _defaults_of(call: ConfigCall) -> dict[str, Any]:
+    """The defaults of what a call of a class of arguments leaves out, as far as they are known."""
+    if call.older is None:
+        return class_defaults(call.name)
+    return steady_defaults(call.name, call.older)
 
 
 def _merge_part(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from truetune.settings.release_pins import Pins
 from truetune.settings.stacks.arguments_of_several_stacks import (
     device_map_name,
     join_loss_types,
@@ -19,7 +20,7 @@ from truetune.settings.stacks.arguments_of_several_stacks import (
 )
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
 from truetune.settings.stacks.dataset_columns import columns_of_first_row
-from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.known_keys import load_known_keys, load_steady_releases
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import RowKind
 
@@ -43,13 +44,31 @@ def class_defaults(name: str) -> dict[str, Any]:
     }
 
 
+def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
+    """The keys of a class of arguments whose defaults were the same in the releases that a program asks for.
+
+    Source: `steady_defaults.json`, which `python -m tests.settings.steady_defaults` writes from the packages' sources.
+    """
+    of_trl = load_known_keys("trl").classes.get(name, {})
+    table = load_steady_releases()
+    steady: dict[str, Any] = {}
+    for key, default in class_defaults(name).items():
+        package = "trl" if key in of_trl else "transformers"
+        classes = table[package]
+        since = classes.get(name, {}).get(key) or classes.get("TrainingArguments", {}).get(key)
+        if since is not None and not pins.before(package, since):
+            steady[key] = default
+    return steady
+
+
 def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
     """The fields that a class of arguments gives; returns the limit on an example's length."""
     draft.same()
     draft.put("training.method", METHOD_OF_CLASS[name])
     of_trl = name in load_known_keys("trl").classes
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
-    if of_trl and draft.defaults and bf16 is None and fp16 is not UNKNOWN_VALUE:
+    # Before TRL 0.19 bf16 had the default of transformers, False.
+    if of_trl and "bf16" in draft.defaults and bf16 is None and fp16 is not UNKNOWN_VALUE:
         draft.put("training.bf16", not is_on(fp16), "bf16")
     put_checkpointing(draft)
     put_sharding(draft)
