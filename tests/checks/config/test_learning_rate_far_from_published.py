@@ -42,7 +42,7 @@ def _notes(path: Path) -> list[str]:
     [
         ("DPO", "", LORA, "no learning rate is set: the default of 1e-06"),
         ("ORPO", "", LORA, "no learning rate is set"),
-        ("SFT", "", LORA, "no learning rate is set"),
+        ("SFT", "", LORA, ""),  # 2e-5 is slow for an adapter, and common
         ("DPO", ", learning_rate=1e-6", LORA, "a learning rate of 1e-06 for DPO of an adapter"),
         ("DPO", ", learning_rate=2e-6", LORA, "a learning rate of 2e-06"),
         ("DPO", ", learning_rate=5e-6", LORA, ""),

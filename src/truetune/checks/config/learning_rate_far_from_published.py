@@ -2,8 +2,8 @@
 
 ## What it does
 Compares the learning rate of an AdamW run with what is published for its method, for all weights and for LoRA. From 0.1
-on it is an error: a single step replaces the weights. An adapter below what is published for one is a note: for
-preferences, and where no rate is set.
+on it is an error: a single step replaces the weights. An adapter that is trained on preferences below what is published
+for one is a note.
 
 | | all weights | LoRA | warned below | warned above |
 |---|---|---|---|---|
@@ -206,14 +206,14 @@ class LearningRateFarFromPublished(ConfigRule):
     def _below_published(self, rate: float, at: Range) -> Iterator[Finding]:
         """An adapter below what is published for one: a note, since many small steps get there too.
 
-        Of preferences, whose trainers' defaults are rates for all weights, and of any method where none is set.
+        Of preferences alone, whose trainers' defaults are rates for all weights. SFT at 5e-5 is slow, and common.
         """
         config = self.subject
         if config.spec.training.lora is None or rate >= at.least_published:
             return
         is_set = not {"learning_rate", "training.learning_rate"}.isdisjoint(config.places)
         method = config.spec.training.method
-        if (is_set and method == "sft") or not keeps_its_defaults(config):
+        if method == "sft" or not keeps_its_defaults(config):
             return
         what = f"{method.upper()} of an adapter"
         where = setting_case(config, f"{rate:g}", "training.learning_rate")
