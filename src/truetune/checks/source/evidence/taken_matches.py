@@ -172,11 +172,12 @@ def _uses_of_name(module: Module, target: ast.Name) -> Iterator[ast.AST]:
 def _constant_index(use: ast.AST) -> int | None:
     """The number in `found[-1]`; None for another index."""
     index = use.slice if isinstance(use, ast.Subscript) else None
-    try:
-        value = ast.literal_eval(index) if index is not None else None
-    except ValueError:
+    is_from_end = isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub)
+    number = index.operand if isinstance(index, ast.UnaryOp) and is_from_end else index
+    value = number.value if isinstance(number, ast.Constant) else None
+    if type(value) is not int:
         return None
-    return value if type(value) is int else None
+    return -value if is_from_end else value
 
 
 def _group_taken(module: Module, use: ast.AST) -> int | None:
