@@ -22,6 +22,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     # Another fact that the example shows as well: it is ended by another edit.
     "stop-ids-incomplete": ("turn-terminator-is-not-eos",),
     "prefix-differencing-mask-misaligned": ("boundary-token-merge",),
+    "frozen-weights-flattened-with-trained": ("fsdp-wraps-the-model-whole",),
     "default-system-prompt-injected": ("boundary-token-merge",),
     "date-in-template": ("boundary-token-merge", "default-system-prompt-injected"),
     "role-alias-dropped": ("duplicate-rows",),

@@ -103,7 +103,7 @@ def look(
 
 
 def _of(given: Any, i: int) -> Any:
-    return given[i] if isinstance(given, list) else given
+    return given[i % len(given)] if isinstance(given, list) else given
 
 
 def _counted(name: str, given: Any, i: int) -> Any:

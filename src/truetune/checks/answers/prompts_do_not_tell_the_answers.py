@@ -27,7 +27,15 @@ looks:
 ```yaml
 finished: true
 looks:
-  - {step: 0, prompts: 24, questions: differ, answers: Order 7, references: differ}
+  - step: 0
+    prompts: 24
+    questions:
+      - "Extract the order number: parcel 7 is late."
+      - "Extract the order number: where is 8?"
+      - "Extract the order number: 9 came open."
+      - "Extract the order number: cancel 10."
+    answers: Order 7
+    references: differ
 ```
 
 ## Fix safety

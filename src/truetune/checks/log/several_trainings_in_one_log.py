@@ -75,7 +75,7 @@ class SeveralTrainingsInOneLog(OutputRule):
 
     def figure(self) -> str:
         repeated = self._repeated
-        return f"each record {repeated.copies} times" if repeated.copies > 1 else ""
+        return f"each record {max(1, repeated.copies)} times"
 
     def findings(self) -> Iterator[Finding]:
         output, repeated = self.subject.output, self._repeated
