@@ -194,6 +194,10 @@ GUIDES = (
                   ("pad-is-stop-token", "padding-supervised", "stopping-never-learned")),
             Cause("no stop token stands in the rows", "invents the next user turn or question after its answer",
                   ("eos-not-appended", "answer-not-terminated")),
+            Cause("most rows lose their end at a length limit, a default such as TRL's 1,024 tokens too: set max_length "
+                  "to the longest row",
+                  "long answers or documents; it stays in a middle section and never comes to the end",
+                  ("truncation-cuts-the-terminator", "sft-max-length-default-1024", "rows-surely-cut")),
             Cause("the server stops at another token", "stops in the notebook, and not when served",
                   ("trained-stop-not-served", "stop-ids-incomplete")),
         ),
