@@ -48,8 +48,8 @@ PART_CALLS = {
 MODEL_LOADS = (*PART_CALLS["from_pretrained"], "unsloth.*.from_pretrained")
 """Calls that load a model"""
 SFT_LIMIT = 1024
-"""Tokens of a row that TRL's SFTTrainer keeps by default: min(1024, tokenizer.model_max_length) up to release 0.12, then
-max_seq_length=1024, and max_length=1024 since 0.16"""
+"""Tokens of a row that TRL's SFTTrainer keeps by default: min(1024, tokenizer.model_max_length) up to release 0.12,
+then max_seq_length=1024, and max_length=1024 since 0.16"""
 LENGTH_ARGUMENTS = frozenset(("max_seq_length", "max_length"))
 EARLIER_LENGTH_ARGUMENTS = LENGTH_ARGUMENTS
 """Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
