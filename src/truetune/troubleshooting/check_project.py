@@ -72,8 +72,8 @@ def check_project(
         report = _add_answers(report, file, spec)
     whole = _add_answer_files(report, of_files)
     findings = with_causes_in_scripts(whole.findings, others)
-    findings = put_cuts_before_answers(put_training_before_answers(findings))
-    return replace(whole, findings=tuple(findings))
+    ordered = put_cuts_before_answers(put_training_before_answers(findings))
+    return replace(whole, findings=tuple(ordered))
 
 
 class _OfAnswerFiles(NamedTuple):
