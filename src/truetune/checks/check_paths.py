@@ -324,6 +324,9 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
         update["data"] = rows.files
         seen.subjects.append(Subject("rows of a script", rows.script, shaping.facts()))
         seen.rows_of_scripts = seen.own_prompt = False
+    elif seen.rows_of_scripts:
+        # The script was followed to its trainer, and gives it these rows as they stand.
+        seen.own_prompt = False
     if "data" in update:
         seen.judged.append(Judgement(not_judged=tuple(_rows_left_out(run, rows))))
     return run.model_copy(update=update)

@@ -12,6 +12,7 @@ from pathlib import Path
 from truetune.checks.launch_files import LocatedValue, first_set_value
 from truetune.logs.files_beside import (
     LEAST_UNIT,
+    LOSS_SCALE,
     OPTIMIZER_ON_CPU,
     RECOMPUTED_BY_LAUNCHER,
     SHARDED_AS_ONE_UNIT,
@@ -20,7 +21,7 @@ from truetune.logs.files_beside import (
 )
 from truetune.settings.located_document import LocatedDocument, parse_document
 
-MARKS = ("fsdp_config", "zero_optimization", "deepspeed_config")
+MARKS = ("fsdp_config", "zero_optimization", "deepspeed_config", "loss_scale")
 """One of them stands in each file that is read here"""
 NO_POLICY = "NO_WRAP"
 BY_SIZE = "SIZE_BASED_WRAP"
@@ -49,6 +50,9 @@ def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside
     )
     if stage is not None and isinstance(stage.value, int):
         yield _beside(ZERO_STAGE, stage.value, stage)
+    scale = first_set_value(document, ("fp16", "loss_scale"))
+    if scale is not None and isinstance(scale.value, int | float) and scale.value:
+        yield _beside(LOSS_SCALE, scale.value, scale)
     place = optimizer_on_cpu(document)
     if place is not None:
         yield _beside(OPTIMIZER_ON_CPU, True, place)
@@ -108,6 +112,6 @@ def optimizer_on_cpu(document: LocatedDocument) -> LocatedValue | None:
     return found if found is not None and str(found.value).lower() in ON_CPU else None
 
 
-def _beside(name: str, value: bool | int, place: LocatedValue) -> SettingBeside:
+def _beside(name: str, value: bool | int | float, place: LocatedValue) -> SettingBeside:
     """A setting at the line that makes it, by its last key alone."""
     return SettingBeside(name, value, place.file, place.line, place.text.rpartition(".")[2])

@@ -21,6 +21,11 @@ PAIR = re.compile(r"\"?\b(\w[\w-]{1,30})\"?\s*[:=]\s*(\"[^\"\n]*\"|[^\s,;|\"]+)"
 ELEMENT = re.compile(rf"<(\w{{1,{NAME_LENGTH}}})>\s*([^<\n]{{1,{VALUE_LENGTH}}}?)\s*</\1>")
 TAG = re.compile(r"[\[({<]+(\w[\w /-]{0,40})[\])}>]+|(?<!\S)#(\w+)")
 ADDRESS = re.compile(r"\S*\w[/@\\]\w\S*")
+LOG_LINE = re.compile(
+    r"^\W{0,3}(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?\S{0,12})\W{0,3}\s"
+    r"{0,3}(?:[^\s:]{1,60}\s{1,8}){0,3}[^\s:=]{1,60}:\s{1,3}(?=\S+\s+\S)"
+)
+"""`Oct  7 19:51:22 web-1 kernel: TCP: out of memory`: a time, a machine, a program, and its message of several words"""
 DIGITS = re.compile(r"\d+")
 WORD = re.compile(r"[^\W_]+")
 # Chosen, not measured: a field that half of the rows lack tells no more than half of the answers.
@@ -70,11 +75,7 @@ def split_prompt_fields(prompt: str) -> dict[str, str]:
 def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, value) of all that may be a field: lines, pairs, elements, the first tag, and the last line and words."""
     for line in lines:
-        field = LINE.match(line)
-        if field is not None:
-            yield f"the line {field[1].strip()!r}", field[2]
-        for pair in PAIR.finditer(line):
-            yield f"the field {pair[1]!r}", pair[2]
+        yield from _fields_of_line(line)
     for element in ELEMENT.finditer(prompt):
         yield f"the element <{element[1]}>", element[2]
     tag = TAG.search(prompt)
@@ -89,6 +90,19 @@ def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, 
         if words:
             yield "the first word", words[0]
             yield "the last word", words[-1]
+
+
+def _fields_of_line(line: str) -> Iterator[tuple[str, str]]:
+    """(name, value) of a line. A program before its message in a log is no field: what follows is the text itself."""
+    log = LOG_LINE.match(line)
+    field = LINE.match(line) if log is None else None
+    if field is not None:
+        yield f"the line {field[1].strip()!r}", field[2]
+    text = line if log is None else line[log.end() :]
+    for pair in PAIR.finditer(text):
+        # In a message, `TCP: out of memory` is no pair, and `dev=sda1` is one.
+        if log is None or not text[pair.start(2) - 1].isspace():
+            yield f"the field {pair[1]!r}", pair[2]
 
 
 def find_fields_telling_answers(

@@ -8,6 +8,7 @@ withdrawn.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from truetune.checks.answers.answers_are_garbage import AnswersAreGarbage
 from truetune.checks.answers.answers_echo_the_prompt import AnswersEchoThePrompt
 from truetune.checks.answers.answers_have_faults import AnswersHaveFaults
 from truetune.checks.answers.answers_loop import AnswersLoop
-from truetune.checks.answers.answers_never_stop import AnswersNeverStop
+from truetune.checks.answers.answers_never_stop import ASK_AS_TRAINED, AnswersNeverStop
 from truetune.checks.answers.bad_answer_counts import NOT_A_NUMBER
 from truetune.checks.answers.role_markers_in_answers import RoleMarkersInAnswers
 from truetune.checks.findings import RANK, Finding
@@ -71,7 +72,15 @@ FAULTS_OF_ASKING = frozenset(
 """Rules on how a script or server loads a model, builds its prompts and calls generate"""
 MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mask"
 CAST_RULE = "server-casts-to-float16"
+CHAT_REQUEST = ".chat.completions.create"
+"""The call of a client whose server puts the messages into the chat template"""
 PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
+STOP_AT_THE_TURN = (
+    "it is asked by the chat template ({place}): see that the labels hold the stop token of each answer (truetune run"
+    " -- COMMAND shows them), that no limit cuts it off, and that generation stops at the token that ends a turn"
+    " (eos_token_id of generation_config.json; a base model's own is another)"
+)
+"""Help of answers that do not stop, where the prompts are those of the training"""
 MAX_SCRIPTS = 50
 """Scripts that are read for how they ask"""
 
@@ -93,7 +102,8 @@ def with_causes_in_scripts(
     if causes:
         changed = [_with_cause(one, causes[0]) if one.rule in SYMPTOMS else one for one in findings]
         return _before_symptoms(changed)
-    place = _place_of_generation_prompt(paths) if _advises_the_prompt(symptoms) else ""
+    is_advised = any(map(_is_about_the_prompt, symptoms))
+    place = _place_of_generation_prompt(paths) if is_advised else ""
     return tuple(_without_followed_advice(one, place) for one in findings)
 
 
@@ -157,12 +167,13 @@ def _with_overflow_in_answers(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _advises_the_prompt(symptoms: Iterable[Finding]) -> bool:
-    return any(PROMPT_ADVICE in one.remedy for one in symptoms)
+def _is_about_the_prompt(finding: Finding) -> bool:
+    """Is the advice of a finding to ask as it was trained, which a script may do already?"""
+    return PROMPT_ADVICE in finding.remedy or ASK_AS_TRAINED in finding.remedy
 
 
 def _place_of_generation_prompt(paths: Iterable[str]) -> str:
-    """Where the scripts that generate end their prompts in the header of the answer; empty where one does not."""
+    """Where the scripts that ask a model end their prompts in the header of the answer; empty where one does not."""
     places = []
     for number, (_, file) in enumerate(find_source_files(list(paths))):
         if number >= MAX_SCRIPTS:
@@ -173,6 +184,7 @@ def _place_of_generation_prompt(paths: Iterable[str]) -> str:
             continue
         if any(module.methods("generate")):
             places.append(_generation_prompt_of(module))
+        places += _chat_requests_of(module)
     return places[0] if places and all(places) else ""
 
 
@@ -185,10 +197,22 @@ def _generation_prompt_of(module: Module) -> str:
     return f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"
 
 
+def _chat_requests_of(module: Module) -> list[str]:
+    """The line of a client that asks a server by its chat template, or nothing."""
+    calls = [
+        call
+        for call in module.methods("create")
+        if ast.unparse(call.node.func).endswith(CHAT_REQUEST)
+    ]
+    return [f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"] if calls else []
+
+
 def _without_followed_advice(finding: Finding, place: str) -> Finding:
-    """A finding whose advice to end the prompt in the header is withdrawn, where the script does that."""
-    if not place or PROMPT_ADVICE not in finding.remedy:
+    """A finding whose advice to ask as it was trained is withdrawn, where the script does that."""
+    if not place or not _is_about_the_prompt(finding):
         return finding
+    if ASK_AS_TRAINED in finding.remedy:
+        return replace(finding, remedy=STOP_AT_THE_TURN.format(place=place))
     return replace(
         finding,
         remedy=(

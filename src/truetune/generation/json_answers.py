@@ -14,9 +14,10 @@ JSON_PARSER = "json"
 MIN_REFERENCES = 8
 MIN_JSON_SHARE = 0.95
 """Share of the references that are JSON; the others may be refusals"""
+CUT_OFF = "are cut off"
 FAULTS = (
     "hold it more than once",
-    "are cut off",
+    CUT_OFF,
     "are broken JSON",
     "have other text around it",
     "hold none",
@@ -48,7 +49,7 @@ def json_fault(answer: str) -> str | None:
         end = RowDecoder(REPLY).read_at(text, start).end
     except JSONDecodeError as error:
         # Where the text ends before its value does, the decoder stops at the end of the text.
-        return "are cut off" if error.pos >= len(text) - 1 or _is_open(text) else "are broken JSON"
+        return CUT_OFF if error.pos >= len(text) - 1 or _is_open(text) else "are broken JSON"
     except ValueError:
         return "are broken JSON"
     rest = text[end:].lstrip(" \r\n\t,;`")

@@ -84,7 +84,7 @@ def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
     if judged.lacking:
         details.append(f"unlikely: nothing in these files shows {', '.join(judged.lacking)}")
     if judged.state == "looked for":
-        details.append(f"looked for here and not found: {', '.join(judged.rules)}")
+        details.append(f"checked here, without a finding: {', '.join(judged.rules)}")
     elif judged.rules:
         details.append(f"would be proved by: {', '.join(judged.rules)}")
     for detail in details:

@@ -48,7 +48,11 @@ PART_CALLS = {
 }
 MODEL_LOADS = (*PART_CALLS["from_pretrained"], "unsloth.*.from_pretrained")
 """Calls that load a model"""
-EARLIER_LENGTH_ARGUMENTS = frozenset(("max_seq_length", "max_length"))
+SFT_LIMIT = 1024
+"""Tokens of a row that TRL's SFTTrainer keeps by default: min(1024, tokenizer.model_max_length) up to release 0.12,
+then max_seq_length=1024, and max_length=1024 since 0.16"""
+LENGTH_ARGUMENTS = frozenset(("max_seq_length", "max_length"))
+EARLIER_LENGTH_ARGUMENTS = LENGTH_ARGUMENTS
 """Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
 SEQ2SEQ_ONLY_SETTINGS = frozenset(
     (
@@ -164,9 +168,19 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     config = config_of_calls(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
-    limit = None if is_default and not _truncates_at_default(module, call) else config.limit
+    limit = config.limit
+    if is_default:
+        limit = _default_limit(call, name, config) if _truncates_at_default(module, call) else None
     config = replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
     return _drop_excused_faults(config, module, call)
+
+
+def _default_limit(call: Call, name: str, config: Config) -> int | None:
+    """The limit of arguments that set none; TRL's own for SFT is one number in all its releases."""
+    is_set = LENGTH_ARGUMENTS & set(config.raw)
+    if config.limit is None and name == "SFTConfig" and not call.open and not is_set:
+        return SFT_LIMIT
+    return config.limit
 
 
 def settings_files_read(script: Path) -> frozenset[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.put_cuts_before_answers import put_cuts_before_answers
 from truetune.checks.put_training_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
@@ -71,7 +72,8 @@ def check_project(
         report = _add_answers(report, file, spec)
     whole = _add_answer_files(report, of_files)
     findings = with_causes_in_scripts(whole.findings, others)
-    return replace(whole, findings=tuple(put_training_before_answers(findings)))
+    ordered = put_cuts_before_answers(put_training_before_answers(findings))
+    return replace(whole, findings=tuple(ordered))
 
 
 class _OfAnswerFiles(NamedTuple):

@@ -52,8 +52,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.json_answers import are_references_json, json_fault
+from truetune.generation.json_answers import CUT_OFF, are_references_json, json_fault
 
+ENDS_INSIDE = "end by themselves inside of it"
 MIN_BAD = 3
 # Chosen: one of a hundred is what a caller has to handle anyway.
 MIN_BAD_SHARE = 0.05
@@ -88,7 +89,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         if self.unmet() is not None or not self.subject.finished:
             return
         with_reference = self._with_reference()
-        faults = [(sample, json_fault(sample.answer.text)) for sample in with_reference]
+        faults = [(sample, _fault_of(sample)) for sample in with_reference]
         bad = [sample for sample, fault in faults if fault is not None]
         total = len(with_reference)
         if len(bad) < MIN_BAD or len(bad) < MIN_BAD_SHARE * total:
@@ -109,6 +110,13 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 
 
+def _fault_of(sample: Sample) -> str | None:
+    """Why an answer is no valid JSON; what ended by itself was cut off by nobody, however it ends."""
+    fault = json_fault(sample.answer.text)
+    ended_itself = sample.scores.end_known and sample.scores.stopped
+    return ENDS_INSIDE if fault == CUT_OFF and ended_itself else fault
+
+
 def _kinds(faults: Sequence[str]) -> list[str]:
     """How many have each fault."""
     return [", ".join(f"{count} {fault}" for fault, count in Counter(faults).most_common())]
@@ -119,5 +127,5 @@ def _remedy(faults: Counter[str]) -> str:
     ((first, _),) = faults.most_common(1)
     return {
         "hold it more than once": "see that the stop token is supervised and that the server stops at it",
-        "are cut off": "raise max_new_tokens (max_tokens), or see what the rows end with",
+        CUT_OFF: "raise max_new_tokens (max_tokens), or see what the rows end with",
     }.get(first, "see that prompt and system text are those of training")

@@ -52,7 +52,7 @@ class LengthLeftToDefault(ConfigRule):
     stability = "stable"
     since = "0.1.0"
     methods = ("sft",)
-    moot_where = ("sft-max-length-default-1024",)
+    moot_where = ("sft-max-length-default-1024", "rows-surely-cut")
     stacks = ("trl",)
     reads = ("max_length", "training.packing")
 

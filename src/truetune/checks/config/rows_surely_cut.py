@@ -66,6 +66,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.lost_row_ends import ENDS_ARE_LOST
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
@@ -94,7 +95,13 @@ class _LongRows(NamedTuple):
 
 class RowsSurelyCut(ConfigRule):
     code = "CFG064"
-    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect", "garbage-output")
+    symptoms = (
+        "loss-does-not-fall",
+        "nothing-is-learned",
+        "dpo-without-effect",
+        "garbage-output",
+        "never-stops",
+    )
     severity = "error"
     methods = ("sft",)
     # Where a tokenizer is named beside the settings, these count the same rows by their tokens.
@@ -130,7 +137,9 @@ class RowsSurelyCut(ConfigRule):
                 yield self._report_script(cut)
             return
         config, found = self.subject, self._long_rows()
-        if config.limit is None or found.first is None or found.too_long < MIN_SHARE * found.rows:
+        if config.limit is None or config.spec.training.packing:
+            return
+        if found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
         fate = "dropped" if config.stack == "axolotl" else "cut"
         is_of_pairs = config.spec.training.method in PAIR_METHODS
@@ -140,12 +149,12 @@ class RowsSurelyCut(ConfigRule):
         yield self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
-            SHORTER_PROMPTS
-            if is_of_pairs
-            else "raise the limit to the longest row, or split the rows",
+            SHORTER_PROMPTS if is_of_pairs else _describe_higher_limit(config),
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
-            cases=[setting_case(config, config.limit, "max_length"), found.first],
+            cases=[_limit_case(config), found.first],
+            count=found.too_long,
+            total=found.rows,
         )
 
     def _report_lost_answers(self, found: _LongRows) -> Finding:
@@ -160,7 +169,7 @@ class RowsSurelyCut(ConfigRule):
             "raise the limit to the longest row, or shorten what stands before the answers",
             severity="error",
             evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
-            cases=[setting_case(config, config.limit, "max_length"), found.first],
+            cases=[_limit_case(config), found.first],
         )
 
     def _rows_cut_by_script(self) -> RowsAtLimit | None:
@@ -218,14 +227,25 @@ class RowsSurelyCut(ConfigRule):
         return _LongRows(rows, too_long, unanswered, first)
 
 
+def _limit_case(config: Config) -> Case:
+    """The place of the limit; of TRL's own, which nobody set, where the settings stand."""
+    if "max_length" in config.places or config.stack != "trl":
+        return setting_case(config, config.limit, "max_length")
+    return Case(f"max_length is not set: {config.limit:,} by default", file=config.path)
+
+
+def _describe_higher_limit(config: Config) -> str:
+    """The edit that keeps the rows whole; a limit that nobody set has to be written first."""
+    if "max_length" in config.places or config.stack != "trl":
+        return "raise the limit to the longest row, or split the rows"
+    return "set max_length to the tokens of the longest row, or split the rows"
+
+
 def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
     """How it is known, and what is lost with the end of a row."""
     yield f"told by the characters: {_describe_missing_tokenizer(config)}"
     if fate == "cut" and not is_of_pairs:
-        yield (
-            "what is cut is the end of a row: the rest of the answer and the stop token after it, so that the model is"
-            " not taught to stop after long answers"
-        )
+        yield ENDS_ARE_LOST
 
 
 def _describe_missing_tokenizer(config: Config) -> str:

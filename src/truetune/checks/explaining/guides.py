@@ -194,6 +194,10 @@ GUIDES = (
                   ("pad-is-stop-token", "padding-supervised", "stopping-never-learned")),
             Cause("no stop token stands in the rows", "invents the next user turn or question after its answer",
                   ("eos-not-appended", "answer-not-terminated")),
+            Cause("most rows lose their end at a length limit, a default such as TRL's 1,024 tokens too: set "
+                  "max_length to the longest row",
+                  "long answers or documents; it stays in a middle section and never comes to the end",
+                  ("truncation-cuts-the-terminator", "sft-max-length-default-1024", "rows-surely-cut")),
             Cause("the server stops at another token", "stops in the notebook, and not when served",
                   ("trained-stop-not-served", "stop-ids-incomplete")),
         ),
@@ -236,6 +240,10 @@ GUIDES = (
                   " each step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
                   "loss is 0.0 or nan, grad norm is nan or inf and the learning rate stays at 0; fp16",
                   ("grad-norm-explodes", "nan-hidden-by-logging-filter", "fp16-overflow")),
+            Cause("DeepSpeed's loss scale is a fixed number at which the gradients overflow: set loss_scale to 0, which"
+                  " is dynamic",
+                  "Attempted loss scale 65536, reducing to 65536; the learning rate and the norm are logged as 0",
+                  ("loss-scale-is-fixed",)),
             Cause("the adapter is scaled away: lora_alpha far below its rank",
                   "a flat loss at an ordinary learning rate", ("flat-loss",)),
             Cause("the answers can't be learned: base64, hex, other rows' answers, chance",

@@ -40,6 +40,7 @@ from truetune.checks.log.message_evidence import describe_message
 from truetune.checks.rule import OutputRule
 
 MAX_TEXT = 200
+SKIPPED = "fp16-step-skipped"
 
 
 class FaultNamedInTheOutput(OutputRule):
@@ -60,6 +61,8 @@ class FaultNamedInTheOutput(OutputRule):
             known = notice.message
             if output.failure is not None and output.failure.message is known:
                 continue  # it says what the exception means, which run-ended-in-an-exception shows
+            if known.name == SKIPPED and output.skips.is_fixed:
+                continue  # loss-scale-is-fixed says so, with the cause
             yield self.finding(
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),

@@ -61,8 +61,8 @@ THROUGH_CHECKPOINTS = (
     " gradients off"
 )
 NO_TRAINABLE_PARAMETER = (
-    "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True),"
-    " or a fresh adapter"
+    "see which parameters require gradients, and that the optimizer holds them; an adapter that is loaded is"
+    " frozen without PeftModel.from_pretrained(..., is_trainable=True)"
 )
 
 
@@ -82,7 +82,8 @@ class GradNormZero(LogRule):
             return None
         if self._is_explained():
             return Unmet(
-                "every gradient norm is 0, which rewards without a spread, cut answers or none at all explain"
+                "every gradient norm is 0, which rewards without a spread, cut answers, none at all, or steps that"
+                " are skipped explain"
             )
         return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
 
@@ -152,6 +153,8 @@ class GradNormZero(LogRule):
         if all_logps_are_zero(self.subject):
             return True
         log = self.subject
+        if log.output is not None and (log.output.skips.is_fixed or log.output.skips.are_all):
+            return True
         return log.kind == "reinforcement" and (
             is_always_full_share(share_of_prompts_without_signal(log))
             or is_always_full_share(share_of_cut_off_answers(log))

@@ -178,7 +178,7 @@ class AddedTokensLeftFrozen(SourceRule):
             any(added.names for added in new) and module.mentions("resize_token_embeddings")
         )
         return self.finding(
-            "tokens are added, and the adapter leaves their embedding rows frozen and unsaved"
+            "tokens are added, and the adapter leaves their embedding rows frozen"
             + ("" if certain else ", unless the model has these tokens already"),
             "give LoraConfig trainable_token_indices (or modules_to_save) for them",
             severity=self.severity if certain else "info",

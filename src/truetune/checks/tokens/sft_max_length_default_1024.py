@@ -41,12 +41,14 @@ from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tok
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_token_counts import ideal_loss_mask
+from truetune.checks.lost_row_ends import ENDS_ARE_LOST
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
 from truetune.checks.token_cases import case_in_example
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
+from truetune.render.rendering import Source
 
 DEFAULT_MAX_LENGTH = 1024
 """TRL's, which is taken where the trainer is not known"""
@@ -58,7 +60,7 @@ UNKNOWN_TRAINER = (
 
 class SftMaxLengthDefault1024(DataRule):
     code = "LEN005"
-    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "never-stops")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
@@ -74,7 +76,7 @@ class SftMaxLengthDefault1024(DataRule):
         super().__init__(setup)
         cut = setup.trainer.cut.value
         self.limit = DEFAULT_MAX_LENGTH if setup.trainer.name is None else cut.limit
-        self.examples = self.over = self.lost = self.longest = self.whole = 0
+        self.examples = self.over = self.lost = self.longest = self.whole = self.ends = 0
         self.media = Media()
         self.cases: list[Case] = []
 
@@ -91,6 +93,9 @@ class SftMaxLengthDefault1024(DataRule):
         answers = ideal_loss_mask(batch) & batch.supervised if over else batch.supervised
         for i in over:
             self.over += 1
+            its = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+            stops = np.flatnonzero(batch.supervised[its] & (batch.source[its] == Source.STOP))
+            self.ends += bool(len(stops)) and int(stops[-1]) >= self.limit
             part = answers[batch.offsets[i] : batch.offsets[i + 1]]
             self.whole += bool(part.any()) and not part[: self.limit].any()
             self.lost += int(
@@ -136,11 +141,20 @@ class SftMaxLengthDefault1024(DataRule):
                 + (f", and of {self.whole:,} the whole answer is lost" if self.whole else ""),
                 f"set {cut.setting} in the trainer and here (the longest example has"
                 f" {self.longest:,} tokens)",
-                evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
+                evidence=[
+                    f"{self.lost:,} supervised tokens lie behind the cut",
+                    *self._lost_ends(cut.action),
+                ],
                 cases=self.cases,
                 count=self.over,
                 total=self.examples,
             )
+
+    def _lost_ends(self, action: str) -> Iterator[str]:
+        """How many rows lose their last stop token, where the trainer cuts rows and leaves none out."""
+        if self.ends and action != "drop":
+            yield f"{self.ends:,} of {self.examples:,} examples lose the stop token of their last answer"
+            yield ENDS_ARE_LOST
 
     def _report_lost_answers(self) -> Finding:
         """That nearly no row keeps a token of its answer."""

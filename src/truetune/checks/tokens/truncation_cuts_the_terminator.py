@@ -44,6 +44,7 @@ from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_unc
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_token_counts import ideal_loss_mask
+from truetune.checks.lost_row_ends import ENDS_ARE_LOST
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS, is_nearly_all
@@ -125,6 +126,7 @@ class TruncationCutsTheTerminator(DataRule):
                     else "raise max_length, or drop these rows; a cut answer teaches the model not to stop"
                 ),
                 severity="error" if is_nearly_all(self.whole, self.examples) else None,
+                evidence=() if self.setup.trainer.cut.value.action == "drop" else (ENDS_ARE_LOST,),
                 cases=self.cases,
                 count=self.cut,
                 total=self.examples,

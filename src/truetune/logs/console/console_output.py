@@ -37,6 +37,7 @@ from truetune.logs.console.rendezvous import RendezvousReader
 from truetune.logs.console.repeated_records import RepeatedRecordReader, RepeatedRecords
 from truetune.logs.console.row_preparation import PreparationReader, RowPreparation
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
+from truetune.logs.console.skipped_steps import SkippedStepReader, SkippedSteps
 from truetune.logs.console.step_pace import PaceReader, StepPace
 from truetune.logs.console.time_aside import TimeAside, TimeAsideReader
 from truetune.logs.console.tracebacks import (
@@ -205,6 +206,7 @@ class ConsoleOutput:
     aside: TimeAside = field(default_factory=TimeAside)
     """How long it evaluated, saved and sampled"""
     recompiled: Recompilations = field(default_factory=Recompilations)
+    skips: SkippedSteps = field(default_factory=SkippedSteps)
     """What torch.compile compiled again"""
     prepared: RowPreparation = field(default_factory=RowPreparation)
     """How rows were prepared before the training"""
@@ -269,6 +271,7 @@ class ConsoleReader:
     _aside: TimeAsideReader = field(default_factory=TimeAsideReader)
     _transports: TransportReader = field(default_factory=TransportReader)
     _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
+    _skips: SkippedStepReader = field(default_factory=SkippedStepReader)
     _prepared: PreparationReader = field(default_factory=PreparationReader)
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
@@ -301,6 +304,7 @@ class ConsoleReader:
             self._aside.add_line(text[:MAX_LINE_CHARACTERS])
         line = clean_line(text[:MAX_LINE_CHARACTERS], number)
         self._recompiled.add_line(line.text, number)
+        self._skips.add_line(line.text, number)
         if FINISHED_MARK.search(line.text):
             self._finished = True
         if LAUNCH_MARK.match(line.text.lstrip()) and (self._now.records or self._done):
@@ -379,6 +383,7 @@ class ConsoleReader:
             aside=self._aside.finish(),
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),
+            skips=self._skips.finish(),
             prepared=self._prepared.finish(),
             repeated=self._repeated.finish(),
             is_relaunched=self._steps_at_launch == (self._now.records, self._done),

@@ -158,8 +158,8 @@ MESSAGES = (
         "the loss scale begins at 65,536 and is halved at each overflow, which is normal for the first"
         " ten steps or so; if it does not end, activations are beyond float16's range (Gemma, T5,"
         " models trained in bfloat16)",
-        "train in bf16 (bf16=True, fp16=False); a lower learning rate does not help where the first"
-        " steps overflow already",
+        "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it (V100, T4, P100); a lower learning"
+        " rate does not help where the first steps overflow already",
         "deepspeed/runtime/zero/stage_1_and_2.py",
         "deepspeed/runtime/fp16/loss_scaler.py",
         shown="notice",

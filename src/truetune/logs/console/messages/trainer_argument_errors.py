@@ -158,10 +158,10 @@ MESSAGES = (
     ),
     define_message(
         "peft-saves-embedding",
-        "added tokens or a resized embedding are not saved with the adapter",
+        "peft saves the whole embedding with the adapter, for its rows are others than the base's",
         r"Setting `save_embedding_layers` to `True`",
-        "the vocabulary differs from the base's: peft saves the whole embedding then (large), or"
-        " asks whether it should",
+        "tokens were added, or the embedding was resized. What is saved need not be trained: the rows of new tokens"
+        " are trained by trainable_token_indices or modules_to_save alone",
         "keep the tokenizer beside the adapter; `truetune check ADAPTER --base MODEL` proves that"
         " new tokens were trained and saved",
         "peft/utils/save_and_load.py",
