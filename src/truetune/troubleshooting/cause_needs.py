@@ -47,6 +47,8 @@ TOO_BAD = re.compile(
     r"identical|higher than",
     re.IGNORECASE,
 )
+PLAIN_DDP = re.compile(r"DistributedType\.MULTI_GPU\b")
+"""What accelerate prints of a run without DeepSpeed and FSDP"""
 NEW_QUESTIONS = (
     r"\b(?:new|unseen|fresh|real|unknown)\b[^.;!?]{0,30}"
     r"\b(?:questions?|inputs?|documents?|data|users?|customers?|prompts?|requests?|cases)\b"
@@ -300,6 +302,10 @@ def _answers_to_new_questions_fail(evidence: Evidence) -> str:
     return ""
 
 
+def _runs_plain_ddp(evidence: Evidence) -> str:
+    return "the output says that the run is plain DDP" if evidence.has(PLAIN_DDP) else ""
+
+
 def _is_of_speed_or_failure(evidence: Evidence) -> str:
     if evidence.asks(OF_SPEED_OR_FAILURE) and not evidence.asks(OF_QUALITY):
         return "it changes what is learned, and you speak of speed or of a failure"
@@ -530,6 +536,9 @@ def _library_shares_out(evidence: Evidence) -> str:
 
 
 ROWS: tuple[Row, ...] = (
+    make_row(
+        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)", _runs_plain_ddp
+    ),
     make_row(
         r"^(?:dropout is on in training alone|the loss of the evaluation depends on its batch size)",
         _answers_to_new_questions_fail,

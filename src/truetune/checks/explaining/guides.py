@@ -577,7 +577,7 @@ GUIDES = (
                   "640 GB in total should suffice, and DeepSpeed cannot even start a 34B full fine-tune; switched"
                   " from ddp"
                   " to fsdp to save memory and nothing changed",
-                  ("fsdp-shards-nothing", "run-ended-in-an-exception")),
+                  ("fsdp-shards-nothing", "sharding-file-not-read", "run-ended-in-an-exception")),
             Cause("DeepSpeed's buffers: reduce_bucket_size and allgather_bucket_size of 5e9 elements are 10 GB each."
                   " 5e8, or"
                   " auto",
