@@ -66,7 +66,7 @@ class UnreadFile(NamedTuple):
 
 
 def find_unread_sharding_file(folder: Path) -> UnreadFile | None:
-    """The sharding file of a folder, where nothing there leads to it or speaks of sharding; None where something does."""
+    """The sharding file of a folder, that nothing there leads to; None where a line speaks of sharding."""
     files = _files_of(folder)
     sharding = [one for path in files if (one := _read_sharding_file(path)) is not None]
     if not sharding:
