@@ -90,8 +90,8 @@ def find_unread_sharding_file(folder: Path) -> UnreadFile | None:
     logs = {path: _text_of(path) for path in files if path.suffix in LOG_SUFFIXES}
     plain = next((path.name for path, text in logs.items() if PLAIN_MODE.search(text)), "")
     no_defaults = any(DEFAULTS_USED.search(text) for text in logs.values())
-    variable, line, holder = holders[0] if holders else ("", 0, Path())
-    return UnreadFile(sharding[0], variable, line, str(holder), plain, no_defaults)
+    variable, number, holder = holders[0] if holders else ("", 0, Path())
+    return UnreadFile(sharding[0], variable, number, str(holder), plain, no_defaults)
 
 
 def _files_of(folder: Path) -> list[Path]:
