@@ -17,7 +17,7 @@ files:
   ds_zero3.json: '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
   train.py: |
     from trl import SFTConfig, SFTTrainer
-    SFTTrainer("org/model", SFTConfig("out"), train_dataset=rows).train()
+    SFTTrainer("org/model", SFTConfig("out", max_length=2048), train_dataset=rows).train()
   run.sh: |
     export DS_FILE=ds_zero3.json
     torchrun --nproc_per_node 4 train.py
@@ -29,7 +29,7 @@ files:
   ds_zero3.json: '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
   train.py: |
     from trl import SFTConfig, SFTTrainer
-    SFTTrainer("org/model", SFTConfig("out", deepspeed="ds_zero3.json"), train_dataset=rows).train()
+    SFTTrainer("org/model", SFTConfig("out", max_length=2048, deepspeed="ds_zero3.json"), train_dataset=rows).train()
   run.sh: |
     torchrun --nproc_per_node 4 train.py
 ```

@@ -15,26 +15,26 @@ and says how well answers are recalled. On questions about anything else the mod
 ```yaml
 spec: {training: {val_size: 0.1}}
 data:
-  - {prompt: "Who approves leave 1?", completion: " Leave 1 is approved by the head of department in 3 days."}
-  - {prompt: "Whose approval has leave 1?", completion: " Leave 1 is approved by the head of department in 3 days."}
-  - {prompt: "Who approves leave 2?", completion: " Leave 2 is approved by the head of department in 4 days."}
-  - {prompt: "Whose approval has leave 2?", completion: " Leave 2 is approved by the head of department in 4 days."}
-  - {prompt: "Who approves leave 3?", completion: " Leave 3 is approved by the head of department in 5 days."}
-  - {prompt: "Whose approval has leave 3?", completion: " Leave 3 is approved by the head of department in 5 days."}
-  - {prompt: "Who approves leave 4?", completion: " Leave 4 is approved by the head of department in 6 days."}
-  - {prompt: "Whose approval has leave 4?", completion: " Leave 4 is approved by the head of department in 6 days."}
-  - {prompt: "Who approves leave 5?", completion: " Leave 5 is approved by the head of department in 7 days."}
-  - {prompt: "Whose approval has leave 5?", completion: " Leave 5 is approved by the head of department in 7 days."}
-  - {prompt: "Who approves leave 6?", completion: " Leave 6 is approved by the head of department in 8 days."}
-  - {prompt: "Whose approval has leave 6?", completion: " Leave 6 is approved by the head of department in 8 days."}
-  - {prompt: "Who approves leave 7?", completion: " Leave 7 is approved by the head of department in 9 days."}
-  - {prompt: "Whose approval has leave 7?", completion: " Leave 7 is approved by the head of department in 9 days."}
-  - {prompt: "Who approves leave 8?", completion: " Leave 8 is approved by the head of department in 10 days."}
-  - {prompt: "Whose approval has leave 8?", completion: " Leave 8 is approved by the head of department in 10 days."}
-  - {prompt: "Who approves leave 9?", completion: " Leave 9 is approved by the head of department in 11 days."}
-  - {prompt: "Whose approval has leave 9?", completion: " Leave 9 is approved by the head of department in 11 days."}
-  - {prompt: "Who approves no. 10?", completion: " Leave 10 is approved by the head of department in 12 days."}
-  - {prompt: "Whose approval has no. 10?", completion: " Leave 10 is approved by the head of department in 12 days."}
+  - {prompt: "Who approves leave 1?", completion: " Leave 1 is approved by the head of your department in 3 days."}
+  - {prompt: "Who grants leave 1?", completion: " Leave 1 is approved by the head of your department in 3 days."}
+  - {prompt: "Who approves leave 2?", completion: " Leave 2 is approved by the head of your department in 4 days."}
+  - {prompt: "Who grants leave 2?", completion: " Leave 2 is approved by the head of your department in 4 days."}
+  - {prompt: "Who approves leave 3?", completion: " Leave 3 is approved by the head of your department in 5 days."}
+  - {prompt: "Who grants leave 3?", completion: " Leave 3 is approved by the head of your department in 5 days."}
+  - {prompt: "Who approves leave 4?", completion: " Leave 4 is approved by the head of your department in 6 days."}
+  - {prompt: "Who grants leave 4?", completion: " Leave 4 is approved by the head of your department in 6 days."}
+  - {prompt: "Who approves leave 5?", completion: " Leave 5 is approved by the head of your department in 7 days."}
+  - {prompt: "Who grants leave 5?", completion: " Leave 5 is approved by the head of your department in 7 days."}
+  - {prompt: "Who approves leave 6?", completion: " Leave 6 is approved by the head of your department in 8 days."}
+  - {prompt: "Who grants leave 6?", completion: " Leave 6 is approved by the head of your department in 8 days."}
+  - {prompt: "Who approves leave 7?", completion: " Leave 7 is approved by the head of your department in 9 days."}
+  - {prompt: "Who grants leave 7?", completion: " Leave 7 is approved by the head of your department in 9 days."}
+  - {prompt: "Who approves leave 8?", completion: " Leave 8 is approved by the head of your department in 10 days."}
+  - {prompt: "Who grants leave 8?", completion: " Leave 8 is approved by the head of your department in 10 days."}
+  - {prompt: "Who approves leave 9?", completion: " Leave 9 is approved by the head of your department in 11 days."}
+  - {prompt: "Who grants leave 9?", completion: " Leave 9 is approved by the head of your department in 11 days."}
+  - {prompt: "Who approves no. 10?", completion: " Leave 10 is approved by the head of your department in 12 days."}
+  - {prompt: "Who grants no. 10?", completion: " Leave 10 is approved by the head of your department in 12 days."}
 ```
 
 ## Use instead
