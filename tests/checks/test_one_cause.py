@@ -58,6 +58,10 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "plain-string-pair-skips-template",
     ),
     "answers-stripped-to-words": ("few-distinct-answers", "duplicate-rows"),
+    "siblings-on-both-sides": (
+        "eos-not-appended-by-tokenizer",
+        "plain-string-pair-skips-template",
+    ),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
     "answers-in-two-languages": (
         "eos-not-appended-by-tokenizer",

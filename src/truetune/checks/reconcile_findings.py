@@ -14,6 +14,10 @@ from pathlib import Path
 
 from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
 from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
+from truetune.checks.commands.sharding_file_not_read import (
+    UNLESS_BY_DEFAULT,
+    ShardingFileNotRead,
+)
 from truetune.checks.compare_two_logs import with_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
@@ -59,6 +63,10 @@ MEMORY_FAULTS = {
     SettingsNeverPassed.name(): "",
 }
 """Rule on a script -> what the error's own notes have to say beside it"""
+ANY_CAUSE = "cause: more rows or longer rows"
+"""How the note begins that lists what the message may mean where nothing tells more"""
+ROWS_OR_GPUS = re.compile(r"shorter rows|more GPUs|halve per_device|lower per_device")
+"""Advice that gains nothing where each GPU holds all states"""
 FEW_AT_ONCE = 8
 """Requests at once below which a server does not profit from 32. Chosen, not measured: below a quarter of it"""
 STEPS_OF_A_RUN = 10
@@ -82,6 +90,7 @@ def reconcile_findings(
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
     kept = _with_cause_of_full_memory(kept)
+    kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
@@ -167,6 +176,34 @@ def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
         if causes:
             return _with_causes_first(findings, error, causes)
     return findings
+
+
+def _with_sharding_that_is_not_read(findings: list[Finding]) -> list[Finding]:
+    """An error on full memory comes after the ZeRO or FSDP file that was to prevent it, and is not in use.
+
+    What the message may mean in general is left out: smaller rows and more GPUs gain nothing while each GPU holds all.
+    """
+    errors = [
+        one
+        for one in findings
+        if one.rule == RunEndedInAnException.name() and FULL_MEMORY in one.evidence
+    ]
+    causes = [
+        one
+        for one in findings
+        if one.rule == ShardingFileNotRead.name() and UNLESS_BY_DEFAULT not in one.evidence
+    ]
+    if not errors or not causes:
+        return findings
+    plain = replace(
+        errors[0],
+        evidence=tuple(one for one in errors[0].evidence if not one.startswith(ANY_CAUSE)),
+        remedy="; ".join(
+            part for part in errors[0].remedy.split("; ") if not ROWS_OR_GPUS.search(part)
+        ),
+    )
+    kept = [plain if one is errors[0] else one for one in findings]
+    return _with_causes_first(kept, plain, causes)
 
 
 def _with_causes_first(

@@ -47,6 +47,20 @@ TOO_BAD = re.compile(
     r"identical|higher than",
     re.IGNORECASE,
 )
+PLAIN_DDP = re.compile(r"DistributedType\.MULTI_GPU\b")
+"""What accelerate prints of a run without DeepSpeed and FSDP"""
+NEW_QUESTIONS = (
+    r"\b(?:new|unseen|fresh|real|unknown)\b[^.;!?]{0,30}"
+    r"\b(?:questions?|inputs?|documents?|data|users?|customers?|prompts?|requests?|cases)\b"
+)
+FAILING = (
+    r"\b(?:wrong|fails?|bad|useless|worse|poor|hallucinat\w+|makes? things up|can'?t answer)\b"
+)
+FAILS_ON_NEW = re.compile(
+    rf"{NEW_QUESTIONS}[^.;!?]{{0,60}}{FAILING}|{FAILING}[^.;!?]{{0,60}}{NEW_QUESTIONS}",
+    re.IGNORECASE,
+)
+"""`on new questions the model is wrong`, `it fails on unseen documents`"""
 OF_SPEED_OR_FAILURE = re.compile(
     r"\bhangs?\b|freez|stuck at (?:start|init)|time-?out|crash|\berrors?\b|\boom\b|out of memory|\bidle\b|only one"
     r"|\bslow|faster|never starts|does not start|waits? |address already|utili[sz]ation",
@@ -256,7 +270,7 @@ def _nobody_speaks_of_an_evaluation_loss(evidence: Evidence) -> str:
 
 def _evaluation_loss_is_finite(evidence: Evidence) -> str:
     curves = [log.curve("eval_loss") for log in evidence.logs if log.curve("eval_loss")]
-    asked = re.search(r"\bnan\b|\b0(?:\.0+)?\b|zero", evidence.question, re.IGNORECASE)
+    asked = re.search(r"\bnan\b|\b0(?:\.0+)?\b(?!\.?\d)|zero", evidence.question, re.IGNORECASE)
     finite = curves and all(np.isfinite(one.value).all() and one.value.min() > 0 for one in curves)
     return "each logged eval_loss is a number" if finite and not asked else ""
 
@@ -278,6 +292,18 @@ def _measure_is_too_bad(evidence: Evidence) -> str:
     if evidence.asks(TOO_BAD) and not evidence.asks(TOO_GOOD):
         return "it makes a score too good, and you speak of one that is too bad"
     return ""
+
+
+def _answers_to_new_questions_fail(evidence: Evidence) -> str:
+    if evidence.asks(FAILS_ON_NEW):
+        return (
+            "it explains a difference of two losses, and you say that answers to new questions fail"
+        )
+    return ""
+
+
+def _runs_plain_ddp(evidence: Evidence) -> str:
+    return "the output says that the run is plain DDP" if evidence.has(PLAIN_DDP) else ""
 
 
 def _is_of_speed_or_failure(evidence: Evidence) -> str:
@@ -510,6 +536,13 @@ def _library_shares_out(evidence: Evidence) -> str:
 
 
 ROWS: tuple[Row, ...] = (
+    make_row(
+        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)", _runs_plain_ddp
+    ),
+    make_row(
+        r"^(?:dropout is on in training alone|the loss of the evaluation depends on its batch size)",
+        _answers_to_new_questions_fail,
+    ),
     make_row(r"^a warm-up is set, and the schedule has none", _schedule_has_a_warm_up),
     make_row(
         r"^(?:one process was started|one process works on all|ms-swift without)",

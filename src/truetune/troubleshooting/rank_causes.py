@@ -110,6 +110,8 @@ SENTENCES_WEIGHT = 0.7
 MAX_GUIDES = 4
 """Chosen, not measured: 2.2 are kept on average, and causes of more symptoms push the right ones down"""
 # Chosen, not measured: causes of guides below it are still ranked, but a reader is not sent to read them whole.
+OF_8_BITS = re.compile(r"load_in_8bit|LLM\.int8|\b8-bit\b", re.I)
+OF_4_BITS = re.compile(r"4bit|\b4-bit\b|\bnf4\b", re.I)
 MIN_NAMED_SHARE = 0.8
 
 
@@ -350,12 +352,24 @@ def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
     for trait in sorted(concerned, key=lambda trait: -_rarity_of_trait(trait)):
         for line in facts.lines[trait]:
             is_named = any(word.search(line.text) for word in subject)
-            is_refuted = any(word.search(line.text) for word in missed)
+            is_refuted = any(word.search(line.text) for word in missed) or _is_of_other_bits(
+                cause, line.text
+            )
             is_telling = is_named or trait not in UNTELLING or _is_of_the_rate(cause, trait)
             if is_telling and not is_refuted:
                 found.setdefault(line.place, line)
                 break
     return tuple(found.values())[:MAX_TELLING_LINES]
+
+
+def _is_of_other_bits(cause: Cause, line: str) -> bool:
+    """Does a line quantize to 8 bits, where a cause is about 4, or the other way round?"""
+    text = f"{cause.text} {cause.seen}"
+    is_eight, is_four = bool(OF_8_BITS.search(text)), bool(OF_4_BITS.search(text))
+    if is_eight == is_four:
+        return False
+    own, other = (OF_8_BITS, OF_4_BITS) if is_eight else (OF_4_BITS, OF_8_BITS)
+    return bool(other.search(line)) and not own.search(line)
 
 
 def _is_of_the_rate(cause: Cause, trait: Trait) -> bool:

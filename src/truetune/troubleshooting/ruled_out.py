@@ -165,6 +165,10 @@ QUANTIZATION = re.compile(
     r"4-?bit|8-?bit|bitsandbytes|\bbnb\b|quanti[sz]|\bq[2-8]_|gguf|gptq|\bawq\b|nf4|int[48]\b|fp8|qlora|llama-?cpp|ollama|exl2",
     re.IGNORECASE,
 )
+EIGHT_BITS = re.compile(r"load_in_8bit[\"']?\s*[:=]\s*[Tt]rue")
+OTHER_BITS = re.compile(
+    r"load_in_4bit[\"']?\s*[:=]\s*[Tt]rue|bnb_4bit|4-?bit|gptq|\bawq\b|nf4|gguf", re.IGNORECASE
+)
 USUAL_RATES = {True: 5e-5, False: 5e-6}
 """From which on a rate is not far too small: of adapters, and of all weights"""
 
@@ -547,7 +551,15 @@ def _nothing_is_quantized(evidence: Evidence) -> str:
     return ""
 
 
+def _is_in_8_bits_alone(evidence: Evidence) -> str:
+    """Do the files quantize to 8 bits, and name no other kind?"""
+    if evidence.has(EIGHT_BITS) and not evidence.has(OTHER_BITS) and not evidence.asks(OTHER_BITS):
+        return "the files quantize by load_in_8bit, which has no compute dtype"
+    return ""
+
+
 RULES: tuple[Row, ...] = (
+    make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
     make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
     make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),
     make_row(r"^the learning rate is far too large", _rate_is_low_and_the_loss_falls),

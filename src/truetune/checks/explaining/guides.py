@@ -585,7 +585,7 @@ GUIDES = (
                   "640 GB in total should suffice, and DeepSpeed cannot even start a 34B full fine-tune; switched"
                   " from ddp"
                   " to fsdp to save memory and nothing changed",
-                  ("fsdp-shards-nothing", "run-ended-in-an-exception")),
+                  ("fsdp-shards-nothing", "sharding-file-not-read", "run-ended-in-an-exception")),
             Cause("DeepSpeed's buffers: reduce_bucket_size and allgather_bucket_size of 5e9 elements are 10 GB each."
                   " 5e8, or"
                   " auto",
@@ -853,8 +853,11 @@ GUIDES = (
         "truetune evaluate MODEL --data HELD_OUT",
         (
             Cause("rows of the evaluation stand in the training data",
-                  "accuracy too good to be true, perfect on the test set, and users see no improvement",
-                  ("train-eval-leak", "evaluation-rows-were-trained-on", "memorised-not-learned")),
+                  "accuracy too good to be true, perfect on the test set, and users see no improvement; the eval loss"
+                  " is superb, excellent, nearly the training loss, and on new or unseen questions the model is wrong;"
+                  " held-out rows are near duplicates or paraphrases of trained ones, the split leaks",
+                  ("train-eval-leak", "siblings-on-both-sides", "evaluation-rows-were-trained-on",
+                   "memorised-not-learned")),
             Cause("the parser does not read the answers or references",
                   "score or exact match is zero, and the answers look right or correct",
                   ("parser-misses-gold-answers", "answers-look-right-but-do-not-parse")),
@@ -1109,7 +1112,7 @@ GUIDES = (
                   "internal test F1 0.93, on documents from a new customer 0.61; train_test_split of chunks; good in"
                   " our test, worse on new patients; conversations were made rows of turns before the split;"
                   " validation answers word for word right, poor on new tickets",
-                  ("groups-on-both-sides-of-a-split", "train-eval-leak")),
+                  ("groups-on-both-sides-of-a-split", "siblings-on-both-sides", "train-eval-leak")),
             Cause("the best of many checkpoints was chosen on the test rows, or these are few: with 30 rows one"
                   " standard error is 7 points, and the best of 12 is the luckiest. Choose on others, and report on the"
                   " test once",

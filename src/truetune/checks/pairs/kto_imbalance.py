@@ -57,6 +57,13 @@ MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
 NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 """How many times outside of that range"""
 
+DEFAULT_KEYS = ("desirable_weight", "undesirable_weight")
+"""Of TRL, ms-swift and truetune"""
+KEYS = {
+    "llama-factory": ("kto_chosen_weight", "kto_rejected_weight"),
+    "axolotl": ("kto_desirable_weight", "kto_undesirable_weight"),
+}
+"""What the stacks call the weights of true and of false labels, by trainer"""
 COMPARED = 500
 """Rows whose answers are looked for in the files beside, where all labels are one"""
 
@@ -157,13 +164,14 @@ class KtoImbalance(DataRule):
         # left as it is.
         ups = [down * self.bad / self.good * bound for bound in (MIN_RATIO, MAX_RATIO)]
         downs = [up * self.good / self.bad / bound for bound in (MAX_RATIO, MIN_RATIO)]
+        up_key, down_key = KEYS.get(self.setup.trainer.name or "", DEFAULT_KEYS)
         return self.finding(
             f"{self.good:,} true and {self.bad:,} false labels weigh {self.ratio:.2f} to 1;"
             " recommended are 1 to 1.33",
-            f"set desirable_weight to {ups[0]:.2f} .. {ups[1]:.2f}, or"
-            f" undesirable_weight to {downs[0]:.2f} .. {downs[1]:.2f}",
+            f"set {up_key} to {ups[0]:.2f} .. {ups[1]:.2f}, or"
+            f" {down_key} to {downs[0]:.2f} .. {downs[1]:.2f}",
             severity=severity,
-            evidence=[f"desirable_weight {up:g}, undesirable_weight {down:g}"],
+            evidence=[f"{up_key} {up:g}, {down_key} {down:g}"],
             count=self.good,
             total=self.good + self.bad,
         )

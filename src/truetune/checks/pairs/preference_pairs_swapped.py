@@ -31,7 +31,8 @@ data:
 ```
 
 ## Fix safety
-Read ten pairs before exchanging the columns (`--map chosen=rejected --map rejected=chosen`): the evidence is no proof.
+Read ten pairs before exchanging the sides where they are built: the evidence is no proof. (`--map chosen=rejected --map
+rejected=chosen` changes how truetune reads the file, and not what is trained.)
 An error where the row's own scores are against most labels; a warning where at least 8 pairs of another kind speak and
 the 95 % interval (Wilson) of their share against the label lies above 0.6 (0.75 for cut answers, since long answers are
 cut more often and are chosen more often), unless scores or another kind speak for the labels.
@@ -45,6 +46,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.builders_of_pairs import find_builder_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -101,6 +103,8 @@ class PreferencePairsSwapped(PairRule):
         super().__init__(setup)
         self.stops = tuple(stop.token for stop in setup.probes.stops)
         self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
+        self.file = ""
+        """Of the first pair"""
         self.cases: dict[str, list[Case]] = {kind: [] for kind in SIGNS}
         self.candidates: CandidateScores | None = None
         """What the files beside say that answers are worth"""
@@ -118,6 +122,7 @@ class PreferencePairsSwapped(PairRule):
             if row.rejected is None:
                 continue
             self.pairs += 1
+            self.file = self.file or row.origin.file
             texts = pair_texts(row)
             for kind, wrong in self._evidence(row, texts):
                 self.spoke[kind] += 1
@@ -294,13 +299,27 @@ class PreferencePairsSwapped(PairRule):
         return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
             f" {self.spoke[most]:,} pairs where that tells them apart, {self._sign(most)}",
-            "read some pairs; if they are exchanged, say --map chosen=rejected --map"
-            " rejected=chosen",
+            self._remedy(most),
             severity="error" if most == "scores" else "warning",
             evidence=evidence,
             cases=[case for kind in speaking for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
+        )
+
+    def _remedy(self, most: str) -> str:
+        """How to turn the pairs round: where they are built, else in the file."""
+        # "`rank` of ranked.jsonl"
+        named = next((name for name, _ in self.beside.most_common(1)), "")
+        column = named.partition(" of ")[0].strip("`")
+        line = find_builder_line(self.file, column) if most == "scores" and self.file else None
+        if line is None:
+            where = "exchange the two columns where the pairs are built or in the file"
+        else:
+            where = f"take the other end at {line.place} (`{line.text}`) and build them again"
+        return (
+            f"read some pairs; if they are exchanged, {where}. --map chosen=rejected --map rejected=chosen only changes"
+            " how truetune reads them, and not what is trained"
         )
 
     def _sign(self, kind: str) -> str:

@@ -1,9 +1,11 @@
 """Answers are generated in LLM.int8 or float32, which take several times as long for a token as bfloat16.
 
 ## What it does
-Follows the model of `generate` to what loads it. It gives a note where that is `load_in_8bit` of bitsandbytes (in
+Follows the model of `generate` to what loads it; where it can't (a server's dictionary, a class, a pipeline), the one
+load of the file counts. It gives a note where that is `load_in_8bit` of bitsandbytes (in
 `from_pretrained` or a `BitsAndBytesConfig`), or a dtype of float32 for a model of a billion parameters or more by its
-name, and nothing is trained in the file. Where the name says the size, the note has the memory that 16 bits need.
+name, and nothing is trained in the file. It warns where nvidia-smi, a log or a job beside the script shows a card that
+the weights fit in 16 bits. Where the name says the size, the note has the memory that 16 bits need.
 
 ## Why it is bad
 LLM.int8 splits each input into outliers and the rest, rounds it, and multiplies twice, at every layer and for every
@@ -39,10 +41,13 @@ rounding.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.gpus_beside import GB, GIB, GpuBeside, find_gpus_beside
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import (
     EIGHT_BIT_OPTION,
@@ -54,22 +59,42 @@ from truetune.checks.source.evidence.answering_models import (
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS, generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
+from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 BYTES_OF_BFLOAT16 = 2
 """Of a weight in bfloat16"""
+EIGHT_BITS = "LLM.int8 (load_in_8bit): each token takes several times as long"
+CAUSAL_LOADS = (
+    "transformers.*ForCausalLM.from_pretrained",
+    "transformers.AutoModelForSeq2SeqLM.from_pretrained",
+    "transformers.AutoModelForImageTextToText.from_pretrained",
+    "peft.AutoPeftModelForCausalLM.from_pretrained",
+)
+# Chosen, not measured: a quarter is left for the cache and what a step computes.
+MAX_WEIGHTS = 0.75
+"""Of a card, that weights in 16 bits may take"""
+MIN_USED = 1e9
+"""Bytes in use below which no model was loaded"""
 MIN_BILLIONS = 1.0
 """Parameters from which float32 is a choice that costs something; tests and demonstrations are smaller"""
 
 
+def _asking_calls(module: Module) -> Iterator[ast.AST]:
+    """Calls of `generate`, and pipelines."""
+    for call in (*module.methods("generate"), *module.calls(TRANSFORMERS_PIPELINE)):
+        yield call.node
+
+
 class GenerationInASlowDtype(SourceRule):
     code = "SRC089"
+    symptoms = ("slow-generation",)
     severity = "info"
-    looks_at = GENERATE_CALLS
+    looks_at = CodePlaces("calls that ask a model for text", _asking_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -83,15 +108,78 @@ class GenerationInASlowDtype(SourceRule):
                 if chain.load.node in seen or why is None:
                     continue
                 seen.add(chain.load.node)
-                billions = billions_of_model(module, chain.load)
-                size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
-                yield self.finding(
-                    f"the model generates in {why} as in bfloat16",
-                    f"set dtype=torch.bfloat16 in from_pretrained where that fits the GPU{size}; 4 bits with"
-                    " bnb_4bit_compute_dtype=torch.bfloat16 take less",
-                    severity="warning" if is_float32_by_default(module, chain.load) else "info",
-                    cases=[case_at(module, chain.load.node), case_at(module, call.node)],
-                )
+                yield self._report(chain.load, call, why)
+        if not seen and (found := _only_8_bit_load(module)) is not None:
+            yield self._report(*found, EIGHT_BITS)
+
+    def _report(self, load: Call, asking: Call, why: str) -> Finding:
+        """A load in a slow dtype, with the room that a card beside has."""
+        module = self.subject
+        billions, room = billions_of_model(module, load), _room_beside(module)
+        fits = _fits(room, billions)
+        size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
+        where = f"it fits the {room.name}{size}" if fits and room else f"that fits the GPU{size}"
+        is_certain = fits or is_float32_by_default(module, load)
+        return self.finding(
+            f"the model generates in {why} as in bfloat16",
+            f"leave the quantization out and set dtype=torch.bfloat16 in from_pretrained: {where}"
+            if fits and why == EIGHT_BITS
+            else f"set dtype=torch.bfloat16 in from_pretrained where {where}; 4 bits with"
+            " bnb_4bit_compute_dtype=torch.bfloat16 take less",
+            severity="warning" if is_certain else "info",
+            evidence=_evidence_of_room(room) if fits and room else [],
+            cases=[case_at(module, load.node), case_at(module, asking.node)],
+        )
+
+
+def _only_8_bit_load(module: Module) -> tuple[Call, Call] | None:
+    """The one load of a file, in 8 bits, and what asks it for text; None where several models are loaded."""
+    loads = [*module.calls(*CAUSAL_LOADS)]
+    pipelines = [*module.calls(TRANSFORMERS_PIPELINE)]
+    whole = [one for one in pipelines if not _is_given_a_model(module, one, loads)]
+    made = [*loads, *whole]
+    if len(made) != 1 or not _is_in_8_bits(module, made[0]):
+        return None
+    billions = billions_of_model(module, made[0])
+    asking = [*module.methods("generate", "stream_generate"), *pipelines]
+    if not asking or (billions is not None and billions < MIN_BILLIONS):
+        return None
+    return made[0], asking[0]
+
+
+def _is_given_a_model(module: Module, pipeline: Call, loads: list[Call]) -> bool:
+    """Is a pipeline given a model that the file loads, so that it loads none itself?"""
+    model = pipeline.argument(1, "model")
+    if model is None or not loads:
+        return False
+    return not isinstance(module.flow.value(model), str)
+
+
+def _room_beside(module: Module) -> GpuBeside | None:
+    """The GPU that the files beside name or measure; None where they name none, or several sizes."""
+    gpus = find_gpus_beside(module.path, module.text)
+    return gpus[0] if len({one.memory for one in gpus}) == 1 else None
+
+
+def _fits(gpu: GpuBeside | None, billions: float | None) -> bool:
+    """Do the weights fit a card in bfloat16, with room for the cache?"""
+    if gpu is None:
+        return False
+    if billions is not None:
+        return BYTES_OF_BFLOAT16 * billions * GB <= MAX_WEIGHTS * gpu.memory
+    used = gpu.reading.used if gpu.reading is not None else None
+    # What is in use in 8 bits, weights and cache, takes twice as much in 16 bits at most.
+    return used is not None and MIN_USED <= used <= MAX_WEIGHTS / 2 * gpu.memory
+
+
+def _evidence_of_room(gpu: GpuBeside) -> list[str]:
+    """What the file says of the card."""
+    place = f"{Path(gpu.file).name}:{gpu.line}"
+    if gpu.reading is None:
+        return [f"{place}: {gpu.name}, {gpu.memory / GB:.0f} GB"]
+    return [
+        f"{place}: {gpu.name}, {(gpu.reading.used or 0.0) / GIB:.1f} of {gpu.memory / GIB:.0f} GiB in use"
+    ]
 
 
 def _why_slow(module: Module, chain: ModelChain) -> str | None:
@@ -100,7 +188,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
     if billions is not None and billions < MIN_BILLIONS:
         return None
     if _is_in_8_bits(module, chain.load):
-        return "LLM.int8 (load_in_8bit): each token takes several times as long"
+        return EIGHT_BITS
     wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
     narrowed = any(_casts_weights(module, step) for step in chain.steps)
     if not wide and not narrowed and is_float32_by_default(module, chain.load):
@@ -122,9 +210,13 @@ def _casts_weights(module: Module, step: Call) -> bool:
 
 def _is_in_8_bits(module: Module, load: Call) -> bool:
     """Does a call load a model by LLM.int8?"""
-    if module.flow.value(load.keywords.get(EIGHT_BIT_OPTION)) is True:
+    given = dict(load.keywords)
+    if "model_kwargs" in given:
+        entries, _ = module.flow.entries(given["model_kwargs"])
+        given |= {str(name): node for name, node in entries.items()}
+    if module.flow.value(given.get(EIGHT_BIT_OPTION)) is True:
         return True
-    config = module.flow.producing_call(load.keywords.get("quantization_config"))
+    config = module.flow.producing_call(given.get("quantization_config"))
     return (
         config is not None
         and config.named("transformers.BitsAndBytesConfig")

@@ -3,8 +3,9 @@
 ## What it does
 Finds random splits of rows (`train_test_split` of scikit-learn and datasets, `random.shuffle` with slices, torch's
 `random_split`) beside rows that say what belongs together (`doc_id`, `conversation_id`, `patient`, `session`): in the
-file that the script reads, or in the train and test files that it writes, where the shared values are counted. Silent
-where the script names the column, splits by groups, or splits the groups themselves.
+file that the script reads, or in the train and test files that it writes, where the shared values are counted. Rows of
+the file that have one long answer under several prompts belong together too. Silent where the script names the column,
+splits by groups, or splits the groups themselves.
 
 ## Why it is bad
 Neighbours of a test row were trained on: the test measures how well they are recalled. The score is high, and falls on
@@ -108,28 +109,30 @@ from typing import Any, NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.sibling_rows import (
+    GROUP_COLUMN,
+    MAX_GROUP_SHARE,
+    MIN_GROUPS,
+    MIN_ROWS_PER_GROUP,
+    SiblingRows,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scored_rows import named_rows
+from truetune.data.column_names import COLUMN_ALIASES
 from truetune.source.module import Module
 
-GROUP_COLUMN = re.compile(
-    r"(?:doc|document|conversation|conv|dialog|dialogue|thread|session|patient|contract|article|report|paper|file|source"
-    r"|url|chat|ticket|customer|book|meeting|call|page|parent|group|video|speaker|repo|problem)"
-    r"(?:_?(?:id|name|key|file|path|doc|uuid|no|number|idx))?",
-    re.I,
-)
 SPLITS_GROUPS = re.compile(r"Group(?:Shuffle|K)|StratifiedGroup|\bgroups\s*=|groupby|hashlib|crc32")
+ANSWERS = "answer"
+"""What the groups are called where no column names them"""
+CHAT_COLUMNS = (*COLUMN_ALIASES["messages"], *COLUMN_ALIASES["conversations"])
+ANSWER_COLUMNS = COLUMN_ALIASES["output"]
+PROMPT_COLUMNS = (*COLUMN_ALIASES["instruction"], *COLUMN_ALIASES["input"])
 IS_GROUPS = re.compile(
     r"(?:^|_)(?:ids?|keys|groups?|documents|docs|dialogs|dialogues|users|patients|sessions|files|paths|urls)$"
     r"|\bset\(|unique|\.keys\(|^\{.* for ",
     re.I,
 )
 TRAINED, TESTED = re.compile(r"train", re.I), re.compile(r"test|val|dev|eval|hold", re.I)
-# Chosen, not measured: with fewer groups a column may be a kind; with fewer rows in each there is little to recall.
-MIN_GROUPS, MIN_ROWS_PER_GROUP = 10, 2.0
-# Chosen, not measured: a column of few large values is a kind or an origin, which each part should have.
-MAX_GROUP_SHARE = 0.2
-"""Of the rows, that one group has"""
 MIN_SHARED = 0.5
 """Share of the test rows whose group is trained on, from which the two files are said to share them. Chosen, not
 measured: a split by groups shares none, and one by rows nearly all"""
@@ -231,7 +234,39 @@ def _find_groups(module: Module) -> Groups | None:
                 " sides"
             )
             return Groups(column, evidence)
-    return None
+    return _groups_of_answers(name, rows, named)
+
+
+def _groups_of_answers(name: str, rows: list[Mapping[str, Any]], named: set[str]) -> Groups | None:
+    """The groups of rows with one long answer; the columns that the code names are what it may split by."""
+    siblings = SiblingRows()
+    for row in rows:
+        prompt, answer = _prompt_and_answer(row)
+        siblings.add(answer, prompt, row)
+    groups = siblings.groups()
+    if groups is None or not groups.has_same_answers:
+        return None
+    if groups.siblings < MIN_SHARED * groups.rows or (groups.column and groups.column in named):
+        return None
+    evidence = (
+        f"{groups.siblings:,} of {groups.rows:,} rows of {name} have the same answer as others, to other"
+        f" questions ({len(groups.sizes):,} groups)"
+    )
+    return Groups(groups.column or ANSWERS, evidence)
+
+
+def _prompt_and_answer(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The prompt of a raw row, as text, and its last answer; the answer is empty where none is found."""
+    chat = next((row[name] for name in CHAT_COLUMNS if isinstance(row.get(name), list)), None)
+    if chat:
+        last = chat[-1]
+        texts = list(last.values()) if isinstance(last, Mapping) else []
+        answer = max((one for one in texts if isinstance(one, str)), key=len, default="")
+        return repr(chat[:-1]), answer
+    column = next((name for name in ANSWER_COLUMNS if isinstance(row.get(name), str)), None)
+    if column is None:
+        return "", ""
+    return repr([row.get(name) for name in PROMPT_COLUMNS]), str(row[column])
 
 
 def _shared_groups(

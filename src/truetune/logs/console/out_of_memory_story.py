@@ -148,6 +148,10 @@ def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool
     return trained_to <= last and done <= last + 1
 
 
+LEAST_BYTES = 6
+"""Of a trained parameter: weight and gradient in 16 bits, two states of AdamW in 8 bits"""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryStory:
     """How a run came to use up the memory of its GPU."""
@@ -293,6 +297,15 @@ class MemoryStory:
         if self.is_padded_to_the_context or self.fillings or self.kept is not None:
             return False
         return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
+
+    @property
+    def least_states(self) -> float | None:
+        """GiB of weights, gradients and states, where they alone are more than the GPU; None where that is not sure."""
+        settings, capacity = self.settings, self.capacity
+        if settings.trained is None or capacity is None or settings.sharded:
+            return None
+        least = settings.trained * LEAST_BYTES / GIB
+        return least if least > capacity else None
 
     @property
     def is_fragmented(self) -> bool:
@@ -607,7 +620,13 @@ class MemoryStory:
             yield f"turn gradient_checkpointing on: it is off ({setting.place}: {setting.text})"
         elif checkpointing is None:
             yield "turn gradient_checkpointing on, unless it is"
-        if batch == 1 and checkpointing and not self.comes_late:
+        if batch == 1 and checkpointing and self.least_states is not None:
+            yield (
+                f"weights, gradients and optimizer states of {self.settings.trained:,} trained parameters are"
+                f" {self.least_states:.0f} GiB at least, more than the GPU has: share them out (FSDP or ZeRO stage 3),"
+                " or train an adapter"
+            )
+        elif batch == 1 and checkpointing and not self.comes_late:
             yield (
                 "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
                 " TOKENIZER -v` prints the lengths), or more GPUs"

@@ -1,0 +1,70 @@
+"""The line of a script beside a file of pairs that orders the answers before one is taken as the chosen side.
+
+The line is found by its words, not by a run: a script that names the file of pairs and both sides, and orders or
+compares by the column of scores. It is shown as the place to read, never as proof.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+
+MAX_SCRIPTS = 40
+"""Scripts that are read. Chosen, not measured: projects have fewer"""
+MAX_TEXT = 120
+ORDERS = re.compile(
+    r"\b(?:max|min|sorted|nlargest|nsmallest)\(|\.sort\(|sort_values\(|\b(?:idx|arg)(?:max|min)\b|[^=\-]>[^=]|<[^=]"
+)
+SIDES = re.compile(r"chosen[\s\S]*rejected|rejected[\s\S]*chosen")
+SCORES = r"scores?|ratings?|rewards?|grades?|stars|up_?votes?|likes?|ranks?|margin|votes?"
+"""Columns that say what an answer is worth"""
+
+
+class BuilderLine(NamedTuple):
+    """Where a script orders the answers."""
+
+    place: str
+    """`build_pairs.py:21`"""
+    text: str
+
+
+def find_builder_line(pairs_file: str, column: str = "") -> BuilderLine | None:
+    """The first such line; None where no script beside names the file and orders by its scores.
+
+    Args:
+        pairs_file: the file of pairs.
+        column: what its answers are ordered by; empty where only the pairs have scores.
+    """
+    path = Path(pairs_file)
+    word = re.compile(rf"(?<![A-Za-z])(?:{re.escape(column) if column else SCORES})(?![A-Za-z])")
+    for script in islice(_scripts_near(path), MAX_SCRIPTS):
+        try:
+            text = read_bounded(script, SETTINGS).decode("utf-8", "replace")
+        except (OSError, InputLimitError):
+            continue
+        if path.name not in text or not SIDES.search(text):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            code = line.partition("#")[0]
+            if ORDERS.search(code) and word.search(code):
+                return BuilderLine(f"{script.name}:{number}", code.strip()[:MAX_TEXT])
+    return None
+
+
+def _scripts_near(path: Path) -> Iterator[Path]:
+    """The scripts of the file's folder, of the one above, and of the folders beside it."""
+    folder = path.absolute().parent
+    try:
+        yield from sorted(folder.glob("*.py"))
+        # Rows mostly lie in data/ of the project.
+        if folder.name in ("data", "datasets", "dataset"):
+            yield from sorted(folder.parent.glob("*.py"))
+            yield from sorted(folder.parent.glob("scripts/*.py"))
+    except OSError:
+        return

@@ -1,0 +1,154 @@
+"""A DeepSpeed or FSDP file lies beside the launch, and nothing leads to it.
+
+## What it does
+Looks for files of DeepSpeed (`zero_optimization`) and of accelerate (`distributed_type: FSDP` or `DEEPSPEED`) in the
+folder of a command that starts a training on several processes. It fires where no option, argument, setting or
+variable that is read names such a file, and no line speaks of DeepSpeed or FSDP. A variable that neither a library nor
+a script reads is named. It is a note where `accelerate launch` may have a configuration of its own, and no log shows
+its mode, and where neither a variable nor a log says that the file was meant for this run.
+
+## Why it is bad
+The run is plain DDP: each GPU holds all weights, gradients and optimizer states. It runs out of memory as if the file
+were not there, on any number of GPUs, or trains with other settings than the file has.
+
+## Example
+```yaml
+files:
+  ds_zero3.json: '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+  train.py: |
+    from trl import SFTConfig, SFTTrainer
+    SFTTrainer("org/model", SFTConfig("out", max_length=2048), train_dataset=rows).train()
+  run.sh: |
+    export DS_FILE=ds_zero3.json
+    torchrun --nproc_per_node 4 train.py
+```
+
+## Use instead
+```yaml
+files:
+  ds_zero3.json: '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+  train.py: |
+    from trl import SFTConfig, SFTTrainer
+    SFTTrainer("org/model", SFTConfig("out", max_length=2048, deepspeed="ds_zero3.json"), train_dataset=rows).train()
+  run.sh: |
+    torchrun --nproc_per_node 4 train.py
+```
+
+## Fix safety
+Safe: it decides where weights lie, not what is learned. The file is read for the first time then, and its batch sizes
+and rates must be those of the run ("auto").
+
+## References
+- huggingface/accelerate, `accelerate launch` (`--use_deepspeed`, `--deepspeed_config_file`, `--config_file`);
+  huggingface/transformers, `TrainingArguments.deepspeed`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.sharding_files_beside import UnreadFile, find_unread_sharding_file
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+LAUNCHERS = (("accelerate", "launch"), ("torchrun",), ("torch.distributed.run",),
+             ("torch.distributed.launch",))  # fmt: skip
+PROCESS_OPTIONS = ("--num-processes", "--nproc-per-node")
+TRAINS = re.compile(r"Trainer\b|\.backward\(|\.train\(\)")
+UNLESS_BY_DEFAULT = "unless accelerate's default configuration names it"
+SETTINGS = (".yaml", ".yml", ".json", ".toml")
+
+
+class ShardingFileNotRead(CommandRule):
+    code = "CMD137"
+    symptoms = ("out-of-memory", "several-gpus")
+    severity = "warning"
+    what = "launches of a training on several processes"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[ShellCommand]:
+        for command in file.commands:
+            if _is_launch(command) and _trains(command, Path(file.path).parent):
+                yield command
+
+    def findings(self) -> Iterator[Finding]:
+        folder = Path(self.subject.path).parent
+        command = next(iter(self.places(self.subject)), None)
+        unread = find_unread_sharding_file(folder) if command is not None else None
+        if command is None or unread is None:
+            return
+        is_accelerate = command.behind("accelerate", "launch") is not None
+        may_have_defaults = is_accelerate and last_option(command.words, "--config-file") is None
+        is_by_log = bool(unread.plain_mode or unread.has_no_defaults)
+        may_be_default = may_have_defaults and not is_by_log
+        # A file of another plan may lie there; a variable that holds its name was meant for this run.
+        is_meant = is_by_log or bool(unread.variable)
+        name = unread.file.path.name
+        yield self.finding(
+            f"{name} ({unread.file.what}) is not in use: {_why(unread)}. The run is plain DDP"
+            f"{_by_the_log(unread)}: each GPU holds all weights, gradients and optimizer states",
+            _remedy(unread, is_accelerate),
+            severity="warning" if is_meant and not may_be_default else "info",
+            evidence=[UNLESS_BY_DEFAULT] if may_be_default else [],
+            cases=[
+                Case(
+                    f"{unread.file.what}: no option, argument or setting leads here",
+                    file=str(unread.file.path),
+                    line=1,
+                ),
+                self.case(command, command.text[:300]),
+            ],
+        )
+
+
+def _why(unread: UnreadFile) -> str:
+    """What becomes of the file's name."""
+    if not unread.variable:
+        return "no option, argument, setting or variable names it"
+    return (
+        f"its name stands in the variable {unread.variable} alone"
+        f" ({Path(unread.holder).name}:{unread.line}), which no script here reads, nor accelerate or transformers"
+    )
+
+
+def _by_the_log(unread: UnreadFile) -> str:
+    """The log that says so, in brackets."""
+    return f" ({unread.plain_mode}: DistributedType.MULTI_GPU)" if unread.plain_mode else ""
+
+
+def _remedy(unread: UnreadFile, is_accelerate: bool) -> str:
+    """The edit by which the file is read."""
+    name = unread.file.path.name
+    if not unread.file.is_deepspeed:
+        return f"start it by `accelerate launch --config_file {name}`"
+    argument = f'give the Trainer\'s arguments deepspeed="{name}"'
+    if not is_accelerate:
+        return argument
+    return (
+        f"start it by `accelerate launch --use_deepspeed --deepspeed_config_file {name} --zero3_init_flag true`; or"
+        f" {argument}"
+    )
+
+
+def _is_launch(command: ShellCommand) -> bool:
+    """Does a command start several processes, all of whose files are plain names?"""
+    if not any(command.behind(*words) is not None for words in LAUNCHERS):
+        return False
+    processes = last_option(command.words, *PROCESS_OPTIONS)
+    return processes != "1" and not any("@" in word for word in command.words)
+
+
+def _trains(command: ShellCommand, folder: Path) -> bool:
+    """Does the script train, and are it and all files of settings that the command names in the folder?"""
+    named = [word.rpartition("=")[2] for word in command.words if word.endswith((*SETTINGS, ".py"))]
+    scripts = [word for word in named if word.endswith(".py")]
+    try:
+        if not scripts or not all((folder / word).is_file() for word in named):
+            return False
+        texts = [(folder / word).read_bytes()[: 1 << 20] for word in scripts]
+    except (OSError, ValueError):
+        return False
+    return any(TRAINS.search(text.decode("utf-8", "replace")) for text in texts)
