@@ -594,6 +594,8 @@ OWN = {
     "checks.launch_files": SWALLOWS,
     "checks.launch_offload": SWALLOWS,
     "checks.gpus_beside": SWALLOWS,
+    "checks.builders_of_pairs": SWALLOWS,
+    "checks.sharding_files_beside": SWALLOWS,
     "logs.files_beside": TYPES_ALONE,
     "checks.log.gpus_mostly_idle": TYPES_ALONE,
     "checks.fsdp_layer_class": SWALLOWS,
