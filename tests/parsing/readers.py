@@ -582,6 +582,7 @@ OWN = {
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
     "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
+    "checks.commands.sharding_file_not_read": SWALLOWS,
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.nodes_wait_for_themselves": TYPES_ALONE,
     "checks.commands.launch_files_contradict": TYPES_ALONE,
