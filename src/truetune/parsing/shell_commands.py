@@ -48,9 +48,12 @@ BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 """Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 QUOTED_OR_VARIABLE = re.compile(
-    r"""'[^']*'|"(?:\\.|[^"\\])*"|(?<!\S)[A-Za-z_]\w*=\$\{?\w+\}?|""" + VARIABLE.pattern
+    r"""'[^']*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\\?\Z)|(?<!\S)[A-Za-z_]\w*=\$\{?\w+\}?|"""
+    + VARIABLE.pattern
 )
-"""A text in quotes or a variable that is assigned, each one word whatever it holds; or a variable anywhere else"""
+"""A text in quotes or a variable that is assigned, each one word whatever it holds; or a variable anywhere else.
+
+A quote that never closes goes to the end: tried again from each of its quotes, a long line of them took minutes."""
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
