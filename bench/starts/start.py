@@ -48,6 +48,7 @@ Author = Literal[
     "fresh reader, sixteenth set",
     "fresh reader, seventeenth set",
     "fresh reader, eighteenth set",
+    "fresh reader, nineteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
