@@ -319,12 +319,28 @@ def test_a_script_that_has_run_gets_a_note(
     installed_release.cache_clear()
 
 
-def test_defaults_of_an_older_release_are_not_assumed(tmp_path: Path) -> None:
+def test_the_default_length_is_that_of_every_release(tmp_path: Path) -> None:
+    """Before TRL had max_length, it cut rows at the tokenizer's limit, and at no more than 1,024."""
     path = tmp_path / "train.ipynb"
     text = 'from trl import SFTConfig\nargs = SFTConfig(output_dir="out")\n'
-    for install, count in (("!pip install trl==1.2", 1), ("!pip install trl==0.9", 0)):
+    for install, count in (("!pip install trl==1.2", 1), ("!pip install trl==0.9", 1)):
         path.write_text(notebook(install, text), encoding="utf-8")
         assert len(lint([path], select=["length-left-to-default"]).findings) == count
+
+
+@pytest.mark.parametrize(("release", "is_known"), [("1.2", True), ("0.12.2", True), ("0.9", False)])
+def test_a_default_is_known_from_the_release_on_that_has_it(
+    release: str, is_known: bool, tmp_path: Path
+) -> None:
+    """DPOConfig has had 1e-6 since 0.12.2, the first release that was read."""
+    path = tmp_path / "train.ipynb"
+    text = (
+        "from peft import LoraConfig\nfrom trl import DPOConfig, DPOTrainer\nargs = DPOConfig(output_dir='out')\n"
+        "DPOTrainer('m', args=args, train_dataset=rows, peft_config=LoraConfig(r=8)).train()\n"
+    )
+    path.write_text(notebook(f"!pip install trl=={release}", text), encoding="utf-8")
+    found = lint([path], select=["learning-rate-far-from-published"]).findings
+    assert len(found) == is_known
 
 
 @pytest.mark.parametrize(("asked", "count"), [("==4.46.0", 0), (">=5", 1), ("", 1)])
