@@ -82,7 +82,7 @@ def failed(
         f'  File "{SITE}/{file}", line 17, in {name}\n    {code}\n' for file, name, code in frames
     )
     return (
-        f'Traceback (most recent call last):\n  File "/work/train.py", line 40, in <module>\n    {user or "trainer.train()"}\n'
+        f'Traceback (most recent call last):\n  File "/home/user/train.py", line 40, in <module>\n    {user or "trainer.train()"}\n'
         f"{lines}{MESSAGE.format(asked, gpu)}\n"
     )
 

@@ -71,27 +71,52 @@ def find_unread_sharding_file(folder: Path) -> UnreadFile | None:
     sharding = [one for path in files if (one := _read_sharding_file(path)) is not None]
     if not sharding:
         return None
+    holders = _find_holders(files, sharding)
+    if holders is None:
+        return None
+    logs = {path: _text_of(path) for path in files if path.suffix in LOG_SUFFIXES}
+    plain = next((path.name for path, text in logs.items() if PLAIN_MODE.search(text)), "")
+    no_defaults = any(DEFAULTS_USED.search(text) for text in logs.values())
+    holder = holders[0] if holders else _Holder("", 0, Path())
+    return UnreadFile(
+        sharding[0], holder.variable, holder.line, str(holder.file), plain, no_defaults
+    )
+
+
+class _Holder(NamedTuple):
+    """A variable that holds the name of a sharding file, and that nobody reads."""
+
+    variable: str
+    line: int
+    file: Path
+
+
+def _find_holders(files: list[Path], sharding: list[ShardingFile]) -> list[_Holder] | None:
+    """The unread variables in which sharding files are named; None where a line may lead to one of these files."""
     known = {one.path for one in sharding}
-    texts = {
-        path: text
-        for path in files
-        if path not in known and path.suffix in TEXT_SUFFIXES and (text := _text_of(path))
-    }
     names = re.compile("|".join(re.escape(one.path.name) for one in sharding))
-    holders: list[tuple[str, int, Path]] = []
+    texts = {
+        path: _text_of(path)
+        for path in files
+        if path not in known and path.suffix in TEXT_SUFFIXES
+    }
+    holders: list[_Holder] = []
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines(), 1):
-            if SAYS_NOTHING.search(line) or not (OF_SHARDING.search(line) or names.search(line)):
+            if not _speaks_of_sharding(line, names):
                 continue
             variable = _unread_variable(line, texts)
             if not variable:
                 return None
-            holders.append((variable, number, path))
-    logs = {path: _text_of(path) for path in files if path.suffix in LOG_SUFFIXES}
-    plain = next((path.name for path, text in logs.items() if PLAIN_MODE.search(text)), "")
-    no_defaults = any(DEFAULTS_USED.search(text) for text in logs.values())
-    variable, number, holder = holders[0] if holders else ("", 0, Path())
-    return UnreadFile(sharding[0], variable, number, str(holder), plain, no_defaults)
+            holders.append(_Holder(variable, number, path))
+    return holders
+
+
+def _speaks_of_sharding(line: str, names: re.Pattern[str]) -> bool:
+    """Does a line that does something name sharding, or a file of its settings?"""
+    if SAYS_NOTHING.search(line):
+        return False
+    return OF_SHARDING.search(line) is not None or names.search(line) is not None
 
 
 def _files_of(folder: Path) -> list[Path]:
