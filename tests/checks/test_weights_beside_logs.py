@@ -1,6 +1,5 @@
 """Out-of-memory errors beside the script, commands and folders that say what the weights and the steps held."""
 
-# ruff: noqa: E501 - lines of logs stand as they are printed
 from __future__ import annotations
 
 import json
@@ -11,9 +10,9 @@ import pytest
 from tests.checks.test_files_beside_logs import SITE, found, words
 
 MESSAGE = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of 39.38 GiB of which 143.00"
-    " MiB is free. Including non-PyTorch memory, this process has 39.23 GiB memory in use. Of the allocated memory 38.41 GiB is"
-    " allocated by PyTorch, and 311.52 MiB is reserved by PyTorch but unallocated."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of 39.38 GiB of"
+    " which 143.00 MiB is free. Including non-PyTorch memory, this process has 39.23 GiB memory in use. Of the"
+    " allocated memory 38.41 GiB is allocated by PyTorch, and 311.52 MiB is reserved by PyTorch but unallocated."
 )
 BACKWARD = ("transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
 HEAD = (
@@ -57,10 +56,16 @@ base = AutoModelForCausalLM.from_pretrained(name, device_map="auto", torch_dtype
 PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")
 """
 LLAMA = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32000, "hidden_size": 5120,
-    "intermediate_size": 13824, "num_hidden_layers": 40, "num_attention_heads": 40, "num_key_value_heads": 40,
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 40,
     "tie_word_embeddings": False,
-}  # fmt: skip
+}
 DPO = """
 from trl import DPOConfig, DPOTrainer
 
@@ -82,7 +87,8 @@ def failed(
         f'  File "{SITE}/{file}", line 17, in {name}\n    {code}\n' for file, name, code in frames
     )
     return (
-        f'Traceback (most recent call last):\n  File "/home/user/train.py", line 40, in <module>\n    {user or "trainer.train()"}\n'
+        'Traceback (most recent call last):\n  File "/home/user/train.py", line 40, in <module>\n'
+        f"    {user or 'trainer.train()'}\n"
         f"{lines}{MESSAGE.format(asked, gpu)}\n"
     )
 
@@ -99,7 +105,10 @@ def sft(
 def notebook(first: int, second: int) -> str:
     """A cell that loads a model and fails, and one that trains, as they were run."""
     error = MESSAGE.format("260.00 MiB", 0)
-    load = 'from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+    load = (
+        "from transformers import AutoModelForCausalLM\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+    )
     cells = [
         (
             first,
@@ -115,57 +124,177 @@ def notebook(first: int, second: int) -> str:
         ),
         (second, "trainer.train()\n", []),
     ]
-    return json.dumps({
-        "cells": [
-            {"cell_type": "code", "execution_count": count, "metadata": {}, "outputs": outputs, "source": source}
-            for count, source, outputs in cells
-        ],
-        "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "execution_count": count,
+                    "metadata": {},
+                    "outputs": outputs,
+                    "source": source,
+                }
+                for count, source, outputs in cells
+            ],
+            "metadata": {},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
 
 
 @pytest.mark.parametrize(
     ("log", "files", "said", "unsaid"),
     [
-        pytest.param(failed(BACKWARD), {"train.py": sft(""), "requirements.txt": OLD},
-                     "train.py:5 loads meta-llama/Llama-3.1-8B", "", id="float32 by default"),
-        pytest.param(failed(BACKWARD), {"train.py": sft(""), "requirements.txt": NEW},
-                     "", "float32", id="a transformers that takes the checkpoint's type"),
-        pytest.param(failed(BACKWARD), {"train.py": sft("", model="Qwen/Qwen2.5-0.5B"), "requirements.txt": OLD},
-                     "", "then loads float32", id="a model that is small beside the GPU"),
-        pytest.param(failed(STEP, HEAD), {"train.py": sft(", dtype=torch.bfloat16", "group_by_length=True")},
-                     "group_by_length=True (train.py:6) puts the longest rows into one batch", "", id="rows by length"),
-        pytest.param(failed(STEP, HEAD), {"train.py": sft(", dtype=torch.bfloat16", "group_by_length=False")},
-                     "", "longest rows into one batch", id="rows in any order"),
-        pytest.param(failed(STEP, HEAD, gpu=1), {"train.py": SPREAD}, "GPU 1 holds later layers", "", id="layers on two GPUs"),
-        pytest.param(failed(STEP, HEAD), {"train.py": SPREAD}, "", "later layers", id="the first GPU"),
-        pytest.param(failed(STEP, PAIRS, asked="15.66 GiB"), {"train.py": DPO},
-                     "8 x 4,096 x 128,256 at 4 bytes", "", id="pairs are two rows each"),
-        pytest.param(failed(ENGINE), {"train.py": sft(", dtype=torch.bfloat16", model="01-ai/Yi-1.5-34B"), "ds.json": '{\n "zero_optimization": {\n  "stage": 2\n }\n}\n'},
-                     "set stage to 3 in place of 2 (ds.json:3)", "halve", id="stage 2"),
-        pytest.param(failed(ENGINE), {"ds.json": '{"zero_optimization": {"stage": 3}}\n'},
-                     "zero.Init", "in place of", id="stage 3"),
-        pytest.param(failed(user="base = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)"), {"train.py": MERGE},
-                     "merge on the CPU", "per_device_train", id="a merge"),
-        pytest.param(failed(LOADING), {"merge.py": MERGE, "loop.py": SPREAD},
-                     "", "merge on the CPU", id="the merge of another script"),
-        pytest.param(failed(STEP, HEAD, gpu=1), {"other.py": SPREAD}, "", "later layers", id="the load of another script"),
-        pytest.param(failed(LOADING), {"train.py": sft(", dtype=torch.bfloat16", model="Qwen/Qwen3-30B-A3B")},
-                     "all experts are held", "merge on the CPU", id="a mixture of experts"),
-        pytest.param(failed(LOADING), {"merged/config.json": json.dumps({**LLAMA, "torch_dtype": "float32"}), "note.py": "x = 1\n"},
-                     "the model of merged/ (config.json): its weights were saved in float32, 48.5 GiB", "", id="saved in float32"),
-        pytest.param(failed(LOADING), {"merged/config.json": json.dumps({**LLAMA, "torch_dtype": "bfloat16"}), "note.py": "x = 1\n"},
-                     "", "saved in float32", id="saved in 16 bits"),
-        pytest.param(failed(CAPTURE), {"serve.sh": "vllm serve ./m --gpu-memory-utilization 0.98\n"},
-                     "0.98 (serve.sh:1) leaves 0.8 of 39.4 GiB", "training's memory", id="graphs of a server"),
-        pytest.param(failed(HARNESS), {"eval.sh": "lm_eval --model hf --tasks mmlu --batch_size 64\n"},
-                     "lower --batch_size from 64 to 4 (eval.sh:1)", "per_device_train", id="a harness"),
-        pytest.param(failed(user="sd = {k: v.clone().float() for k, v in model.state_dict().items()}"), {"note.py": "x = 1\n"},
-                     "a copy of all weights is made on the GPU", "shorter rows (", id="a copy of the weights"),
-        pytest.param(failed(user="sd = {k: v.detach().cpu() for k, v in model.state_dict().items()}"), {"note.py": "x = 1\n"},
-                     "", "a copy of all weights", id="weights that go to the CPU"),
+        pytest.param(
+            failed(BACKWARD),
+            {"train.py": sft(""), "requirements.txt": OLD},
+            "train.py:5 loads meta-llama/Llama-3.1-8B",
+            "",
+            id="float32 by default",
+        ),
+        pytest.param(
+            failed(BACKWARD),
+            {"train.py": sft(""), "requirements.txt": NEW},
+            "",
+            "float32",
+            id="a transformers that takes the checkpoint's type",
+        ),
+        pytest.param(
+            failed(BACKWARD),
+            {"train.py": sft("", model="Qwen/Qwen2.5-0.5B"), "requirements.txt": OLD},
+            "",
+            "then loads float32",
+            id="a model that is small beside the GPU",
+        ),
+        pytest.param(
+            failed(STEP, HEAD),
+            {"train.py": sft(", dtype=torch.bfloat16", "group_by_length=True")},
+            "group_by_length=True (train.py:6) puts the longest rows into one batch",
+            "",
+            id="rows by length",
+        ),
+        pytest.param(
+            failed(STEP, HEAD),
+            {"train.py": sft(", dtype=torch.bfloat16", "group_by_length=False")},
+            "",
+            "longest rows into one batch",
+            id="rows in any order",
+        ),
+        pytest.param(
+            failed(STEP, HEAD, gpu=1),
+            {"train.py": SPREAD},
+            "GPU 1 holds later layers",
+            "",
+            id="layers on two GPUs",
+        ),
+        pytest.param(
+            failed(STEP, HEAD), {"train.py": SPREAD}, "", "later layers", id="the first GPU"
+        ),
+        pytest.param(
+            failed(STEP, PAIRS, asked="15.66 GiB"),
+            {"train.py": DPO},
+            "8 x 4,096 x 128,256 at 4 bytes",
+            "",
+            id="pairs are two rows each",
+        ),
+        pytest.param(
+            failed(ENGINE),
+            {
+                "train.py": sft(", dtype=torch.bfloat16", model="01-ai/Yi-1.5-34B"),
+                "ds.json": '{\n "zero_optimization": {\n  "stage": 2\n }\n}\n',
+            },
+            "set stage to 3 in place of 2 (ds.json:3)",
+            "halve",
+            id="stage 2",
+        ),
+        pytest.param(
+            failed(ENGINE),
+            {"ds.json": '{"zero_optimization": {"stage": 3}}\n'},
+            "zero.Init",
+            "in place of",
+            id="stage 3",
+        ),
+        pytest.param(
+            failed(
+                user="base = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)"
+            ),
+            {"train.py": MERGE},
+            "merge on the CPU",
+            "per_device_train",
+            id="a merge",
+        ),
+        pytest.param(
+            failed(LOADING),
+            {"merge.py": MERGE, "loop.py": SPREAD},
+            "",
+            "merge on the CPU",
+            id="the merge of another script",
+        ),
+        pytest.param(
+            failed(STEP, HEAD, gpu=1),
+            {"other.py": SPREAD},
+            "",
+            "later layers",
+            id="the load of another script",
+        ),
+        pytest.param(
+            failed(LOADING),
+            {"train.py": sft(", dtype=torch.bfloat16", model="Qwen/Qwen3-30B-A3B")},
+            "all experts are held",
+            "merge on the CPU",
+            id="a mixture of experts",
+        ),
+        pytest.param(
+            failed(LOADING),
+            {
+                "merged/config.json": json.dumps({**LLAMA, "torch_dtype": "float32"}),
+                "note.py": "x = 1\n",
+            },
+            "the model of merged/ (config.json): its weights were saved in float32, 48.5 GiB",
+            "",
+            id="saved in float32",
+        ),
+        pytest.param(
+            failed(LOADING),
+            {
+                "merged/config.json": json.dumps({**LLAMA, "torch_dtype": "bfloat16"}),
+                "note.py": "x = 1\n",
+            },
+            "",
+            "saved in float32",
+            id="saved in 16 bits",
+        ),
+        pytest.param(
+            failed(CAPTURE),
+            {"serve.sh": "vllm serve ./m --gpu-memory-utilization 0.98\n"},
+            "0.98 (serve.sh:1) leaves 0.8 of 39.4 GiB",
+            "training's memory",
+            id="graphs of a server",
+        ),
+        pytest.param(
+            failed(HARNESS),
+            {"eval.sh": "lm_eval --model hf --tasks mmlu --batch_size 64\n"},
+            "lower --batch_size from 64 to 4 (eval.sh:1)",
+            "per_device_train",
+            id="a harness",
+        ),
+        pytest.param(
+            failed(user="sd = {k: v.clone().float() for k, v in model.state_dict().items()}"),
+            {"note.py": "x = 1\n"},
+            "a copy of all weights is made on the GPU",
+            "shorter rows (",
+            id="a copy of the weights",
+        ),
+        pytest.param(
+            failed(user="sd = {k: v.detach().cpu() for k, v in model.state_dict().items()}"),
+            {"note.py": "x = 1\n"},
+            "",
+            "a copy of all weights",
+            id="weights that go to the CPU",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_files_beside_a_log_say_what_the_weights_take(
     tmp_path: Path, log: str, files: dict[str, str], said: str, unsaid: str
 ) -> None:
@@ -209,7 +338,10 @@ def test_what_the_loop_keeps_is_no_longer_row(tmp_path: Path, end: str, kept: bo
     assert ("longer rows" in text) is not kept
 
 
-SLOTS = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n"
+SLOTS = (
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing"
+    " the engine.\n"
+)
 LORA = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "base_model_name_or_path": "m"})
 
 
@@ -219,7 +351,10 @@ LORA = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "base_model_n
 )
 def test_places_for_adapters_are_counted(tmp_path: Path, options: str, said: bool) -> None:
     files = {
-        "vllm.log": f'Traceback (most recent call last):\n  File "{SITE}/vllm/v1/core/kv_cache_utils.py", line 9, in check\n    raise ValueError(\n{SLOTS}',
+        "vllm.log": (
+            f'Traceback (most recent call last):\n  File "{SITE}/vllm/v1/core/kv_cache_utils.py", line 9, in check\n'
+            f"    raise ValueError(\n{SLOTS}"
+        ),
         "serve.sh": f"vllm serve m --enable-lora --lora-modules a=out {options}\n",
         "out/adapter_config.json": LORA,
     }
@@ -228,9 +363,15 @@ def test_places_for_adapters_are_counted(tmp_path: Path, options: str, said: boo
     assert "another process" not in text
 
 
-OOM_KILL = "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have been OOM Killed.\n"
+OOM_KILL = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have"
+    " been OOM Killed.\n"
+)
 JOB = "#!/bin/bash\n#SBATCH --gres=gpu:1\n{asked}srun python train.py\n"
-IN_A_LIST = 'import json\nfrom datasets import Dataset\nrows = [json.loads(line) for line in open("all.jsonl")]\nds = Dataset.from_list(rows)\n'
+IN_A_LIST = (
+    'import json\nfrom datasets import Dataset\nrows = [json.loads(line) for line in open("all.jsonl")]\n'
+    "ds = Dataset.from_list(rows)\n"
+)
 OWN_DATASET = """
 import json
 from torch.utils.data import Dataset
@@ -256,18 +397,80 @@ trainer.evaluate()
 @pytest.mark.parametrize(
     ("log", "files", "said", "unsaid"),
     [
-        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="")}, "job.sbatch asks for no memory (--mem)", "", id="no memory asked"),
-        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --cpus-per-task=2\n")}, "here for 2 (--cpus-per-task=2)", "", id="two processors"),
-        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --mem=64G\n")}, "", "asks for no memory", id="memory asked"),
-        pytest.param(OOM_KILL, {"job.sbatch": JOB.format(asked="#SBATCH --mem-per-cpu=8G\n")}, "", "asks for no memory", id="memory by processor"),
-        pytest.param("Killed\n", {"job.sbatch": JOB.format(asked="")}, "", "asks for no memory", id="not ended by Slurm"),
-        pytest.param("10 rows\nKilled\n", {"prep.py": IN_A_LIST}, "prep.py:3 holds all rows, then a data set of them", "", id="rows in a list"),
-        pytest.param("10 rows\nKilled\n", {"prep.py": IN_A_LIST, "all.jsonl": '{"text": "a"}\n' * 9}, "", "holds all rows", id="a small file"),
-        pytest.param("10 rows\nKilled\n", {"prep.py": 'from datasets import load_dataset\nds = load_dataset("json", data_files="all.jsonl")\n'}, "", "holds all rows", id="mapped from the disk"),
-        pytest.param(RECORDS + "Killed\n", {"train.py": METRICS.replace("END", "")}, "moves the logits of the evaluation to the machine's memory", "", id="logits on the host"),
-        pytest.param(RECORDS + "Killed\n", {"train.py": METRICS.replace("END", ", preprocess_logits_for_metrics=f")}, "", "moves the logits", id="ids alone"),
+        pytest.param(
+            OOM_KILL,
+            {"job.sbatch": JOB.format(asked="")},
+            "job.sbatch asks for no memory (--mem)",
+            "",
+            id="no memory asked",
+        ),
+        pytest.param(
+            OOM_KILL,
+            {"job.sbatch": JOB.format(asked="#SBATCH --cpus-per-task=2\n")},
+            "here for 2 (--cpus-per-task=2)",
+            "",
+            id="two processors",
+        ),
+        pytest.param(
+            OOM_KILL,
+            {"job.sbatch": JOB.format(asked="#SBATCH --mem=64G\n")},
+            "",
+            "asks for no memory",
+            id="memory asked",
+        ),
+        pytest.param(
+            OOM_KILL,
+            {"job.sbatch": JOB.format(asked="#SBATCH --mem-per-cpu=8G\n")},
+            "",
+            "asks for no memory",
+            id="memory by processor",
+        ),
+        pytest.param(
+            "Killed\n",
+            {"job.sbatch": JOB.format(asked="")},
+            "",
+            "asks for no memory",
+            id="not ended by Slurm",
+        ),
+        pytest.param(
+            "10 rows\nKilled\n",
+            {"prep.py": IN_A_LIST},
+            "prep.py:3 holds all rows, then a data set of them",
+            "",
+            id="rows in a list",
+        ),
+        pytest.param(
+            "10 rows\nKilled\n",
+            {"prep.py": IN_A_LIST, "all.jsonl": '{"text": "a"}\n' * 9},
+            "",
+            "holds all rows",
+            id="a small file",
+        ),
+        pytest.param(
+            "10 rows\nKilled\n",
+            {
+                "prep.py": 'from datasets import load_dataset\nds = load_dataset("json", data_files="all.jsonl")\n'
+            },
+            "",
+            "holds all rows",
+            id="mapped from the disk",
+        ),
+        pytest.param(
+            RECORDS + "Killed\n",
+            {"train.py": METRICS.replace("END", "")},
+            "moves the logits of the evaluation to the machine's memory",
+            "",
+            id="logits on the host",
+        ),
+        pytest.param(
+            RECORDS + "Killed\n",
+            {"train.py": METRICS.replace("END", ", preprocess_logits_for_metrics=f")},
+            "",
+            "moves the logits",
+            id="ids alone",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_filled_the_machine_s_memory(
     tmp_path: Path, log: str, files: dict[str, str], said: str, unsaid: str
 ) -> None:
@@ -278,6 +481,10 @@ def test_what_filled_the_machine_s_memory(
 
 @pytest.mark.parametrize(("signal", "said"), [("Killed", True), ("Segmentation fault", False)])
 def test_workers_that_copy_a_list(tmp_path: Path, signal: str, said: bool) -> None:
-    log = f'Traceback (most recent call last):\n  File "{SITE}/torch/utils/data/dataloader.py", line 9, in _try_get_data\n    data = x\nRuntimeError: DataLoader worker (pid 88121) is killed by signal: {signal}. \n'
+    log = (
+        "Traceback (most recent call last):\n"
+        f'  File "{SITE}/torch/utils/data/dataloader.py", line 9, in _try_get_data\n'
+        f"    data = x\nRuntimeError: DataLoader worker (pid 88121) is killed by signal: {signal}. \n"
+    )
     text = words(found(tmp_path, {"run.log": log, "rows.py": OWN_DATASET}), "LOG030")
     assert ("each worker of the DataLoader copies" in text) is said

@@ -1,6 +1,5 @@
 """Steps of logs whose lines hold several rows, and out of memory by pictures."""
 
-# ruff: noqa: E501 - lines of logs stand as they are printed
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +13,10 @@ from truetune.logs.read_run import read_run
 TOKENIZED = (
     "Tokenizing Prompts (num_proc=16): 100%|####| 260/260 [00:01<00:00, 184.22 examples/s]\n"
 )
-SUMMARY = "{{'train_runtime': 118.4406, 'train_samples_per_second': {rate}, 'train_steps_per_second': 0.025, 'train_loss': 2.63, 'epoch': 3.0}}\n"
+SUMMARY = (
+    "{{'train_runtime': 118.4406, 'train_samples_per_second': {rate}, 'train_steps_per_second': 0.025,"
+    " 'train_loss': 2.63, 'epoch': 3.0}}\n"
+)
 RECORDS = "".join(
     f"{{'loss': {2.69 - n / 20}, 'grad_norm': 1.1, 'learning_rate': 0.0002, 'epoch': {n}.0}}\n"
     for n in (1, 2, 3)
@@ -26,7 +28,9 @@ TRACE = """Traceback (most recent call last):
     loss = self.compute_loss(model, inputs)
   File "/venv/lib/python3.11/site-packages/transformers/loss/loss_utils.py", line 54, in ForCausalLMLoss
     logits = logits.float()
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.86 GiB. GPU 0 has a total capacity of 23.53 GiB of which 6.02 GiB is free. Including non-PyTorch memory, this process has 17.50 GiB memory in use. Of the allocated memory 16.71 GiB is allocated by PyTorch, and 402.10 MiB is reserved by PyTorch but unallocated.
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.86 GiB. GPU 0 has a total capacity of 23.53 GiB of \
+which 6.02 GiB is free. Including non-PyTorch memory, this process has 17.50 GiB memory in use. Of the allocated memory \
+16.71 GiB is allocated by PyTorch, and 402.10 MiB is reserved by PyTorch but unallocated.
 """
 SHAPES = "{'input_ids': (1, 15686), 'pixel_values': (62208, 1176), 'labels': (1, 15686)}\n"
 

@@ -132,9 +132,7 @@ def lint(
         if progress is not None:
             progress(len(results), len(files))
         result = lint_module(module, spec, rows, uses)
-        # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
-        is_link = Path(module.path).is_symlink() and module.path not in named
-        if makes_changes and not is_link:
+        if makes_changes and not _is_link_in_folder(module.path, named):
             change = _fix_module(module, result, spec, unsafe)
             if change is not None:
                 changes.append(change)
@@ -145,6 +143,11 @@ def lint(
             facts[files[module.path]].append(("note", note))
         results[module.path] = result
     return _make_report(spec, results, files, facts, changes, time.perf_counter() - started)
+
+
+def _is_link_in_folder(path: str, named: Sequence[str]) -> bool:
+    """Is it a link that was met in a folder? It may lead out of it: only a named file is changed through one."""
+    return Path(path).is_symlink() and path not in named
 
 
 def _split_by_language(files: Iterable[str]) -> tuple[list[str], list[str]]:

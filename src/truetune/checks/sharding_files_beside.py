@@ -96,9 +96,7 @@ def _find_holders(files: list[Path], sharding: list[ShardingFile]) -> list[_Hold
     known = {one.path for one in sharding}
     names = re.compile("|".join(re.escape(one.path.name) for one in sharding))
     texts = {
-        path: _text_of(path)
-        for path in files
-        if path not in known and path.suffix in TEXT_SUFFIXES
+        path: _text_of(path) for path in files if path not in known and path.suffix in TEXT_SUFFIXES
     }
     holders: list[_Holder] = []
     for path, text in texts.items():

@@ -204,15 +204,7 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
     for words in TORCHRUN:
         options = command.behind(*words)
         if options is not None:
-            own = options_before_script(options)
-            is_alone = "--standalone" in own
-            return _Launcher(
-                "torchrun",
-                "1" if is_alone else last_option(own, "--nnodes"),
-                last_option(own, "--nproc-per-node") or "1",
-                False,
-                "" if is_alone else _port_of_torchrun(own),
-            )
+            return _torchrun_launcher(options_before_script(options))
     options = command.behind("accelerate", "launch")
     if options is not None:
         own = options_before_script(options)
@@ -230,6 +222,16 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
     processes = last_option(own, "--num-gpus") or "gpu"
     port = last_option(own, "--master-port") or ""
     return _Launcher("deepspeed", last_option(own, "--num-nodes"), processes, False, port)
+
+
+def _torchrun_launcher(own: tuple[str, ...]) -> _Launcher:
+    """What torchrun starts, by its own options."""
+    processes = last_option(own, "--nproc-per-node") or "1"
+    if "--standalone" in own:
+        return _Launcher("torchrun", "1", processes, False, "")
+    return _Launcher(
+        "torchrun", last_option(own, "--nnodes"), processes, False, _port_of_torchrun(own)
+    )
 
 
 def _port_of_torchrun(own: tuple[str, ...]) -> str:

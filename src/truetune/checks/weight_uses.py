@@ -226,24 +226,34 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
         yield from _served_by_vllm(file, server)
     for command in file.commands:
         yield from _served_by_llama_cpp(file, command)
-        for verb in OF_LLAMA_FACTORY:
-            words = command.behind("llamafactory-cli", verb)
-            adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
-            if words is not None and adapters:
-                does = "merges" if verb == "export" else "serves"
-                use = _command_use(file, command, does, tuple(adapters.split(",")), True)
-                written = last_option(words, "--export_dir")
-                yield use._replace(
-                    writes=(written,) if written else (), overrides=keys_of_server(words)
-                )
+        yield from _used_by_llama_factory(file, command)
         yield from _merged_by_axolotl(file, command)
-        for name in CONVERTERS:
-            words = command.behind(name)
-            if words and not words[0].startswith("-"):
-                use = _command_use(file, command, "converts", (words[0],), "lora" in name)
-                written = last_option(words, "--outfile")
-                yield use._replace(writes=(written,) if written else ())
+        yield from _converted(file, command)
     yield from _asked_by_harnesses(file)
+
+
+def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The adapters that a command of LLaMA-Factory merges or serves, by its own options."""
+    for verb in OF_LLAMA_FACTORY:
+        words = command.behind("llamafactory-cli", verb)
+        adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
+        if words is not None and adapters:
+            does = "merges" if verb == "export" else "serves"
+            use = _command_use(file, command, does, tuple(adapters.split(",")), True)
+            written = last_option(words, "--export_dir")
+            yield use._replace(
+                writes=(written,) if written else (), overrides=keys_of_server(words)
+            )
+
+
+def _converted(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The folder that a converter of llama.cpp reads."""
+    for name in CONVERTERS:
+        words = command.behind(name)
+        if words and not words[0].startswith("-"):
+            use = _command_use(file, command, "converts", (words[0],), "lora" in name)
+            written = last_option(words, "--outfile")
+            yield use._replace(writes=(written,) if written else ())
 
 
 def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:

@@ -248,15 +248,9 @@ def _make_column_renamer(
     names: dict[str, list[str]] = {}
     for ours, column in columns.items():
         names.setdefault(column, []).append(_resolve_mapped_name(ours, column, format))
-    given = [name for several in names.values() for name in several]
+    taken = _taken_names(columns, names)
     # What is mapped from nothing makes no column, and its own names count as taken.
     names.pop(NO_COLUMN, None)
-    if len(set(given)) < len(given):
-        pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
-        raise SpecError(f"--map names a column twice: {pairs}")
-    # `--map output=resp` beside a column `output`: the row must not have the name twice, and the
-    # loser must not vanish.
-    taken = {alias for name in given for alias in column_aliases()[name]}
     # Exchanging two sides exchanges what is said of them: a score that stayed would turn the pair's
     # meaning round.
     is_exchanged = names.get("chosen") == ["rejected"] and names.get("rejected") == ["chosen"]
@@ -271,6 +265,18 @@ def _make_column_renamer(
         return [_name_beside_exchanged_sides(key) if is_exchanged else key]
 
     return lambda row: {name: value for key, value in row.items() for name in rename(key)}
+
+
+def _taken_names(columns: Mapping[str, str], names: Mapping[str, list[str]]) -> set[str]:
+    """All names of the columns that a map gives. Raises SpecError where it gives one twice.
+
+    `--map output=resp` beside a column `output`: the row must not have the name twice, and the loser must not vanish.
+    """
+    given = [name for several in names.values() for name in several]
+    if len(set(given)) < len(given):
+        pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
+        raise SpecError(f"--map names a column twice: {pairs}")
+    return {alias for name in given for alias in column_aliases()[name]}
 
 
 def _resolve_mapped_name(ours: str, column: str, format: FormatName | None) -> str:

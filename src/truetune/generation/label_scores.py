@@ -170,7 +170,12 @@ def gives_reference(answer: str, reference: str, labels: Sequence[str]) -> bool 
         # The whole text at one end, with more before or behind it.
         words = _normalise(answer)
         return True if f" {wanted} " in f" {words} " else None
-    if final.kind == "json":
+    return _gives_final_answer(answer, reference, final.kind)
+
+
+def _gives_final_answer(answer: str, reference: str, kind: str) -> bool | None:
+    """Does an answer give the final answer of its reference, which is of this kind? None where that can't be told."""
+    if kind == "json":
         # A caller reads one value: one that stands in the answer twice, or inside of another, is none.
         return json_fault(answer) in (None, "have other text around it") and holds_final_answer(
             answer, reference
@@ -178,9 +183,9 @@ def gives_reference(answer: str, reference: str, labels: Sequence[str]) -> bool 
     if holds_final_answer(answer, reference):
         return True
     # `So it must be B here`: a letter without a mark is not told from a word.
-    if final.kind == "letter" and find_final_answer(answer) is None:
+    if kind == "letter" and find_final_answer(answer) is None:
         return None
-    return False if final.kind in ("number", "letter") or _is_short(reference) else None
+    return False if kind in ("number", "letter") or _is_short(reference) else None
 
 
 def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:

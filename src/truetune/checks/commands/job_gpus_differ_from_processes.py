@@ -40,7 +40,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import (
@@ -91,6 +91,15 @@ class JobGpusDifferFromProcesses(CommandRule):
         are_hidden = bool(on_cpu) and all(reason.startswith(VISIBLE) for _, reason in on_cpu)
         if may_commands_share_gpus(self.subject) and not are_hidden:
             return
+        if on_cpu:
+            yield from self._kept_on_cpu(granted, on_cpu)
+        else:
+            yield from self._of_launches(granted)
+
+    def _kept_on_cpu(
+        self, granted: GpuCount, on_cpu: Sequence[tuple[ShellCommand, str]]
+    ) -> Iterator[Finding]:
+        """The commands that leave the GPUs of the job alone."""
         for command, reason in on_cpu:
             gpus = f"{granted.gpus} GPU{'s' * (granted.gpus != 1)}"
             yield self.finding(
@@ -101,7 +110,10 @@ class JobGpusDifferFromProcesses(CommandRule):
                     self.case(command, reason),
                 ],
             )
-        for launch in find_launches(self.subject) if not on_cpu else ():
+
+    def _of_launches(self, granted: GpuCount) -> Iterator[Finding]:
+        """The launches of another number of processes than the job has GPUs."""
+        for launch in find_launches(self.subject):
             wanted, here = granted.gpus, launch.processes
             # A script that spreads one model uses the GPUs that have no process of their own.
             if here == wanted or (here < wanted and launch.spreads_one_model):

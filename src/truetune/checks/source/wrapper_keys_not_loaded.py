@@ -213,9 +213,14 @@ def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[s
     if isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and node.args):
         last = _last_part_of_path(module, node)
         return [] if last is None else _base_names(module, last, depth + 1)
+    return _base_names_of_origins(module, node, depth)
+
+
+def _base_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[str]:
+    """The names by what may have been assigned to a variable; empty where one of these is not known."""
     origins = [one.node for one in module.flow.origins(node) if one.node is not node]
     found = [_base_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
-    return [name for names in found for name in names] if found and all(found) else []
+    return [name for names in found for name in names] if all(found) else []
 
 
 def _texts_after_unknown(module: Module, node: ast.expr) -> list[str]:

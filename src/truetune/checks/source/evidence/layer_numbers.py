@@ -195,13 +195,19 @@ def _with_number(node: ast.expr, name: str, number: int) -> str | None:
         return _with_number_in_parts(node.values, name, number)
     if isinstance(node, ast.FormattedValue):
         return str(number) if _is_name(node.value, name) and node.format_spec is None else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _with_number_in_parts([node.left, node.right], name, number)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return _filled(node.left, node.right, name, "%d", number)
+    if isinstance(node, ast.BinOp):
+        return _with_number_in_operation(node, name, number)
     if isinstance(node, ast.Call) and len(node.args) == 1:
         return _with_number_in_call(node, name, number)
     return None
+
+
+def _with_number_in_operation(node: ast.BinOp, name: str, number: int) -> str | None:
+    """The text of `"layers." + str(i)` and of `"layers.%d" % i`; None for any other operation."""
+    if isinstance(node.op, ast.Add):
+        return _with_number_in_parts([node.left, node.right], name, number)
+    is_filled = isinstance(node.op, ast.Mod)
+    return _filled(node.left, node.right, name, "%d", number) if is_filled else None
 
 
 def _with_number_in_call(call: ast.Call, name: str, number: int) -> str | None:

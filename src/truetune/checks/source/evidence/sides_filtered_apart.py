@@ -89,13 +89,15 @@ def _own_changes(
     if len(ways) != 2 or not all(isinstance(way.source, tuple) for way in ways):
         return None
     one, other = ways
-    # Frames are joined by their index, which keeps the number of each row until it is made again.
-    keeps_index = is_by_index and not any(way.is_renumbered or way.is_positional for way in ways)
-    if one.source == other.source or keeps_index:
+    if one.source == other.source or (is_by_index and _keep_their_index(ways)):
         return None
-    found = [_change_by_own_fields(module, way) for way in ways]
-    first, second = found
+    first, second = (_change_by_own_fields(module, way) for way in ways)
     return None if first is None or second is None else (first, second)
+
+
+def _keep_their_index(ways: list[Alignment]) -> bool:
+    """Do frames that are joined by their index keep the number of each row, which is made again nowhere?"""
+    return not any(way.is_renumbered or way.is_positional for way in ways)
 
 
 def _change_by_own_fields(module: Module, way: Alignment) -> Change | None:
