@@ -29,8 +29,8 @@ TRACE = """Traceback (most recent call last):
   File "/venv/lib/python3.11/site-packages/transformers/loss/loss_utils.py", line 54, in ForCausalLMLoss
     logits = logits.float()
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.86 GiB. GPU 0 has a total capacity of 23.53 GiB of \
-which 6.02 GiB is free. Including non-PyTorch memory, this process has 17.50 GiB memory in use. Of the allocated memory \
-16.71 GiB is allocated by PyTorch, and 402.10 MiB is reserved by PyTorch but unallocated.
+which 6.02 GiB is free. Including non-PyTorch memory, this process has 17.50 GiB memory in use. Of the \
+allocated memory 16.71 GiB is allocated by PyTorch, and 402.10 MiB is reserved by PyTorch but unallocated.
 """
 SHAPES = "{'input_ids': (1, 15686), 'pixel_values': (62208, 1176), 'labels': (1, 15686)}\n"
 
