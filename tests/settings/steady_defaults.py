@@ -84,7 +84,26 @@ def steady_since(sources: Mapping[Version, Source], name: str, key: str, today: 
     return None if since is None else str(since)
 
 
+def inherited_since(
+    sources: Mapping[Version, Source], name: str, key: str, today: Any
+) -> str | None:
+    """The first release after all that gave an inherited key a default of their own; None where none of them did.
+
+    `RewardConfig.remove_unused_columns` was False up to TRL 0.23, and is what TrainingArguments has since then.
+    """
+    since = None
+    is_own = False
+    for release in sorted(sources):
+        then = sources[release].default(name, key)
+        is_overridden = then is not NOTHING and then != today
+        if is_own and not is_overridden:
+            since = str(release)
+        is_own = is_overridden
+    return since
+
+
 def main() -> None:
+    """Print the table of the wheels in a folder."""
     folder = Path(sys.argv[1])
     table: dict[str, dict[str, dict[str, str]]] = {}
     for package, begin in PARTS.items():
@@ -98,9 +117,19 @@ def main() -> None:
                 for key, today in keys.items()
                 if (since := steady_since(wheels, name, key, today)) is not None
             }
+            if package == "trl":
+                base = load_known_keys("transformers").classes["TrainingArguments"]
+                found |= {
+                    key: since
+                    for key, today in base.items()
+                    if key not in keys
+                    and (since := inherited_since(wheels, name, key, today)) is not None
+                }
             if found:
                 table.setdefault(package, {})[name] = found
-    print(json.dumps(table, indent=1, sort_keys=True))
+    text = json.dumps(table, sort_keys=True, separators=(",", ":"))
+    # A class a line: git shows what changed.
+    print(text.replace('},"', '},\n"').replace(':{"', ':{\n"'))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from tests.settings.unasked import UNASKED
 from tests.source.modules import notebook
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.settings.release_pins import Pin, ReleaseAge, installed_release
+from truetune.settings.release_pins import Pin, ReleaseAge, installed_release, pins_around
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.trainer_arguments import steady_defaults
 
 
 @pytest.mark.parametrize(
@@ -341,6 +342,27 @@ def test_a_default_is_known_from_the_release_on_that_has_it(
     path.write_text(notebook(f"!pip install trl=={release}", text), encoding="utf-8")
     found = lint([path], select=["learning-rate-far-from-published"]).findings
     assert len(found) == is_known
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "trl", "is_known"),
+    [
+        ("SFTConfig", "max_length", "0.16.1", True),
+        ("SFTConfig", "max_length", "0.15.2", False),  # max_seq_length was its name
+        ("SFTConfig", "num_train_epochs", "0.15.2", True),
+        # TRL's own default of a key that is left to transformers today
+        ("RewardConfig", "remove_unused_columns", "0.23.0", False),
+        ("RewardConfig", "remove_unused_columns", "0.24.0", True),
+        ("GRPOConfig", "gradient_accumulation_steps", "0.14.0", False),
+        ("GRPOConfig", "gradient_accumulation_steps", "0.15.2", True),
+    ],
+)
+def test_defaults_of_trl_release_by_release(
+    name: str, key: str, trl: str, is_known: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"trl=={trl}\n")
+    pins = pins_around(str(tmp_path / "train.py"))
+    assert (key in steady_defaults(name, pins)) == is_known
 
 
 @pytest.mark.parametrize(("asked", "count"), [("==4.46.0", 0), (">=5", 1), ("", 1)])

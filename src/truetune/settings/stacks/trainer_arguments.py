@@ -51,14 +51,20 @@ def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
     """
     of_trl = load_known_keys("trl").classes.get(name, {})
     table = load_steady_releases()
-    steady: dict[str, Any] = {}
-    for key, default in class_defaults(name).items():
-        package = "trl" if key in of_trl else "transformers"
-        classes = table[package]
-        since = classes.get(name, {}).get(key) or classes.get("TrainingArguments", {}).get(key)
-        if since is not None and not pins.before(package, since):
-            steady[key] = default
-    return steady
+    since_trl = table["trl"].get(name, {})
+    classes = table["transformers"]
+    since_transformers = {**classes["TrainingArguments"], **classes.get(name, {})}
+
+    def is_steady(key: str) -> bool:
+        """Does TRL give it today's default in the release that is asked for, and transformers, where TRL leaves it?"""
+        if key in since_trl and pins.before("trl", since_trl[key]):
+            return False
+        if key in of_trl:
+            return key in since_trl
+        since = since_transformers.get(key)
+        return since is not None and not pins.before("transformers", since)
+
+    return {key: default for key, default in class_defaults(name).items() if is_steady(key)}
 
 
 def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
