@@ -37,7 +37,7 @@ SHOWN = 40
 BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,}(?:\s*[A-Za-z0-9+/_-]{4,})*={0,2}")
 HEX = re.compile(r"(?:0x|\\x)?(?:[0-9a-fA-F]{2}(?:[ :]|\\x|\n)?){20,}")
 PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-LINK = re.compile(r"\w+://\S+")
+LINK = re.compile(r"(?<!\w)\w+://\S+")
 # A byte of UTF-8 above ASCII comes with others, and quotation marks of Windows stand in words: `vat=89` and `net=95.20`
 # are names with numbers. Lines are wrapped at 76 characters, so that a shorter one that ends in `=` is none of them.
 QUOTED_PRINTABLE = re.compile(

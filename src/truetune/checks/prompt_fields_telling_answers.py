@@ -19,8 +19,8 @@ VALUE_LENGTH = 120
 LINE = re.compile(rf"^[\W_]*(\w[\w ./-]{{0,{NAME_LENGTH}}}?)[*_`\"]*\s*(?::|=|\t|\|)\s*(\S.*)$")
 PAIR = re.compile(r"\"?\b(\w[\w-]{1,30})\"?\s*[:=]\s*(\"[^\"\n]*\"|[^\s,;|\"]+)")
 ELEMENT = re.compile(rf"<(\w{{1,{NAME_LENGTH}}})>\s*([^<\n]{{1,{VALUE_LENGTH}}}?)\s*</\1>")
-TAG = re.compile(r"[\[({<]+(\w[\w /-]{0,40})[\])}>]+|(?<!\S)#(\w+)")
-ADDRESS = re.compile(r"\S*\w[/@\\]\w\S*")
+TAG = re.compile(r"(?<![\[({<])[\[({<]+(\w[\w /-]{0,40})[\])}>]+|(?<!\S)#(\w+)")
+ADDRESS = re.compile(r"(?<!\S)\S*\w[/@\\]\w\S*")
 LOG_LINE = re.compile(
     r"^\W{0,3}(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?\S{0,12})\W{0,3}\s"
     r"{0,3}(?:[^\s:]{1,60}\s{1,8}){0,3}[^\s:=]{1,60}:\s{1,3}(?=\S+\s+\S)"

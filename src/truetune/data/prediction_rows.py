@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from truetune.data.recognise_prediction_columns import COLUMN_NAMES, normalize_column_name
+from truetune.data.roles import is_answering_role
 from truetune.errors import DataError
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
@@ -162,11 +163,7 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
     if values and all(map(is_message, values)):
         # Where the last turn is the user's, the chat is a prompt and holds no answer.
         role = values[-1].get("role", values[-1].get("from"))
-        yield from (
-            answer_texts(values[-1], depth - 1)
-            if role in ("assistant", "gpt", "bot", "model")
-            else ()
-        )
+        yield from (answer_texts(values[-1], depth - 1) if is_answering_role(role) else ())
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
         # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls and
         # thinking.

@@ -117,7 +117,7 @@ _CUT_CHARACTER = re.compile("(?<!\ufffd)\ufffd{1,3}\\Z")
 _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _PIECE = re.compile(r"[ĠĊ](?=\w)|▁(?=\w)|<0x[0-9A-F]{2}>")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_ROW = re.compile(r"[^\W\d_]+(?: {1,2}[^\W\d_]+)+")
+_ROW = re.compile(r"(?<![^\W\d_])[^\W\d_]+(?: {1,2}[^\W\d_]+)+")
 _CODE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|^[^\n]*[;{}][ \t]*$|\S{40,}", re.DOTALL | re.MULTILINE
 )

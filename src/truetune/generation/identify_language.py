@@ -72,7 +72,7 @@ CLOSE_LANGUAGES = tuple(
 )
 """Languages that short texts are mistaken for each other in, by ISO 639"""
 ASIDE = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`|<\|?[^<>\n]{1,40}\|?>|\[/?[A-Z]+\]|\w+://\S+|\S+@\S+|\$\$.*?\$\$|\\\(.*?\\\)",
+    r"```.*?(?:```|\Z)|`[^`\n]*`|<\|?[^<>\n]{1,40}\|?>|\[/?[A-Z]+\]|(?<!\w)\w+://\S+|(?<![\w.+-])[\w.+-]+@\S+|\$\$.*?\$\$|\\\(.*?\\\)",
     re.DOTALL,
 )
 """What is no prose: code, tags, addresses, formulas"""

@@ -39,6 +39,9 @@ _BEFORE = re.compile(
     re.IGNORECASE,
 )
 """What it writes before a question"""
+_LONGEST_OPENING = 400
+"""Characters before a question that are searched for the beginning of its turn: a header of a template is shorter, and of
+a text of line breaks alone every beginning would be tried"""
 _TURNS = re.compile(
     r"\A\s*(?:system\n.*?\n)?(?:user|human)\n.*\n(?:assistant|model)\n+", re.DOTALL | re.IGNORECASE
 )
@@ -74,7 +77,7 @@ def find_prompt_in_front(
     alike = sum(part is not None and part.is_like(common) for part in parts) >= SHARE * len(parts)
     answers = tuple(
         part.answer
-        if part and (_BEFORE.search(part.before) or (alike and part.is_like(common)))
+        if part and (_opens_a_turn(part.before) or (alike and part.is_like(common)))
         else None
         for part in parts
     )
@@ -117,7 +120,7 @@ def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | Non
         between = text[at:found]
         if found < 0 or len(between) > MAX_HEADER or len(between.split()) > MAX_HEADER_WORDS:
             return None
-        is_marked = is_marked or (_BEFORE.search(between) is not None and bool(between.strip()))
+        is_marked = is_marked or (_opens_a_turn(between) and bool(between.strip()))
         at = found + len(turn)
     opening = _OPENING.match(text, at)
     end = opening.end() if opening else at
@@ -129,10 +132,13 @@ def is_behind_template_mark(before: str, behind: str) -> bool:
     """Do the texts around a question show that a template wrote it, and the header of an answer?"""
     opening = _OPENING.match(behind)
     has_header = opening is not None and bool(opening[0].strip())
-    is_turn = len(before) <= MAX_HEADER and (
-        not before.strip() or _BEFORE.search(before) is not None
-    )
+    is_turn = len(before) <= MAX_HEADER and (not before.strip() or _opens_a_turn(before))
     return is_turn and has_header
+
+
+def _opens_a_turn(before: str) -> bool:
+    """Does the text before a question end with the beginning of a turn?"""
+    return _BEFORE.search(before, max(0, len(before) - _LONGEST_OPENING)) is not None
 
 
 class _Parts(NamedTuple):

@@ -101,7 +101,7 @@ _STAMMER = re.compile(r"([^\W\d_]{3,8})\1{3,}")
 _DENSE = re.compile(f"[{DENSE}]")
 # An odd number with many bits set, so that phrases spread over all 64 bits (Knuth, golden ratio).
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_NUMBERING = re.compile(r"^\s*(?:\d+[.):]|[-*•])\s*", re.MULTILINE)
+_NUMBERING = re.compile(r"^\s{0,40}(?:\d+[.):]|[-*•])\s*", re.MULTILINE)
 
 
 def is_looping(text: str, *, cut: bool) -> bool:

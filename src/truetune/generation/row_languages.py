@@ -51,7 +51,7 @@ _VERB = (
     r"antwoord|отвечай(?:те)?)"
 )
 _BEFORE = (
-    r"(?:^|[.!?:;,\n]\s*|\b(?:you|always|must|only|please|should|shall|will|du|sie|bitte|immer|toujours|siempre|"
+    r"(?:^|[.!?:;,\n]\s{0,40}|\b(?:you|always|must|only|please|should|shall|will|du|sie|bitte|immer|toujours|siempre|"
     r"sempre|altijd|всегда|and|und|et|y|e|en|и)\s+)"
 )
 _INSTRUCTION = re.compile(

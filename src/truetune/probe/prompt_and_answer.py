@@ -163,7 +163,9 @@ def _split_at_last_answer(messages: list[dict[str, Any]], columns: set[str]) -> 
 
 def _as_messages(value: Any) -> list[dict[str, Any]] | None:
     """Messages with `role` and `content`, ShareGPT's translated; None where the value is no list of messages."""
-    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Mapping):
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    if not all(isinstance(turn, Mapping) for turn in value):
         return None
     messages = []
     for turn in value:
@@ -173,7 +175,9 @@ def _as_messages(value: Any) -> list[dict[str, Any]] | None:
             message = {"role": message["from"], "content": message["value"]}
         if "role" not in message:
             return None
-        role = SHAREGPT_ROLES.get(message["role"], message["role"])
+        role = message["role"]
+        if isinstance(role, str):
+            role = SHAREGPT_ROLES.get(role, role)
         messages.append({**message, "role": role})
     return messages
 

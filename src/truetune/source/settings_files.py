@@ -57,7 +57,7 @@ GIVES_ITS_ARGUMENT = ("omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.c
 OPENING_CALLS = ("open", "pathlib.Path", "io.open")
 OPENING_METHODS = ("open", "read", "read_text", "read_bytes", "resolve", "expanduser")
 HYDRA_MAIN = "hydra.main"
-YAML_NAME = re.compile(r"[\w./-]+\.ya?ml\b")
+YAML_NAME = re.compile(r"(?<![\w./-])[\w./-]+\.ya?ml\b")
 NO_SETTINGS = re.compile(r"compose|workflow|^\.|^environment|^conda|^mkdocs|^(?:azure|gitlab|ci)\b")
 """Names of YAML files that other programs read"""
 OPEN_VALUE = re.compile(r"\$\{|^\?\?\?$")

@@ -41,8 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-
-ANSWERING_ROLES = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
+from truetune.data.roles import ANSWERING_ROLES
 
 
 class AnswersNotTrained(ConfigRule):

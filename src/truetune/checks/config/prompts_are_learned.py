@@ -43,7 +43,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.prompt_shares import (
-    ANSWER_ROLES,
     PromptShare,
     files_beside,
     prompt_share,
@@ -54,6 +53,7 @@ from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.checks.config.evidence.training_file_columns import file_columns, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.data.roles import ANSWERING_ROLES
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 
@@ -126,7 +126,7 @@ class PromptsAreLearned(ConfigRule):
             roles = item.get("roles_to_train")
             names = [str(role) for role in roles] if isinstance(roles, list) else []
             # Without a role of answers `answers-not-trained` speaks.
-            if ANSWER_ROLES.intersection(names) and PROMPT_ROLES.intersection(names):
+            if ANSWERING_ROLES.intersection(names) and PROMPT_ROLES.intersection(names):
                 key = f"datasets.{index}.roles_to_train"
                 yield setting_case(self.subject, ", ".join(names), key)
 

@@ -54,7 +54,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.prompt_shares import ANSWER_ROLES
 from truetune.checks.config.evidence.run_rows import (
     CHATS,
     columns_of_recipe,
@@ -70,6 +69,7 @@ from truetune.checks.lost_row_ends import ENDS_ARE_LOST
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.data.roles import is_answering_role
 from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
@@ -274,5 +274,5 @@ def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:
     """The turns before the first answer; none where no turn is an answer."""
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
     roles = [turn.get("role") or turn.get("from") for turn in turns]
-    first = next((place for place, role in enumerate(roles) if role in ANSWER_ROLES), 0)
+    first = next((place for place, role in enumerate(roles) if is_answering_role(role)), 0)
     return turns[:first]

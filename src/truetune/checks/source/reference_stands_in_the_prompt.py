@@ -54,6 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.data.roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -136,4 +137,4 @@ def _ends_with_answer(messages: Any) -> bool:
     last = messages[-1] if isinstance(messages, list) and len(messages) > 1 else None
     if not isinstance(last, Mapping):
         return False
-    return (last.get("role") or last.get("from")) in ("assistant", "gpt", "model")
+    return is_answering_role(last.get("role") or last.get("from"))

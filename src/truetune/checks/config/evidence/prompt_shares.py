@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.data.conversation import Conversation
+from truetune.data.roles import is_answering_role
 from truetune.data.rows import read_conversations
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import TruetuneError
@@ -20,7 +21,6 @@ from truetune.settings.config import Config
 
 MAX_ROWS = 500
 """Rows that are read; a share does not change with more"""
-ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
 
 
 class PromptShare(NamedTuple):
@@ -93,7 +93,7 @@ def _measure_row(row: Conversation, measure: Callable[[str], int]) -> tuple[int,
     for message in row.messages:
         content = message.get("content")
         size = measure(content) if isinstance(content, str) else 0
-        if message.get("role") in ANSWER_ROLES:
+        if is_answering_role(message.get("role")):
             answers += size
         else:
             prompts += size

@@ -23,6 +23,7 @@ from truetune.checks.source.evidence.decoded_answers import (
     PREDICTION_ARGUMENTS,
     TRIMMING_METHODS,
 )
+from truetune.data.roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import (
@@ -62,7 +63,6 @@ ANSWERING_NAME = re.compile(
     r"(^|_)(answers?|ask|repl(y|ies)|respond|responses?|chat|predict|inference|infer)(_|$)", re.I
 )
 """Names of functions that give an answer; `generate` gives the whole as often"""
-ASSISTANT_ROLES = ("assistant", "model", "bot", "gpt")
 WHOLE_NAME = re.compile(r"full|raw|debug|prompt|conversation|transcript|trace", re.I)
 """Names of what is kept whole on purpose"""
 HARMLESS_CALLS = ("print", "len", "json.dump", "json.dumps", "logging.*", "tqdm.*", "zip", "list")
@@ -311,7 +311,7 @@ def replies_with_marks(module: Module) -> Iterator[UsedAnswer]:
 def _decode_in_message(trace: Trace, message: Mapping) -> CallEvent | None:
     """What decodes the content of an assistant's message, with special tokens or with its prompt."""
     content = message.entries.get("content")
-    if content is None or constant_of(message.entries.get("role")) not in ASSISTANT_ROLES:
+    if content is None or not is_answering_role(constant_of(message.entries.get("role"))):
         return None
     whole = whole_text(content)
     if whole is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.field_reads import field_read
+from truetune.data.roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -27,7 +28,6 @@ SUBSTITUTES = ("re.sub", "regex.sub")
 COLUMN_METHODS = ("apply", "map", "progress_apply", "swifter.apply")
 ANSWER_KEYS = ("output", "completion", "response", "chosen", "target_text", "assistant")
 """Keys of rows for training whose text is learned; `answer` may be a reference of an evaluation"""
-ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 MAX_DEPTH = 3
 """Functions that call one another. Chosen, not measured"""
 
@@ -63,7 +63,7 @@ def built_answers(module: Module) -> Iterator[ast.expr]:
         role = entries.get("role", entries.get("from"))
         content = entries.get("content", entries.get("value"))
         if content is not None and isinstance(role, ast.Constant):
-            if role.value in ANSWERING_ROLES:
+            if is_answering_role(role.value):
                 yield content
             continue
         yield from (entries[key] for key in ANSWER_KEYS if key in entries)

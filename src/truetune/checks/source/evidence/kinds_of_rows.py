@@ -17,6 +17,8 @@ from math import comb
 from statistics import median
 from typing import Any, NamedTuple
 
+from truetune.data.roles import is_answering_role
+
 LABEL_COLUMN = re.compile(
     r"(?:\w+_)?(?:labels?|class|category|target|answer|gold|expected|intent|sentiment|reference|output|completion|"
     r"verdict|topic|y)",
@@ -36,7 +38,6 @@ ANSWER_COLUMNS = (
 """Columns that hold the answer of a row, the first that a row has"""
 TURNS = ("messages", "conversations", "completion")
 ROLE_KEYS, TEXT_KEYS = ("role", "from"), ("content", "value")
-ANSWERING = ("assistant", "gpt", "model")
 MAX_CHANCE = 1e-3
 """Chance that rows drawn at random lack a label, from which it is the order of the file. Chosen, not measured"""
 # Smaller than for labels: the limit is taken from the rows that are judged by it. Chosen, not measured.
@@ -113,7 +114,7 @@ def answer_of(row: Mapping[str, Any]) -> str | None:
     for name in TURNS:
         turns = row.get(name)
         if isinstance(turns, list) and turns and isinstance(turns[-1], Mapping):
-            return _text_of(turns[-1]) if _role_of(turns[-1]) in ANSWERING else None
+            return _text_of(turns[-1]) if is_answering_role(_role_of(turns[-1])) else None
     for name in ANSWER_COLUMNS:
         if isinstance(row.get(name), str):
             return str(row[name])

@@ -100,11 +100,20 @@ def trained_models(module: Module) -> Iterator[TrainedModel]:
 
 
 def _loads_of_trained(
-    module: Module, model: ast.expr, trainer: ast.Call | None
+    module: Module,
+    model: ast.expr,
+    trainer: ast.Call | None,
+    seen: frozenset[ast.expr] = frozenset(),
 ) -> Iterator[ast.Call]:
-    """What loads a model that is trained, through adapters and wrappers."""
+    """What loads a model that is trained, through adapters and wrappers.
+
+    `seen` holds the expressions on the way here: a model that is wrapped under its own name (`model = wrap(model)` in a
+    loop, or before it is loaded) leads back to itself.
+    """
     for origin in module.flow.origins(model):
         node = origin.node
+        if node in seen:
+            continue
         if isinstance(node, ast.Constant) and trainer is not None:
             yield trainer
         if not isinstance(node, ast.Call):
@@ -115,7 +124,7 @@ def _loads_of_trained(
         else:
             inner = call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
         if inner is not None:
-            yield from _loads_of_trained(module, inner, trainer)
+            yield from _loads_of_trained(module, inner, trainer, seen | {node})
         elif call.named("*.from_pretrained"):
             yield node
 

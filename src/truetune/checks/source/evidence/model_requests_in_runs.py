@@ -53,7 +53,7 @@ PROVIDERS = re.compile(r"^(?:hosted_vllm|openai|ollama|ollama_chat|litellm_proxy
 BESIDE = frozenset(("messages", "prompt", "input"))
 """Keys beside `model` in the body of a request"""
 ENVIRONMENT_FILE = ".env"
-SETS_VARIABLE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?([^\s\"'#]+)", re.M)
+SETS_VARIABLE = re.compile(r"^[^\S\n]*(?:export\s+)?([A-Za-z_]\w*)=[\"']?([^\s\"'#]+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
