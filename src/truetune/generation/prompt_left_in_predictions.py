@@ -40,8 +40,8 @@ _BEFORE = re.compile(
 )
 """What it writes before a question"""
 _LONGEST_OPENING = 400
-"""Characters before a question that are searched for the beginning of its turn: a header of a template is shorter, and of
-a text of line breaks alone every beginning would be tried"""
+"""Characters before a question that are searched for the beginning of its turn: a header of a template is shorter, and
+in a text of line breaks alone every one would be tried"""
 _TURNS = re.compile(
     r"\A\s*(?:system\n.*?\n)?(?:user|human)\n.*\n(?:assistant|model)\n+", re.DOTALL | re.IGNORECASE
 )

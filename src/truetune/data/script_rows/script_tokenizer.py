@@ -23,9 +23,9 @@ from truetune.source.symbolic_execution.values import (
 from truetune.source.symbolic_execution.values import Mapping as MappingValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ScriptTokenizer:
-    """A tokenizer, by what scripts ask of it."""
+    """A tokenizer, by what scripts ask of it. Two are the same where they are one object: rows are kept by it."""
 
     encode: Callable[[str, bool], list[int]]
     """The ids of a text, with special tokens or without"""

@@ -178,7 +178,6 @@ def bring_tokenizer(script: str, tokenizer: ScriptTokenizer | None) -> None:
         _BROUGHT.pop(script, None)
     else:
         _BROUGHT[script] = tokenizer
-    _read_trained_rows.cache_clear()
 
 
 def read_trained_rows(script: str) -> ScriptRows:
@@ -190,12 +189,7 @@ def read_trained_rows(script: str) -> ScriptRows:
     Raises:
         DataError: the script can't be read, makes no trainer or several, or its rows are not known; says which.
     """
-    path = Path(script)
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError as error:
-        raise DataError(f"{script}: {error.strerror}") from None
-    return _read_trained_rows(script, changed, str(Path.cwd()))
+    return _read_rows(script, _BROUGHT.get(script), gives_ids=False)
 
 
 def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
@@ -208,13 +202,34 @@ def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
     Raises:
         DataError: as `read_trained_rows`; also where the rows are no token ids.
     """
-    return _follow(script, str(Path.cwd()), tokenizer, gives_ids=True)
+    return _read_rows(script, tokenizer, gives_ids=True)
+
+
+def _read_rows(script: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool) -> ScriptRows:
+    """The rows of a script, which is followed once. Raises DataError."""
+    try:
+        changed = Path(script).stat().st_mtime_ns
+    except OSError as error:
+        raise DataError(f"{script}: {error.strerror}") from None
+    rows = _follow_once(script, changed, str(Path.cwd()), tokenizer, gives_ids)
+    if isinstance(rows, str):
+        raise DataError(rows)
+    return rows
 
 
 @lru_cache(maxsize=8)
-def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
-    """As `read_trained_rows`; kept until the script changes, for rows are read more than once."""
-    return _follow(script, folder, _BROUGHT.get(script), gives_ids=False)
+def _follow_once(
+    script: str, changed: int, folder: str, tokenizer: ScriptTokenizer | None, gives_ids: bool
+) -> ScriptRows | str:
+    """As `_follow`, kept until the script changes: rows are asked for from many places, also rows that are not known.
+
+    The words of an error are given back: what is raised is not kept, and a script that can't be followed would be
+    followed five times.
+    """
+    try:
+        return _follow(script, folder, tokenizer, gives_ids=gives_ids)
+    except DataError as error:
+        return str(error)
 
 
 def _follow(
