@@ -839,7 +839,8 @@ GUIDES = (
                   "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
                   " in a loop of one's own"),
             Cause("CUDA_VISIBLE_DEVICES of the container, of .env or of the shell hides GPUs that the launch counts on",
-                  "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose",
+                  "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose;"
+                  " uses only one of my GPUs",
                   ("job-gpus-differ-from-processes", "run-ended-in-an-exception")),
         ),
     ),
