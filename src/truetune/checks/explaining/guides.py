@@ -1068,6 +1068,10 @@ GUIDES = (
                   ("reward-takes-answers-by-position", "reward-reads-messages-as-text", "reward-is-never-given")),
             Cause("the score of the other class is taken: probs[:, 0] where column 1 is the positive class",
                   "AUC of 0.06, far below 0.5; roc_auc_score; ranking upside down"),
+            Cause("the area under a curve is computed from predicted classes (argmax, round, p > 0.5) and not from"
+                  " scores",
+                  "AUC or average precision is much lower than in the paper although accuracy is equal; roc_auc_score",
+                  ("curve-of-hard-labels",)),
             Cause("what was evaluated is not what is deployed: the adapter on a 4-bit base in the notebook, a merged "
                   "and quantized file (Q2_K, Q4) in use. Run the same test on the file that is served",
                   "F1 0.89 in the notebook and 0.71 for the same test in Ollama or llama.cpp; gguf",
@@ -1154,6 +1158,11 @@ GUIDES = (
                   " mean: divide by the accumulation steps",
                   "training loss is about 10 and validation 1.2, is that overfitting in reverse; training loss is eight"
                   " times higher than validation; own loop with gradient accumulation"),
+            Cause("the training loss is logged after it was divided by the accumulation steps (loss / n), and the"
+                  " validation loss is not divided",
+                  "training loss is 0.11 and eval loss is 1.8 from the start, looks like overfitting; train loss is 16"
+                  " times lower than eval loss; own loop with gradient accumulation",
+                  ("logged-loss-divided",)),
             Cause("text that the chat template made is tokenized with special tokens again: the prompt begins with two"
                   " BOS. tokenizer(text, add_special_tokens=False), or apply_chat_template(tokenize=True)",
                   "scores with my script are some points lower than those from the vLLM endpoint for the same model;"
