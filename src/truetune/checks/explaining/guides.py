@@ -1068,6 +1068,9 @@ GUIDES = (
                   ("reward-takes-answers-by-position", "reward-reads-messages-as-text", "reward-is-never-given")),
             Cause("the score of the other class is taken: probs[:, 0] where column 1 is the positive class",
                   "AUC of 0.06, far below 0.5; roc_auc_score; ranking upside down"),
+            Cause("rows are divided by hash() of a text, which differs in each process: zlib.crc32, or save the parts",
+                  "eval score differs in each run; after resuming the eval loss is far lower; PYTHONHASHSEED",
+                  ("split-by-salted-hash",)),
             Cause("the area under a curve is computed from predicted classes (argmax, round, p > 0.5) and not from"
                   " scores",
                   "AUC or average precision is much lower than in the paper although accuracy is equal; roc_auc_score",
