@@ -33,6 +33,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES="
 NAMED_DEVICES = re.compile(r"[\"']*device=(\d{1,2}(?:,\d{1,2}){0,15})[\"']*")
 """`--gpus '"device=0,1"'`"""
 DEVICES = re.compile(r"\d+(?:,\d+)*")
+CONTAINER_DEVICES = re.compile(r"[\"']*device=([\w,.:-]+)[\"']*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
@@ -154,6 +155,18 @@ def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount 
         for gpus in _gpus_of_env_file(folder / one.words[1], one.line)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def gpus_given_to_container(command: ShellCommand) -> int | None:
+    """The GPUs that a container is given; None where it is all, or their number is not plain."""
+    given = last_option(command.words, "--gpus") or ""
+    match = CONTAINER_DEVICES.fullmatch(given)
+    if match is not None:
+        return len(match[1].split(","))
+    if given.isdecimal():
+        return int(given)
+    visible = re.search(r"\bNVIDIA_VISIBLE_DEVICES=([\d,]+)", command.text)
+    return len(visible[1].strip(",").split(",")) if visible is not None else None
 
 
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:

@@ -796,7 +796,8 @@ GUIDES = (
             Cause("rank 0 logs its own loss alone, and each process evaluates its part of the rows"
                   " (DistributedSampler): sum loss and tokens over all with all_reduce, then divide",
                   "validation loss on 8 gpus is different from what I get when I evaluate the same checkpoint on one;"
-                  " the logged loss jumps"),
+                  " the logged loss jumps; Lightning's self.log without sync_dist",
+                  ("figure-of-one-process",)),
             Cause("a stream has fewer shards than processes x workers: most workers stop, and each process reads over"
                   " the rows of the others. Write num_shards as a multiple of the GPUs",
                   "GPU utilisation saws between 0 and 100 % as soon as I use 8 GPUs with streaming; Too many dataloader"
@@ -838,6 +839,10 @@ GUIDES = (
                   " process's own part: model.clip_grad_norm_(1.0), or accelerator.clip_grad_norm_",
                   "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
                   " in a loop of one's own"),
+            Cause("vLLM is started on one of its GPUs: neither --tensor-parallel-size nor --data-parallel-size is"
+                  " given",
+                  "serving on 4 gpus is not faster; vllm uses only one gpu, the others are idle",
+                  ("server-uses-one-of-its-gpus",)),
             Cause("CUDA_VISIBLE_DEVICES of the container, of .env or of the shell hides GPUs that the launch counts on",
                   "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose;"
                   " uses only one of my GPUs",
@@ -973,7 +978,8 @@ GUIDES = (
             Cause("the figure is that of one process and its part of the rows: a loader with DistributedSampler, and"
                   " no all_reduce of the sum and the count before rank 0 logs it",
                   "validation loss on 8 gpus is different from the same checkpoint evaluated on one; each rank has its"
-                  " own loss; rank 0 logs"),
+                  " own loss; rank 0 logs",
+                  ("figure-of-one-process",)),
             Cause("every process writes its predictions to one file, which each empties first: the rows of one"
                   " are left",
                   "prediction on 4 gpus gives just a quarter of the rows back; half of the predictions with 2 gpus",

@@ -288,7 +288,7 @@ def _deals_rows(module: Module, part: ast.AST) -> bool:
     """Does a part of a computation stand for rows of this process alone?"""
     if isinstance(part, ast.Name):
         return any(
-            isinstance(origin.node, ast.Call) and _prepares_loader(module, origin.node)
+            isinstance(origin.node, ast.Call) and prepares_loader(module, origin.node)
             for origin in module.flow.origins(part)
             if "loader" in module.flow.types(part)
         )
@@ -302,7 +302,7 @@ def _deals_rows(module: Module, part: ast.AST) -> bool:
     return call.named(*DEALING_CALLS)
 
 
-def _prepares_loader(module: Module, node: ast.Call) -> bool:
+def prepares_loader(module: Module, node: ast.Call) -> bool:
     """Is it `accelerator.prepare(...)` or its like?"""
     call = module.flow.call(node)
     return (
