@@ -48,6 +48,7 @@ def found(text: str, folder: Path) -> list[str]:
         (SAMPLED, "pass", LOGGED, ["warning"]),
         (PREPARED, "pass", LOGGED, ["warning"]),
         (SAMPLED, "pass", "if rank == 0:\n    wandb.log({'loss': evaluate()})\n", ["warning"]),
+        (PREPARED, "pass", "accelerator.print(evaluate())\n", ["warning"]),
         (SAMPLED, SUM, LOGGED, []),
         (WHOLE, "pass", LOGGED, []),
         (SAMPLED, "pass", "loss = evaluate()\nprint(rank, loss)\n", []),

@@ -109,3 +109,16 @@ def test_letters_that_are_looked_for_anywhere(
     (tmp_path / "score.py").write_text(text, encoding="utf-8")
     report = truetune.lint([tmp_path / "score.py"], select=["SRC185"], allow_unjudged=True)
     assert len(report.findings) == found
+
+
+@pytest.mark.parametrize(("gold", "found"), [(("A", "B", "C", "D"), 1), (("red", "blue"), 0)])
+def test_letters_of_a_file(gold: tuple[str, ...], found: int, tmp_path: Path) -> None:
+    rows = [f'{{"gold": "{one}", "output": "The answer is {one}."}}\n' for one in gold * 3]
+    (tmp_path / "answers.jsonl").write_text("".join(rows), encoding="utf-8")
+    text = (
+        "import json\nrows = [json.loads(line) for line in open('answers.jsonl')]\n"
+        "print(sum(r['gold'] in r['output'] for r in rows) / len(rows))\n"
+    )
+    (tmp_path / "score.py").write_text(text, encoding="utf-8")
+    report = truetune.lint([tmp_path / "score.py"], select=["SRC185"], allow_unjudged=True)
+    assert len(report.findings) == found

@@ -4,8 +4,9 @@
 Looks at evaluations of scripts that run as several processes, whose rows are dealt out (`DistributedSampler`,
 `accelerator.prepare`): loops without gradients that add up a figure which rank 0 then logs, where nothing in the files
 sums or gathers over the processes. Of a LightningModule it looks at `self.log` and `self.log_dict` of a validation
-without `sync_dist=True`, where the Trainer has several devices: a warning where a ModelCheckpoint or EarlyStopping
-goes by the name, else a note. Silent for figures of torchmetrics, which reduces by itself.
+without `sync_dist=True`, where the Trainer has several devices: a warning where a ModelCheckpoint or EarlyStopping goes
+by the name, else a note. A loop is a note too where nothing shows that several processes are started. Silent for
+figures of torchmetrics, which reduces by itself.
 
 ## Why it is bad
 On 8 GPUs the figure is of an eighth of the rows, with an error that is three times as large. It differs from that of
@@ -80,6 +81,7 @@ from truetune.checks.source.evidence.figures_of_processes import (
     partial_evaluations,
     step_figures,
 )
+from truetune.checks.source.evidence.several_process_scripts import several_processes
 from truetune.source.module import Module
 
 
@@ -96,13 +98,17 @@ class FigureOfOneProcess(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        several = several_processes(module)
+        is_certain = several is not None and several.is_certain
         for evaluation in partial_evaluations(module):
             if evaluation.logged is not None:
-                yield self._of_loop(evaluation, evaluation.logged)
+                yield self._of_loop(evaluation, evaluation.logged, is_certain=is_certain)
         for figure in lightning_figures(module):
             yield self._of_lightning(figure)
 
-    def _of_loop(self, evaluation: PartialEvaluation, logged: ast.AST) -> Finding:
+    def _of_loop(
+        self, evaluation: PartialEvaluation, logged: ast.AST, *, is_certain: bool
+    ) -> Finding:
         """A loop over the rows of this process, whose figure rank 0 logs."""
         module = self.subject
         return self.finding(
@@ -110,6 +116,7 @@ class FigureOfOneProcess(SourceRule):
             " processes",
             "add up the figure and its count on each process, all_reduce both (accelerate: gather_for_metrics), and"
             " divide then",
+            severity="warning" if is_certain else "info",
             cases=[
                 case_at(module, evaluation.loop),
                 case_at(module, evaluation.dealt),

@@ -105,30 +105,24 @@ class SplitBySaltedHash(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, remainder in _remainders(module):
-            kind = _kind_of(module, call.args[0])
-            if kind == "number" or not _divides_rows(module, remainder):
-                continue
-            if hashes_are_seeded(module):
-                return
-            is_text = kind == "text"
-            yield self.finding(
-                f"rows are divided by {module.text_of(call.node)}"
-                + (
-                    ": "
-                    if is_text
-                    else ", which, if it is of a text, is another number in each process: "
-                )
-                + (
-                    "the hash of a text is another number in each process, so that a resumed run or another script"
-                    " evaluates rows that were trained on"
-                    if is_text
-                    else "a resumed run or another script then evaluates rows that were trained on"
-                ),
-                "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
-                severity="warning" if is_text else "info",
-                cases=[case_at(module, remainder)],
-            )
+        kinds = {
+            remainder: _kind_of(module, call.args[0])
+            for call, remainder in _remainders(module)
+            if _divides_rows(module, remainder)
+        }
+        salted = [place for place, kind in kinds.items() if kind != "number"]
+        if not salted or hashes_are_seeded(module):
+            return
+        is_text = any(kinds[place] == "text" for place in salted)
+        yield self.finding(
+            "rows are divided by `hash`"
+            + ("" if is_text else ", if it is of a text")
+            + ": the hash of a text is another number in each process, so that a resumed run or another script"
+            " evaluates rows that were trained on",
+            "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
+            severity="warning" if is_text else "info",
+            cases=[case_at(module, place) for place in salted],
+        )
 
 
 def _kind_of(module: Module, hashed: ast.expr) -> Hashed:

@@ -117,6 +117,9 @@ def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
 def _log_of_one_rank(module: Module) -> ast.AST | None:
     """The first place where rank 0 alone logs something."""
     for one in module.with_linked:
+        for call in one.methods("print", "log"):
+            if call.receiver is not None and "accelerator" in one.flow.types(call.receiver):
+                return call.node
         for test in one.nodes(ast.If):
             if not is_one_process_test(one, test.test):
                 continue

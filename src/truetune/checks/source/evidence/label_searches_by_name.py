@@ -133,6 +133,12 @@ def _takes_a_part(node: ast.AST) -> bool:
 def _is_option_letter(module: Module, label: ast.expr) -> bool:
     """Is it certainly one capital letter: `"ABCD"[i]`, `chr(65 + i)`, or one of such a list?"""
     inner = _without_text_methods(module, label)
+    column = _column_of(module, inner)
+    rows = None if column is None else scored_rows(module, (column,))
+    if column is not None and rows is not None:
+        values = {row[column].strip() for row in rows.rows}
+        if len(values) > 1 and all(map(OPTION_LETTER.fullmatch, values)):
+            return True
     origins = module.flow.origins(inner)
     return bool(origins) and all(_gives_a_letter(module, origin.node) for origin in origins)
 
