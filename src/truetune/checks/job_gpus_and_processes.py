@@ -268,7 +268,9 @@ def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
     folder = Path(file.path).parent
     for command in file.commands:
         tasks = tasks_per_node(command, file)
-        for started in (command, *_commands_of_inner_shell(command)):
+        # Where each of several tasks starts an inner launcher, launcher-started-by-each-task says so.
+        inner = _commands_of_inner_shell(command) if tasks == 1 else ()
+        for started in (command, *inner):
             launched = (
                 _torchrun_launch(started)
                 or _deepspeed_launch(started)
