@@ -34,7 +34,20 @@ HARNESS = (
 )
 GGUF = "python llama.cpp/convert_hf_to_gguf.py {} --outfile tuned.gguf --outtype bf16\n"
 COMPOSE = "services:\n  llm:\n    image: vllm/vllm-openai\n    command: --model m/base --port 80\n"
+AXOLOTL = (
+    "base_model: m/base\nadapter: lora\nlora_r: 8\noutput_dir: ./runs/3\ndatasets:\n"
+    "  - path: a.jsonl\n    type: chat_template\nmicro_batch_size: 1\n"
+)
+FACTORY = (
+    "model_name_or_path: m/base\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\ndataset: a\n"
+    "output_dir: runs/3\n"
+)
+ADAPTER = {
+    "runs/3/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "m/base"}'
+}
 BASE_USED = {
+    "settings": {"axolotl.yml": AXOLOTL, "eval.sh": HARNESS.format("")} | ADAPTER,
+    "settings of another stack": {"sft.yaml": FACTORY, "eval.sh": HARNESS.format("")} | ADAPTER,
     "harness": {"train.py": PY, "eval.sh": HARNESS.format("")},
     "harness, more arguments": {"train.py": PY, "eval.sh": HARNESS.format(",dtype=bfloat16")},
     "module": {
@@ -54,6 +67,15 @@ BASE_USED = {
     },
 }
 BASE_FINE = {
+    "settings, not run": {"axolotl.yml": AXOLOTL, "eval.sh": HARNESS.format("")},
+    "settings, adapter asked": {"a.yml": AXOLOTL, "eval.sh": HARNESS.format(",peft=runs/3")}
+    | ADAPTER,
+    "settings, merged by others": {
+        "sft.yaml": FACTORY,
+        "merge.yaml": "model_name_or_path: m/base\nadapter_name_or_path: runs/3\nexport_dir: merged\ntemplate: qwen\n",
+        "eval.sh": HARNESS.format(""),
+    }
+    | ADAPTER,
     "adapter": {"train.py": PY, "eval.sh": HARNESS.format(",peft=runs/3/final")},
     "both": {"train.py": PY, "eval.sh": HARNESS.format("") + HARNESS.format(",peft=runs/3/final")},
     "both in two files": {
@@ -129,6 +151,7 @@ OWN_RUN = {
 def _found(folder: Path, rule: str, files: dict[str, str]) -> int:
     (folder / ".git").mkdir()
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     paths = [path for path in sorted(folder.iterdir()) if path.is_file()]
     return len(lint(paths, select=[rule]).findings)

@@ -281,6 +281,21 @@ def test_jobs_that_stay_on_the_cpu(tmp_path: Path, command: str, faults: int) ->
     assert len(lint([path], select=["CMD004"]).findings) == faults
 
 
+@pytest.mark.parametrize(
+    ("processes", "faults"),
+    [(8, 1), (16, 0)],
+)
+def test_launches_inside_of_a_shell_of_each_node(
+    tmp_path: Path, processes: int, faults: int
+) -> None:
+    settings = f"distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: {processes}\n"
+    (tmp_path / "acc.yaml").write_text(settings, encoding="utf-8")
+    job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n#SBATCH --ntasks-per-node=1\n"
+    launch = "srun bash -c 'accelerate launch --config_file acc.yaml --machine_rank $SLURM_NODEID train.py'\n"
+    (tmp_path / "job.sbatch").write_text(job + launch, encoding="utf-8")
+    assert len(lint([tmp_path / "job.sbatch"], select=["CMD004"]).findings) == faults
+
+
 NODES = "#!/bin/bash\n#SBATCH --nodes={}\nsrun accelerate launch --config_file acc.yaml train.py"
 MACHINES = "distributed_type: MULTI_GPU\nnum_machines: {}\nnum_processes: 16\n"
 

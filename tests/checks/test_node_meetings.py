@@ -38,6 +38,7 @@ def count(folder: Path, text: str, name: str = "job.sbatch") -> int:
         f'CMD="{RUN.format("localhost:29500").strip()}"\nsrun bash -c "$CMD"\n',
         "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "srun torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 4 train.py\n",
+        f"srun bash -c '\nexport MASTER_ADDR=$(hostname)\n{RUN.format('$MASTER_ADDR:29500')}'\n",
         "srun accelerate launch --num_machines 2 --num_processes 8 --main_process_ip localhost train.py\n",
         "srun accelerate launch --config_file own.yaml --machine_rank $SLURM_NODEID train.py\n",
         "deepspeed --hostfile hosts --master_addr 127.0.0.1 train.py\n",
@@ -53,6 +54,8 @@ def test_nodes_that_wait_for_themselves(tmp_path: Path, text: str) -> None:
         JOB.replace("nodes=2", "nodes=1") + "srun " + RUN.format("localhost:29500"),
         JOB + "export MASTER_ADDR=$(hostname)\nsrun " + RUN.format("$MASTER_ADDR:29500"),
         JOB + f'srun bash -c "{RUN.format("$(hostname):29500").strip()}"\n',
+        JOB
+        + f"export MASTER_ADDR=$(hostname)\nsrun bash -c '\necho start\n'\nsrun {RUN.format('$MASTER_ADDR:29500')}",
         JOB
         + "MASTER_ADDR=$(scontrol show hostnames | head -n 1)\nsrun "
         + RUN.format("$MASTER_ADDR:1"),

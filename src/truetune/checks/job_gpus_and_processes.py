@@ -17,6 +17,7 @@ from truetune.parsing.shell_commands import (
     ShellCommand,
     last_option,
     options_before_script,
+    parse_commands,
     parse_whole_number,
     variables_set_once,
     words_of_container,
@@ -32,6 +33,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES="
 NAMED_DEVICES = re.compile(r"[\"']*device=(\d{1,2}(?:,\d{1,2}){0,15})[\"']*")
 """`--gpus '"device=0,1"'`"""
 DEVICES = re.compile(r"\d+(?:,\d+)*")
+CONTAINER_DEVICES = re.compile(r"[\"']*device=([\w,.:-]+)[\"']*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
@@ -55,6 +57,7 @@ HIDES_ALL_GPUS = ("", "-1")
 """What CUDA_VISIBLE_DEVICES is set to where a program may see no GPU"""
 # The empty text is a switch that stands alone; the next word may be another option, which is no value.
 SWITCHED_ON = frozenset(("", "1", "true", "yes"))
+INNER_SHELLS = frozenset(("bash", "sh", "zsh"))
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 PROGRAM_STARTERS = frozenset(
     ("python", "python3", "accelerate", "torchrun", "deepspeed", "srun", "uv", "trl", "axolotl")
@@ -154,6 +157,18 @@ def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount 
     return found[0] if len(found) == 1 else None
 
 
+def gpus_given_to_container(command: ShellCommand) -> int | None:
+    """The GPUs that a container is given; None where it is all, or their number is not plain."""
+    given = last_option(command.words, "--gpus") or ""
+    match = CONTAINER_DEVICES.fullmatch(given)
+    if match is not None:
+        return len(match[1].split(","))
+    if given.isdecimal():
+        return int(given)
+    visible = re.search(r"\bNVIDIA_VISIBLE_DEVICES=([\d,]+)", command.text)
+    return len(visible[1].strip(",").split(",")) if visible is not None else None
+
+
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
     """The GPUs that `docker run`, or a service of a compose file, shows its command; None where that is not plain."""
     words = words_of_container(command)
@@ -250,23 +265,39 @@ def may_commands_share_gpus(file: CommandFile) -> bool:
 
 def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
     """The launches whose number of processes is plain."""
+    folder = Path(file.path).parent
     for command in file.commands:
-        launched = (
-            _torchrun_launch(command)
-            or _deepspeed_launch(command)
-            or _accelerate_launch(command, Path(file.path).parent)
-            or _tune_launch(command)
-            or _swift_launch(command, file)
-        )
         tasks = tasks_per_node(command, file)
-        if launched is not None and tasks is not None:
-            folder = Path(file.path).parent
+        # Where each of several tasks starts an inner launcher, launcher-started-by-each-task says so.
+        inner = _commands_of_inner_shell(command) if tasks == 1 else ()
+        for started in (command, *inner):
+            launched = (
+                _torchrun_launch(started)
+                or _deepspeed_launch(started)
+                or _accelerate_launch(started, folder)
+                or _tune_launch(started)
+                or _swift_launch(started, file)
+            )
+            if launched is None or tasks is None:
+                continue
             spreads = any(
-                _spreads_model(folder / word) for word in command.words if word.endswith(".py")
+                _spreads_model(folder / word) for word in started.words if word.endswith(".py")
             )
             yield launched._replace(
-                processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
+                command=command,
+                processes=launched.processes * tasks,
+                spreads_one_model=spreads,
+                tasks=tasks,
             )
+
+
+def _commands_of_inner_shell(command: ShellCommand) -> Iterator[ShellCommand]:
+    """The commands that a shell is given as one word, on each node as a rule: `srun bash -c 'torchrun train.py'`."""
+    for shell, switch, text in zip(
+        command.words, command.words[1:], command.words[2:], strict=False
+    ):
+        if shell.rpartition("/")[2] in INNER_SHELLS and switch in ("-c", "-lc"):
+            yield from parse_commands(text, "command.sh").commands
 
 
 def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:

@@ -43,6 +43,7 @@ LAUNCHERS = re.compile(
 )
 STARTERS = frozenset(("srun", "ssh", "pdsh", "clush", "mpirun", "mpiexec", "bash", "sh", "zsh"))
 """Programs that take a command as one word"""
+INNER_SHELLS = ("bash -c", "bash -lc", "sh -c", "zsh -c")
 FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
 STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec|prun|jsrun|ray)\b")
 MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
@@ -140,12 +141,34 @@ def started_commands(
     is_each = not file.requests and "srun" not in programs
     inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
     if inner is None or STARTERS.isdisjoint(programs):
-        yield StartedCommand(words, is_each)
+        yield StartedCommand(words, is_each or command.line in _lines_of_inner_shells(file.text))
         return
     # In single quotes the variables of the inner command are read by each node's own shell.
     is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
     for one in parse_commands(inner, "command.sh").commands:
         yield StartedCommand(split_variables(one.words, assigned), is_each or is_quoted)
+
+
+def _lines_of_inner_shells(text: str) -> frozenset[int]:
+    """The lines inside of `srun bash -c '` and the quote that ends it: the shell of each node evaluates them."""
+    inside: set[int] = set()
+    is_open = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if is_open and "'" in line:
+            is_open = False
+        elif is_open:
+            inside.add(number)
+        else:
+            is_open = _opens_inner_shell(line)
+    return frozenset(inside)
+
+
+def _opens_inner_shell(line: str) -> bool:
+    """Does a line hand a shell of the nodes a text in single quotes that ends on a later line?"""
+    before, quote, behind = line.partition("'")
+    if not quote or "'" in behind or not before.rstrip().endswith(INNER_SHELLS):
+        return False
+    return STARTS_ELSEWHERE.search(before) is not None
 
 
 def split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple[str, ...]:

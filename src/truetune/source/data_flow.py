@@ -357,6 +357,8 @@ class DataFlow:
             return Origin(binding.value, (*binding.path, *path))
         if binding.kind == "element" and binding.value is not None:
             return Origin(binding.value, (*binding.path, *path), element=True)
+        if binding.kind == "import":
+            return Origin(_name_in_import(binding), path)
         return Origin(binding.node, path)
 
     def _items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
@@ -765,6 +767,22 @@ def _is_dataclass_decorator(node: ast.expr) -> bool:
     called = node.func if isinstance(node, ast.Call) else node
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     return name == "dataclass"
+
+
+def _name_in_import(binding: Binding) -> ast.AST:
+    """The one name that an import binds.
+
+    `from data import rows, loader` is one statement of two objects: as an origin it would make them the same.
+    """
+    statement = binding.node
+    if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return statement
+    bound = (
+        alias
+        for alias in statement.names
+        if (alias.asname or alias.name.partition(".")[0]) == binding.name
+    )
+    return next(bound, statement)
 
 
 def _first_import(bindings: Iterable[Binding]) -> Binding | None:

@@ -45,6 +45,8 @@ SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm")
 """Files of which a command's own words are read"""
 COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
 """Files of commands without a suffix"""
+SWITCHED_ON = frozenset(("", "true", "1", "yes"))
+"""What stands behind a switch that is on; the empty text is the end of the command"""
 MAX_FILES_IN_FOLDER = 100
 """Files beside a script that are read, by name. Chosen, not measured: folders of scripts hold fewer, and one of outputs
 with thousands must not be read for one default."""
@@ -140,6 +142,24 @@ def is_left_out_by_commands(script: str, name: str) -> bool:
         for words in commands
         for word in words
     )
+
+
+def is_switched_on_by_commands(script: str, name: str) -> bool:
+    """Do the shell scripts beside a script start it, each by a command with the switch: `--flag`, `--flag True`?"""
+    path = Path(script)
+    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    return bool(commands) and all(_has_switch(words, name) for words in commands)
+
+
+def _has_switch(words: tuple[str, ...], name: str) -> bool:
+    """Does a command give a switch, and not `False` behind it?"""
+    flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
+    for place, word in enumerate(words):
+        flag, _, value = word.partition("=")
+        if flag in flags:
+            behind = value or next(iter(words[place + 1 : place + 2]), "")
+            return behind.startswith("--") or behind.lower() in SWITCHED_ON
+    return False
 
 
 def _parse_option(text: str) -> int | float | bool | str:

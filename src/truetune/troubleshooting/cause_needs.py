@@ -716,6 +716,15 @@ ROWS: tuple[Row, ...] = (
         r"^CUDA_VISIBLE_DEVICES is set in the script",
         _unless(r"CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", of="any"),
     ),
+    make_row(r"^vLLM is started on one of its GPUs", _unless(r"(?i)vllm", "vLLM", of="any")),
+    make_row(
+        r"^rows are divided by hash\(\) of a text",
+        _unless(r"\bhash\(", "hash()", of="any"),
+    ),
+    make_row(
+        r"^the area under a curve is computed from predicted classes",
+        _unless(r"(?i)auc|average_precision|roc|curve", "an AUC", of="any"),
+    ),
     make_row(r"^torch\.load without map_location", _unless(r"torch\.load\(", "torch.load")),
     make_row(r"^LLM\.int8", _unless(r"load_in_8bit|int8|8bit", "load_in_8bit", of="generation")),
     make_row(

@@ -343,3 +343,33 @@ def test_evaluations_of_seq2seq_trainers_need_a_length(
 ) -> None:
     text = SEQ2SEQ.format(name=name, args=args, cut=cut, after=after)
     assert codes(text, tmp_path, "SRC041") == expected
+
+
+PARSED = """from transformers import AutoModelForSeq2SeqLM, HfArgumentParser, Seq2SeqTrainer, Seq2SeqTrainingArguments
+(args,) = HfArgumentParser(Seq2SeqTrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForSeq2SeqLM.from_pretrained("google/flan-t5-base")
+Seq2SeqTrainer(model=model, args=args, train_dataset=rows, eval_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--predict_with_generate", ["SRC041w"]),
+        ("--predict_with_generate True --do_eval", ["SRC041w"]),
+        ("--predict-with-generate --do_eval", ["SRC041w"]),
+        ("--predict_with_generate False", []),
+        ("--do_eval", []),
+        ("--predict_with_generate --generation_max_length 128", []),
+        ("--predict_with_generate $MORE", []),
+    ],
+)
+def test_commands_that_let_a_seq2seq_trainer_generate(
+    options: str, expected: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(
+        f"python train.py --output_dir out {options}\n", encoding="utf-8"
+    )
+    (tmp_path / "train.py").write_text(PARSED, encoding="utf-8")
+    found = lint([tmp_path / "train.py"], select=["SRC041"], allow_unjudged=True).findings
+    assert [f"{one.code}{one.severity[0]}" for one in found] == expected

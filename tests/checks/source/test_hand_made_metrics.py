@@ -131,3 +131,17 @@ print(model(**tok("Which?", return_tensors="pt")).logits[0, -1][ids])
 )
 def test_first_ids_of_options(name: str, ids: str, expected: bool, tmp_path: Path) -> None:
     assert ("SRC109" in names(OPTIONS.format(name=name, ids=ids), tmp_path)) == expected
+
+
+def test_two_imports_of_one_statement_are_two_objects(tmp_path: Path) -> None:
+    text = """import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+from mine import rows, held_out
+model = AutoModelForCausalLM.from_pretrained("m")
+loader = DataLoader(rows, batch_size=16)
+with torch.no_grad():
+    print(sum(model(**batch).loss.item() for batch in held_out) / len(held_out))
+"""
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    assert not lint([tmp_path / "a.py"], select=["SRC107"], allow_unjudged=True).findings

@@ -76,3 +76,49 @@ def test_a_label_inside_another(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", HEALTHY)
 def test_labels_that_are_told_apart(form: str, tmp_path: Path) -> None:
     assert codes(HEALTHY[form], tmp_path) == set()
+
+
+LETTERS = """from openai import OpenAI
+client = OpenAI()
+def ask(row):
+    return client.chat.completions.create(model="m", messages=[row], max_tokens=LIMIT).choices[0].message.content
+def is_right(reply, letter):
+    return TEST
+hits = [is_right(ask(row), LETTER) for row in rows]
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "letter", "limit", "found"),
+    [
+        ("letter in reply", '"ABCD"[row["answer"]]', 256, 1),
+        ("letter in reply.strip()", 'chr(65 + row["answer"])', 256, 1),
+        ("letter in reply", '["A", "B", "C", "D"][row["answer"]]', 256, 1),
+        ("letter in reply", '"ABCD"[row["answer"]]', 1, 0),
+        ("letter in reply[:1]", '"ABCD"[row["answer"]]', 256, 0),
+        ("letter in reply.split()", '"ABCD"[row["answer"]]', 256, 0),
+        ('f"({letter})" in reply', '"ABCD"[row["answer"]]', 256, 0),
+        ("letter in reply", 'row["city"]', 256, 0),
+        ("letter in reply", '["Paris", "Rome"][row["answer"]]', 256, 0),
+    ],
+)
+def test_letters_that_are_looked_for_anywhere(
+    test: str, letter: str, limit: int, found: int, tmp_path: Path
+) -> None:
+    text = LETTERS.replace("TEST", test).replace("LETTER", letter).replace("LIMIT", str(limit))
+    (tmp_path / "score.py").write_text(text, encoding="utf-8")
+    report = truetune.lint([tmp_path / "score.py"], select=["SRC185"], allow_unjudged=True)
+    assert len(report.findings) == found
+
+
+@pytest.mark.parametrize(("gold", "found"), [(("A", "B", "C", "D"), 1), (("red", "blue"), 0)])
+def test_letters_of_a_file(gold: tuple[str, ...], found: int, tmp_path: Path) -> None:
+    rows = [f'{{"gold": "{one}", "output": "The answer is {one}."}}\n' for one in gold * 3]
+    (tmp_path / "answers.jsonl").write_text("".join(rows), encoding="utf-8")
+    text = (
+        "import json\nrows = [json.loads(line) for line in open('answers.jsonl')]\n"
+        "print(sum(r['gold'] in r['output'] for r in rows) / len(rows))\n"
+    )
+    (tmp_path / "score.py").write_text(text, encoding="utf-8")
+    report = truetune.lint([tmp_path / "score.py"], select=["SRC185"], allow_unjudged=True)
+    assert len(report.findings) == found

@@ -100,6 +100,22 @@ if step % 100 == 0:
     if stopper.early_stop:
         break
 """
+ON_ONE_RANK = """
+if step % 100 == 0 and rank == 0:
+    if held_out_loss(model.module) > best:
+        break
+"""
+ON_THE_MAIN_PROCESS = """
+if accelerator.is_main_process:
+    if best_of.is_over(metric_of(model)):
+        break
+"""
+FLAG_OF_ONE = """
+if rank == 0 and held_out_loss(model.module) > best:
+    stop = True
+if stop:
+    break
+"""
 NAN = "if torch.isnan(loss):\n    continue"
 NAN_ENDS = "if not math.isfinite(loss.item()):\n    print('nan')\n    break"
 LONG = "if batch['input_ids'].shape[1] > 2048:\n    continue"
@@ -163,6 +179,9 @@ def found(text: str, folder: Path) -> list[str]:
         DDP + IN_A_TRY,
         ACCELERATE + IN_A_TRY.replace("torch.cuda.OutOfMemoryError", "RuntimeError as error"),
         ACCELERATE + IN_A_FUNCTION,
+        DDP + loop(after=ON_ONE_RANK),
+        ACCELERATE + "best_of = Best(3)\n" + loop(after=ON_THE_MAIN_PROCESS),
+        DDP + loop(after=FLAG_OF_ONE),
     ],
 )  # fmt: skip
 def test_one_process_goes_another_way(text: str, tmp_path: Path) -> None:
@@ -175,6 +194,9 @@ SUMMED = "flag = torch.tensor(float(torch.isnan(loss)))\ndist.all_reduce(flag)\n
 TRIGGER = "if torch.isnan(loss):\n    accelerator.set_trigger()\nif accelerator.check_trigger():\n    break"
 RERAISED = "torch.cuda.empty_cache()\n        raise"
 SKIPPED_UPDATE = "if not torch.isnan(loss):\n    optimizer.step()"
+PLAIN = (
+    IMPORTS + "train = val = DataLoader(rows)\nrank = 0\ndef backward(loss):\n    loss.backward()\n"
+)
 # The loader is made of rows that another function calls as the loop below calls its batches.
 RESUMED = ACCELERATE.replace(
     "DataLoader(rows", "DataLoader([r for r in rows for batch in [r] if len(batch)]"
@@ -209,6 +231,11 @@ def any_process(flag):
         DDP + "from torch.distributed.algorithms.join import Join\n" + loop(before=NAN).replace("for epoch", "Join([model])\nfor epoch"),
         ACCELERATE + loop(before="if not accelerator.sync_gradients:\n    pass"),
         RESUMED + "first_epoch = 2\n" + loop(before=SKIPPED),
+        DDP + loop(after=FLAG_OF_ONE.replace("if stop", "stop = told_to_all(dist.broadcast(stop, 0))\nif stop")),
+        DDP + loop(after="if step >= 1000:\n    if rank == 0:\n        save(model)\n    break"),
+        DDP + loop(after="if rank == 0:\n    for row in samples:\n        if row is None:\n            break"),
+        DDP + loop(after="if rank == 0 and step == 9:\n    save(model)\n    break\nelse:\n    break"),
+        PLAIN + loop(after="if rank == 0:\n    break"),
     ],
 )  # fmt: skip
 def test_all_processes_go_the_same_way(text: str, tmp_path: Path) -> None:
@@ -249,3 +276,45 @@ def test_callbacks_that_decide_on_one_process(body: str, count: int, tmp_path: P
     messages = found(CALLBACK.replace("BODY", body), tmp_path)
     assert len(messages) == count
     assert all("is set on one process alone" in message for message in messages)
+
+
+GUARDED = """import torch.distributed as dist
+from sums import mean_over_all
+def is_main():
+    return dist.get_rank() == 0
+def of_interest(epoch):
+    return epoch % 2 == 0
+for epoch in range(3):
+    if CONDITION:
+        print(mean_over_all(epoch))
+"""
+
+
+@pytest.mark.parametrize(("condition", "count"), [("is_main()", 1), ("of_interest(epoch)", 0)])
+def test_a_function_tells_which_process_it_is(condition: str, count: int, tmp_path: Path) -> None:
+    sums = "import torch.distributed as dist\ndef mean_over_all(x):\n    dist.all_reduce(x)\n    return x\n"
+    (tmp_path / "sums.py").write_text(sums, encoding="utf-8")
+    (tmp_path / "train.py").write_text(GUARDED.replace("CONDITION", condition), encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC050"], allow_unjudged=True).findings) == count
+
+
+LIGHTNING = """import lightning as L
+class Tuner(L.LightningModule):
+    def validation_step(self, batch, number):
+        loss = self.model(**batch).loss
+        LINES
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ("if self.trainer.is_global_zero:\n            self.log('val_loss', loss, sync_dist=True)", 1),
+        ("if self.global_rank == 0:\n            self.log_dict({'loss': loss}, sync_dist=True)", 1),
+        ("if self.trainer.is_global_zero:\n            print(self.all_gather(loss))", 1),
+        ("self.log('val_loss', loss, sync_dist=True)", 0),
+        ("if self.trainer.is_global_zero:\n            self.log('val_loss', loss, rank_zero_only=True)", 0),
+    ],
+)  # fmt: skip
+def test_figures_that_lightning_reduces(lines: str, count: int, tmp_path: Path) -> None:
+    assert len(found(LIGHTNING.replace("LINES", lines), tmp_path)) == count

@@ -21,6 +21,16 @@ WRONG = {
     "by name": "score(out, references=[[r] for r in refs])",
     "a metric": "metric = CHRF()\nmetric.corpus_score(out, [[r] for r in refs])",
     "a metric at once": "BLEU(lowercase=True).corpus_score(out, [[r] for r in refs])",
+    "flat texts": "refs = [r['a'].strip() for r in rows]\nsacrebleu.corpus_bleu(out, refs)",
+    "flat rows of a file": (
+        "import json\nrows = [json.loads(line) for line in open('t.jsonl')]\n"
+        "refs = [r['de'] for r in rows]\nsacrebleu.corpus_bleu(out, refs)"
+    ),
+    "flat decoded labels": "refs = tok.batch_decode(labels)\nBLEU().corpus_score(out, refs)",
+    "flat column of a table": "sacrebleu.corpus_chrf(out, frame['de'].tolist())",
+    "flat texts of a loop": (
+        "refs = []\nfor row in rows:\n    refs.append(tok.decode(row['labels']))\nscore(out, refs)"
+    ),
     "nltk": "corpus_bleu([r.split() for r in refs], [o.split() for o in out])",
     "nltk by a name": "words = [r.lower().split() for r in refs]\ncorpus_bleu(words, out)",
     "texts": "corpus_bleu([r['a'].strip() for r in rows], [o.strip() for o in out])",
@@ -33,6 +43,15 @@ WRONG = {
 }
 RIGHT = {
     "one stream": "refs = [r['a'] for r in rows]\nsacrebleu.corpus_bleu(out, [refs])",
+    "one stream of a file": (
+        "import json\nrows = [json.loads(line) for line in open('t.jsonl')]\n"
+        "sacrebleu.corpus_bleu(out, [[r['de'] for r in rows]])"
+    ),
+    "streams of several files": (
+        "refs = [open(name).read().splitlines() for name in names]\nsacrebleu.corpus_bleu(out, refs)"
+    ),
+    "streams of several columns": "refs = [table[name] for name in names]\nsacrebleu.corpus_bleu(out, refs)",
+    "streams of data sets": "refs = [one['text'] for one in parts]\nsacrebleu.corpus_bleu(out, refs)",
     "two streams": "sacrebleu.corpus_bleu(out, [[r[i] for r in refs] for i in range(2)])",
     "turned": "sacrebleu.corpus_bleu(out, list(zip(*refs)))",
     "whole columns": "sacrebleu.corpus_bleu(out, [[*column] for column in streams])",

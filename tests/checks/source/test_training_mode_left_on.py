@@ -201,3 +201,22 @@ def test_models_are_followed_to_the_last_switch(text: str, tmp_path: Path) -> No
 )
 def test_models_that_may_be_in_evaluation_mode_are_left_alone(text: str, tmp_path: Path) -> None:
     assert not is_found(text, tmp_path)
+
+
+def test_a_copy_has_a_mode_of_its_own(tmp_path: Path) -> None:
+    text = """import copy, torch
+from transformers import AutoModelForSequenceClassification
+from data import train, val
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")
+mean = copy.deepcopy(model).eval()
+opt = torch.optim.AdamW(model.parameters(), 2e-5)
+model.train()
+for batch in train:
+    model(**batch).loss.backward()
+    opt.step()
+    opt.zero_grad()
+with torch.no_grad():
+    print([mean(**batch).logits.argmax(-1) for batch in val])
+"""
+    (tmp_path / "loop.py").write_text(text, encoding="utf-8")
+    assert not lint([tmp_path / "loop.py"], select=["SRC053"], allow_unjudged=True).findings

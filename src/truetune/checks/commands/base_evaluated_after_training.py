@@ -6,7 +6,8 @@ that it trains), with the model that they begin with and the folder that they wr
 `vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
 a model.
 
-Of a project whose training is a script in Python, or a command in another file, it compares the commands of the other
+Of a project whose training is a script in Python, a command in another file, or a file of Axolotl's or LLaMA-Factory's
+settings whose folder holds a model, it compares the commands of the other
 files: `lm_eval`, `vllm serve` and llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name
 the base without an adapter, and no command of the project names what the training, or the merge after it, writes.
 Files and results that say they are about the base are left alone.
@@ -49,7 +50,9 @@ from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, t
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.settings.release_pins import project_folders
 from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 
 MODEL_OPTIONS = (
     "--model_name_or_path",
@@ -201,9 +204,51 @@ def trained_by_commands(path: Path) -> TrainedByScripts | None:
     )
 
 
+def trained_by_settings(path: Path) -> TrainedByScripts | None:
+    """The one training that a file of settings of the project describes, where its folder holds a model already.
+
+    None where there are several, or where another such file names the folder: it may merge or serve it.
+    """
+    files = [file for file in files_around(path) if file.suffix in SETTINGS_ENDINGS]
+    found = [(file, *_trained_by_file(file)) for file in files]
+    trainings = [one for one in found if one[1] and one[2]]
+    if len(trainings) != 1:
+        return None
+    file, base, output = trainings[0]
+    folder = plain_folder(output)
+    others = (read_project_text(str(one)) for one in files if one != file)
+    if not _holds_a_model(path, folder) or any(folder in text for text in others):
+        return None
+    lines = read_project_text(str(file)).splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
+    case = Case(f"output_dir: {output}", file=str(file), line=line)
+    return TrainedByScripts(
+        str(file), frozenset((plain_folder(base),)), frozenset((folder,)), folder, case
+    )
+
+
+def _trained_by_file(path: Path) -> tuple[str, str]:
+    """The base and the folder of a training that Axolotl or LLaMA-Factory makes of a file; empty of any other file."""
+    try:
+        config = read_config(path)
+    except (TruetuneError, OSError):
+        return "", ""
+    is_training = config.stack == "axolotl" or config.raw.get("do_train") is True
+    return _named_by_settings(path) if is_training else ("", "")
+
+
+def _holds_a_model(path: Path, folder: str) -> bool:
+    """Does the folder of a training stand in the project, with a model or an adapter in it?"""
+    return any(
+        (root / folder / name).is_file()
+        for root in project_folders(path)
+        for name in ("adapter_config.json", "config.json")
+    )
+
+
 def unused_training(path: Path) -> TrainedByScripts | None:
     """The one training of the project around a file of commands, where surely no command uses what it writes."""
-    trained = trained_by_commands(path) or trained_by_scripts(path)
+    trained = trained_by_commands(path) or trained_by_scripts(path) or trained_by_settings(path)
     if trained is None:
         return None
     commands = [one for one in commands_around(path) if training_of(one, path.parent) is None]

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.job_gpus_and_processes import find_launches
+from truetune.checks.job_gpus_and_processes import find_launches, gpus_given_to_container
 from truetune.checks.rule import CommandRule
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
@@ -61,7 +61,6 @@ SIZE = re.compile(r"(\d{1,15})(?:\.\d+)?\s*([kmgt]?)i?b?", re.IGNORECASE)
 BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 MIN_BYTES = 256 << 20
 """Smaller is too small for several GPUs. Chosen, not measured: NCCL's buffers of two pairs, twice over"""
-DEVICES = re.compile(r"[\"']*device=([\w,.:-]+)[\"']*")
 SHARES = ("--tensor-parallel-size", "--data-parallel-size", "-tp", "--tp", "--num-shard", "--dp")
 WORKERS = ("--dataloader-num-workers", "--num-workers", "--workers")
 WORKERS_SETTING = re.compile(r"^\s*dataloader_num_workers\s*:\s*([1-9]\d{0,3})\b", re.MULTILINE)
@@ -119,7 +118,7 @@ def _need_of(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | Non
     processes = _started_processes(file, command)
     if processes > 1:
         return _SharedMemoryUse(f"{processes} processes", is_sure=True)
-    gpus = _given_gpus(command)
+    gpus = gpus_given_to_container(command)
     if gpus is not None and gpus > 1:
         return _SharedMemoryUse(f"{gpus} GPUs", is_sure=True)
     if _uses_launcher(command) and gpus is None and last_option(command.words, "--gpus") == "all":
@@ -140,18 +139,6 @@ def _started_processes(file: CommandFile, command: ShellCommand) -> int:
         started = CommandFile(file.path, one.text, (one,), file.requests)
         counts += [launch.processes for launch in find_launches(started)]
     return max(counts, default=0)
-
-
-def _given_gpus(command: ShellCommand) -> int | None:
-    """The GPUs that a container is given; None where it is all, or their number is not plain."""
-    given = last_option(command.words, "--gpus") or ""
-    match = DEVICES.fullmatch(given)
-    if match is not None:
-        return len(match[1].split(","))
-    if given.isdecimal():
-        return int(given)
-    visible = re.search(r"\bNVIDIA_VISIBLE_DEVICES=([\d,]+)", command.text)
-    return len(visible[1].strip(",").split(",")) if visible is not None else None
 
 
 def _uses_launcher(command: ShellCommand) -> bool:

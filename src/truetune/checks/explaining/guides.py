@@ -796,7 +796,8 @@ GUIDES = (
             Cause("rank 0 logs its own loss alone, and each process evaluates its part of the rows"
                   " (DistributedSampler): sum loss and tokens over all with all_reduce, then divide",
                   "validation loss on 8 gpus is different from what I get when I evaluate the same checkpoint on one;"
-                  " the logged loss jumps"),
+                  " the logged loss jumps; Lightning's self.log without sync_dist",
+                  ("figure-of-one-process",)),
             Cause("a stream has fewer shards than processes x workers: most workers stop, and each process reads over"
                   " the rows of the others. Write num_shards as a multiple of the GPUs",
                   "GPU utilisation saws between 0 and 100 % as soon as I use 8 GPUs with streaming; Too many dataloader"
@@ -838,8 +839,13 @@ GUIDES = (
                   " process's own part: model.clip_grad_norm_(1.0), or accelerator.clip_grad_norm_",
                   "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
                   " in a loop of one's own"),
+            Cause("vLLM is started on one of its GPUs: neither --tensor-parallel-size nor --data-parallel-size is"
+                  " given",
+                  "serving on 4 gpus is not faster; vllm uses only one gpu, the others are idle",
+                  ("server-uses-one-of-its-gpus",)),
             Cause("CUDA_VISIBLE_DEVICES of the container, of .env or of the shell hides GPUs that the launch counts on",
-                  "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose",
+                  "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose;"
+                  " uses only one of my GPUs",
                   ("job-gpus-differ-from-processes", "run-ended-in-an-exception")),
         ),
     ),
@@ -961,7 +967,7 @@ GUIDES = (
                   "forgetting", ("worse-than-its-base", "no-better-than-base")),
             Cause("what is evaluated is not what is trained: the base, a copy, an adapter that is disabled",
                   "eval_loss is exactly the same at every evaluation; eval accuracy never changes",
-                  ("eval-never-changes",)),
+                  ("eval-never-changes", "evaluated-copy-is-not-trained")),
             Cause("dropout is on in training alone, and the training loss is the mean over steps before the evaluation",
                   "eval loss is lower than the training loss"),
             Cause("long prompts are truncated on the right: the question and the generation prompt are cut off",
@@ -972,7 +978,8 @@ GUIDES = (
             Cause("the figure is that of one process and its part of the rows: a loader with DistributedSampler, and"
                   " no all_reduce of the sum and the count before rank 0 logs it",
                   "validation loss on 8 gpus is different from the same checkpoint evaluated on one; each rank has its"
-                  " own loss; rank 0 logs"),
+                  " own loss; rank 0 logs",
+                  ("figure-of-one-process",)),
             Cause("every process writes its predictions to one file, which each empties first: the rows of one"
                   " are left",
                   "prediction on 4 gpus gives just a quarter of the rows back; half of the predictions with 2 gpus",
@@ -1067,6 +1074,16 @@ GUIDES = (
                   ("reward-takes-answers-by-position", "reward-reads-messages-as-text", "reward-is-never-given")),
             Cause("the score of the other class is taken: probs[:, 0] where column 1 is the positive class",
                   "AUC of 0.06, far below 0.5; roc_auc_score; ranking upside down"),
+            Cause("predictions and true labels are given to a metric in each other's place",
+                  "precision and recall look swapped; weighted F1 differs from my colleague's; y_true and y_pred",
+                  ("metric-sides-exchanged",)),
+            Cause("rows are divided by hash() of a text, which differs in each process: zlib.crc32, or save the parts",
+                  "eval score differs in each run; after resuming the eval loss is far lower; PYTHONHASHSEED",
+                  ("split-by-salted-hash",)),
+            Cause("the area under a curve is computed from predicted classes (argmax, round, p > 0.5) and not from"
+                  " scores",
+                  "AUC or average precision is much lower than in the paper although accuracy is equal; roc_auc_score",
+                  ("curve-of-hard-labels",)),
             Cause("what was evaluated is not what is deployed: the adapter on a 4-bit base in the notebook, a merged "
                   "and quantized file (Q2_K, Q4) in use. Run the same test on the file that is served",
                   "F1 0.89 in the notebook and 0.71 for the same test in Ollama or llama.cpp; gguf",
@@ -1153,6 +1170,11 @@ GUIDES = (
                   " mean: divide by the accumulation steps",
                   "training loss is about 10 and validation 1.2, is that overfitting in reverse; training loss is eight"
                   " times higher than validation; own loop with gradient accumulation"),
+            Cause("the training loss is logged after it was divided by the accumulation steps (loss / n), and the"
+                  " validation loss is not divided",
+                  "training loss is 0.11 and eval loss is 1.8 from the start, looks like overfitting; train loss is 16"
+                  " times lower than eval loss; own loop with gradient accumulation",
+                  ("logged-loss-divided",)),
             Cause("text that the chat template made is tokenized with special tokens again: the prompt begins with two"
                   " BOS. tokenizer(text, add_special_tokens=False), or apply_chat_template(tokenize=True)",
                   "scores with my script are some points lower than those from the vLLM endpoint for the same model;"

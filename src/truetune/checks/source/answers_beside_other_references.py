@@ -2,11 +2,11 @@
 
 ## What it does
 Follows the order of both sides of a comparison (`zip(answers, references)`, `compute(predictions=, references=)`, a
-column that a table gets) back to where the rows are read. An error where one of them went through a sort, a shuffle,
-a set, a loader with `shuffle=True` or results in the order of their completion, and the other did not. Silent where
-numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated. Several
-answers for each prompt (`num_return_sequences`) in one list that is paired with one reference for each prompt are the
-same fault.
+column that a table gets, the scores of scikit-learn) back to where the rows are read. An error where one of them went
+through a sort, a shuffle, a set, a loader with `shuffle=True` or results in the order of their completion, and the
+other did not. Silent where numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is
+generated and no class is scored. Several answers for each prompt (`num_return_sequences`) in one list that is paired
+with one reference for each prompt are the same fault.
 
 ## Why it is bad
 Each answer stands beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
@@ -55,7 +55,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
-from truetune.checks.source.evidence.row_pairs import RowPair, is_generated, row_pairs
+from truetune.checks.source.evidence.row_pairs import RowPair, is_generated, is_score, row_pairs
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"
@@ -88,7 +88,7 @@ class AnswersBesideOtherReferences(SourceRule):
         changes = [trace.changes for trace in traces]
         for side, own in zip(pair.sides, changes, strict=True):
             alone = [node for node in own if not all(node in other for other in changes)]
-            if alone and is_generated(self.subject, pair):
+            if alone and (is_score(self.subject, pair) or is_generated(self.subject, pair)):
                 return self._finding(pair, side, min(alone, key=_line_number))
         return None
 

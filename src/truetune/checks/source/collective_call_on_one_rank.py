@@ -2,17 +2,17 @@
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
-`wait_for_everyone` (of a callback's `self.trainer` too) inside `if rank == 0`, `if is_main_process` and the like,
-after `if rank != 0: return`, and in functions that are called under such a condition, where the call in them stands
-under no other. The state dict of an accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`,
-`full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script,
-the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part;
-so does each in `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says
-so, it is a warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
-`control.should_training_stop` on one process alone does the same. In a loop of one's own (DistributedDataParallel,
-FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process decides by a loss or by rows of
-its own, by its clock, or by an exception that it catches: one process leaves, and the others wait in the next backward
-pass.
+`wait_for_everyone` (of a callback's `self.trainer` too; of a LightningModule `self.log(sync_dist=True)`) inside `if
+rank == 0`, `if is_main_process` and the like, after `if rank != 0: return`, and in functions that are called under such
+a condition, where the call in them stands under no other. The state dict of an accelerator (`get_state_dict`,
+`save_state`), of FSDP (`summon_full_params`, `full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed
+(`save_16bit_model`) are such calls where the script, the command that starts it or a configuration beside it shards the
+weights (FSDP, ZeRO-3): every process gives its part; so does each in `generate` and `save_model` of a sharded model.
+Where only a configuration beside it, or a name, says so, it is a warning. `save_checkpoint` of a DeepSpeed engine waits
+for all at every stage. A callback that sets `control.should_training_stop` on one process alone does the same. In a
+loop of one's own (DistributedDataParallel, FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` on one
+rank alone (also by a flag that it sets), and one that each process decides by a loss or by rows of its own, by its
+clock, or by an exception that it catches: one process leaves, and the others wait in the next backward pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -62,6 +62,7 @@ from truetune.checks.source.evidence.loop_exits_by_rank import (
     exits_by_rank,
     training_loops_of_several,
 )
+from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -75,6 +76,7 @@ TORCH_COLLECTIVES = (
     "torch.distributed.all_*",
     "torch.distributed.broadcast*",
 )
+LIGHTNING_LOGS = frozenset(("log", "log_dict"))
 GATHERING_METHODS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
 GATHERS_OF_TORCH = (
@@ -96,12 +98,6 @@ DECISIONS = frozenset(("should_training_stop", "should_epoch_stop", "should_eval
 """What a callback of a Trainer sets, and each process follows by itself"""
 WAITING_METHODS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
-ONE_PROCESS_TEST = re.compile(
-    r"is_(local_)?main_process|is_(world|local)_process_zero|\b(local_)?rank\s*==\s*0|get_rank\(\)\s*==\s*0|"
-    r"process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
-)
-NEGATION = re.compile(r"\bnot\b|\bor\b|!=")
-"""What makes a condition on the first process one that others meet"""
 ONE_PROCESS_DECORATOR = re.compile(
     r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b"
 )
@@ -111,7 +107,7 @@ BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.ExceptHandler, ast.Lam
 """What may keep a call from being reached"""
 OTHER_PROCESSES_TEST = re.compile(
     r"(?:[\w.]*(?:local_)?rank|[\w.]*get_rank\(\)|[\w.]*process_index)\s*(?:!=|>)\s*0"
-    r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?)"
+    r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?|is_global_zero)"
 )
 """All processes but the first"""
 
@@ -240,10 +236,23 @@ def _waits_for_all(module: Module, call: Call) -> bool:
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
+    if call.method in LIGHTNING_LOGS or call.method == "all_gather":
+        return _is_of_lightning(module, call)
     is_trainer = "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
     return (is_trainer and call.method in TRAINER_METHODS) or (
         "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
+
+
+def _is_of_lightning(module: Module, call: Call) -> bool:
+    """Is it `self.log(..., sync_dist=True)` or `self.all_gather(...)` of a LightningModule?"""
+    owner = next((one for one in module.parents(call.node) if isinstance(one, ast.ClassDef)), None)
+    if owner is None or not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
+        return False
+    if not any(base.endswith("LightningModule") for base in module.flow.bases(owner)):
+        return False
+    is_reduced = module.flow.value(call.keywords.get("sync_dist")) is True
+    return is_reduced or call.method == "all_gather"
 
 
 def _is_engine(module: Module, receiver: ast.expr) -> bool:
@@ -322,29 +331,11 @@ def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast
         if (
             isinstance(parent, ast.If)
             and inner in parent.body
-            and _is_one_process_test(module, parent.test)
+            and is_one_process_test(module, parent.test)
         ):
             return None if _make_collective_call(module, parent.orelse) else parent.test
         inner = parent
     return None
-
-
-def _is_one_process_test(module: Module, test: ast.expr) -> bool:
-    """Does only one process meet the condition, as it stands or by the names that it reads?"""
-    text = ast.unparse(test)
-    if ONE_PROCESS_TEST.search(text):
-        return not NEGATION.search(text)
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return any(_is_name_of_one(module, part) for part in parts)
-
-
-def _is_name_of_one(module: Module, part: ast.expr) -> bool:
-    """Is it a name or attribute that was set to such a condition: `main = accelerator.is_main_process`, `self.main`?"""
-    origins = module.flow.origins(part) if isinstance(part, ast.Name | ast.Attribute) else ()
-    texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]
-    return bool(texts) and all(
-        ONE_PROCESS_TEST.search(text) and not NEGATION.search(text) for text in texts
-    )
 
 
 def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
@@ -404,7 +395,7 @@ def _is_test_of_others(module: Module, test: ast.expr) -> bool:
         return True
     if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
         return False
-    return _is_one_process_test(module, test.operand)
+    return is_one_process_test(module, test.operand)
 
 
 def _condition_around_calls(

@@ -53,6 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
 from truetune.checks.source.evidence.label_numberings import (
     APPEARANCE,
     LISTING,
@@ -66,7 +67,6 @@ from truetune.checks.source.evidence.label_numberings import (
     numbers_alone,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 from truetune.source.module import Module
 
 CLASSIFIERS = (
@@ -80,9 +80,6 @@ SAVES = frozenset(("save_model", "save_pretrained", "push_to_hub", "save_state")
 READS_NAMES = re.compile(r"config\.(?:id2label|label2id)(?!\s*=[^=])")
 WRITERS = ("json.dump", "json.dumps", "pickle.dump", "joblib.dump", "yaml.*dump", "numpy.save*")
 KEPT_NAMES = re.compile(r"label|class|id2|2id|intent|categor|names|mapping|vocab", re.I)
-SEED = "PYTHONHASHSEED"
-SETTINGS_FILES = ("*.env", "*.toml")
-"""Files beside the script that may set variables, and hold no commands"""
 ORDERS = {
     SET: "the order of a set, which differs in each process",
     LISTING: "the order in which a file system lists a folder, which differs from machine to machine",
@@ -117,7 +114,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
         yield from self._of_files_numbered(numberings)
         unfixed = [one for one in numberings if one.kind in ORDERS and not numbers_alone(one)]
         effect = _effect(module) if unfixed else ""
-        if effect and not _is_seeded(module):
+        if effect and not hashes_are_seeded(module):
             yield self._of_unfixed(unfixed[0], effect)
 
     def _of_unfixed(self, first: Numbering, effect: str) -> Finding:
@@ -182,14 +179,6 @@ def _keeps_names(module: Module) -> bool:
         and node.targets[0].attr in ("id2label", "label2id")
         for node in module.nodes(ast.Assign)
     )
-
-
-def _is_seeded(module: Module) -> bool:
-    """Does a job or a file of settings of the project fix the hashes? A script can't: its process has begun."""
-    path = Path(module.path)
-    files = [one for one in files_around(path) if one.suffix != ".py"]
-    files += [one for pattern in SETTINGS_FILES for one in sorted(path.parent.glob(pattern))]
-    return any(SEED in read_project_text(str(file)) for file in files)
 
 
 def _other_in_words(other: Numbering) -> str:

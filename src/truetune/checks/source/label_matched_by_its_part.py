@@ -1,12 +1,13 @@
 """A score compares answers with labels so that wrong answers count as right, or right ones never do.
 
 ## What it does
-Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the
-script, or constants. A text is a model's where a symbolic run of the script says so, or else by its name
-(`prediction`, `answer`), which is a warning. It speaks where one label stands in another (`"valid" in answer`,
+Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the script,
+or constants. A text is a model's where a symbolic run of the script says so, or else by its name (`prediction`,
+`answer`), which is a warning. It speaks where one label stands in another (`"valid" in answer`,
 `answer.startswith("1")`), where a label is tried before a longer one that holds it, and where only the answer goes
-through `lower()` or `strip()` and labels have capitals or blanks. Right answers among the first rows that are divided
-by the number of all rows are named too.
+through `lower()` or `strip()` and labels have capitals or blanks. The letter of an option that is looked for anywhere
+in an answer (`"ABCD"[i] in reply`) is a warning too, unless answers have a few tokens at most. Right answers among the
+first rows that are divided by the number of all rows are named too.
 
 ## Why it is bad
 An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores
@@ -58,7 +59,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.label_matches_in_runs import wrong_matches
-from truetune.checks.source.evidence.label_searches_by_name import find_label_inside_another
+from truetune.checks.source.evidence.label_searches_by_name import (
+    find_label_inside_another,
+    find_letter_inside_answers,
+)
 from truetune.source.module import Module
 
 
@@ -83,8 +87,11 @@ class LabelMatchedByItsPart(SourceRule):
         proved = list(wrong_matches(module))
         for found in proved:
             yield self.finding(found.what, found.remedy, cases=[case_at(module, found.node)])
-        named = find_label_inside_another(module)
-        if named is not None and named.node not in [found.node for found in proved]:
+        known = [found.node for found in proved]
+        for named in (find_label_inside_another(module), find_letter_inside_answers(module)):
+            if named is None or named.node in known:
+                continue
+            known.append(named.node)
             yield self.finding(
                 named.what,
                 named.remedy,

@@ -3,9 +3,10 @@
 ## What it does
 Inspects the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
 `corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu takes streams: one list for each set of
-references, as long as the predictions. It fires where a list of one reference for each row is given (`[[r] for r in
-refs]`), and where NLTK gets the words of one reference for each row instead of a list of references
-(`[r.split() for r in refs]`), or texts that nothing splits into words. Silent for shapes that the code does not show.
+references, as long as the predictions. It fires where a flat list of one text for each row is given (`refs`), where a
+list of one reference for each row is given (`[[r] for r in refs]`), and where NLTK gets the words of one reference for
+each row instead of a list of references (`[r.split() for r in refs]`), or texts that nothing splits into words. Silent
+for shapes that the code does not show.
 
 ## Why it is bad
 sacrebleu takes `[[r] for r in refs]` for as many reference sets of one segment each, and scores the first prediction
@@ -44,6 +45,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -54,6 +56,8 @@ SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacre
 TEXT_METHODS = frozenset(
     ("strip", "lower", "upper", "replace", "join", "decode", "capitalize", "removeprefix")
 )
+ROW_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
+ROW_READERS = ("datasets.load_dataset", "datasets.load_from_disk", "csv.DictReader", "json.load")
 NLTK = ("nltk.*.corpus_bleu", "nltk.corpus_bleu")
 
 
@@ -80,6 +84,14 @@ class ReferencesNestedWrongly(SourceRule):
                 continue
             references = call.argument(1, "references")
             shape = None if references is None else _one_list_for_each_row(module, references)
+            flat = None if references is None else _text_for_each_row(module, references)
+            if flat is not None:
+                yield self.finding(
+                    "sacrebleu is given the references as one flat list, and takes each text for a whole set of"
+                    " references, of one character for each row",
+                    "put the list inside of a list: corpus_bleu(predictions, [references])",
+                    cases=[case_at(module, call.node), case_at(module, flat)],
+                )
             if shape is None:
                 continue
             yield self.finding(
@@ -134,6 +146,38 @@ def _one_list_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | Non
         if not isinstance(inner.elts[0], ast.Starred):
             return rows
     return None
+
+
+def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
+    """What makes the references, where they are certainly one text, or one entry, for each row; None for any other."""
+    for element in _elements(module, references):
+        if _is_text(module, element):
+            return element
+    for rows in _comprehensions(module, references):
+        if field_read(rows.elt) is not None and _is_rows_of_a_file(module, rows.generators[0].iter):
+            return rows
+    makers = [origin.node for origin in module.flow.origins(references) if not origin.path]
+    if len(makers) != 1 or not isinstance(makers[0], ast.Call):
+        return None
+    made = module.flow.call(makers[0])
+    if made.method == "batch_decode":
+        return made.node
+    listed = made.receiver if made.method in ("tolist", "to_list") else None
+    if made.named("list") and len(made.args) == 1:
+        listed = made.args[0]
+    return made.node if listed is not None and field_read(listed) is not None else None
+
+
+def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:
+    """Is it a list of rows: `[json.loads(line) for line in file]`, `load_dataset(...)`, `csv.DictReader(file)`?"""
+    makers = [origin.node for origin in module.flow.origins(rows) if not origin.path]
+    if len(makers) != 1:
+        return False
+    made = makers[0].elt if isinstance(makers[0], ast.ListComp) else makers[0]
+    if not isinstance(made, ast.Call):
+        return False
+    call = module.flow.call(made)
+    return call.named(*(ROW_PARSERS if isinstance(makers[0], ast.ListComp) else ROW_READERS))
 
 
 def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:

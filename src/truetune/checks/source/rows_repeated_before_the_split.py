@@ -4,7 +4,9 @@
 Follows the rows that a script divides (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of
 sklearn) back to the file that they are read from. It fires where they were drawn with replacement on the way
 (`random.choices`, `sample(replace=True)`, `sklearn.utils.resample`), added by an oversampler of imblearn, taken several
-times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. Silent where copies
+times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. It also fires where
+texts are cut into overlapping windows (a stride below the length, `return_overflowing_tokens` with a stride,
+`chunk_overlap`), and these are divided at random. Silent where copies
 are taken out again, and where folds keep groups together.
 
 ## Why it is bad
@@ -54,6 +56,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.overlapping_parts import divided_windows
 from truetune.checks.source.evidence.repeated_rows import (
     FOLDS,
     SPLITTERS,
@@ -92,6 +95,13 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
                 " evaluated on",
                 "divide the rows first, and repeat rows of the training part alone",
                 cases=[case_at(module, found.division), case_at(module, found.repeat)],
+            )
+        for windows in divided_windows(module):
+            yield self.finding(
+                f"a text is cut into windows that overlap ({windows.what}), and these are divided at random: most"
+                " windows of the evaluation stand in part among those of the training",
+                "divide the documents first, and cut each part by itself",
+                cases=[case_at(module, windows.division), case_at(module, windows.cut)],
             )
 
 

@@ -27,6 +27,11 @@ ANSWER_NAME = re.compile(
 PLAIN_TEXT_NAME = re.compile(r"^\W*(?:text|content|line|log|stdout|stderr|result)s?\b", re.I)
 """Names of texts that may be anything: single words that are looked for in them need not be labels"""
 LABEL = re.compile(r"[^\W\d_][\w -]+")
+OPTION_LETTER = re.compile(r"[A-J]")
+FIRST_LETTER = re.compile(r"\b65\b|ord\('A'\)")
+ONE_TOKEN_ANSWERS = re.compile(r"max_(?:new_)?tokens[\"']?\s*[=:]\s*[1-5]\b")
+"""Answers that are a letter and little more"""
+PART_METHODS = frozenset(("group", "groups", "split", "partition", "findall", "pop"))
 MAX_LABELS = 20
 """Different texts of a column up to which they are labels"""
 MAX_LABEL_CHARACTERS = 40
@@ -86,6 +91,69 @@ def find_label_inside_another(module: Module) -> WrongMatch | None:
             " answer; and report recall by label",
         )
     return None
+
+
+def find_letter_inside_answers(module: Module) -> WrongMatch | None:
+    """The first search for the letter of an option anywhere in an answer; None where there is none."""
+    if ONE_TOKEN_ANSWERS.search(module.text):
+        return None
+    for compare in module.nodes(ast.Compare):
+        if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In):
+            continue
+        label, answer = compare.left, compare.comparators[0]
+        if _is_whole_answer(module, answer) and _is_option_letter(module, label):
+            return WrongMatch(
+                compare,
+                f"`{module.text_of(compare)}` is true of any answer with that letter in it: A stands in Answer and"
+                " According, B in But and Because, C in Correct",
+                r"read the letter by itself, after a mark: re.search(r'\b(?:answer is|Answer:)\s*\(?([A-D])\b',"
+                " answer), and compare it with the label by ==",
+            )
+    return None
+
+
+def _is_whole_answer(module: Module, node: ast.expr) -> bool:
+    """Is it the text of a model, and no word or letter that was taken out of it?"""
+    if not _is_answer_text(module, node):
+        return False
+    sources = [node, *(origin.node for origin in module.flow.origins(node))]
+    return not any(_takes_a_part(one) for one in sources)
+
+
+def _takes_a_part(node: ast.AST) -> bool:
+    """Is it `text[0]`, `text[:1]` or `match.group(1)`?"""
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        # `choice["text"]` is the whole text of a field.
+        return not (isinstance(key, ast.Constant) and isinstance(key.value, str))
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in PART_METHODS
+
+
+def _is_option_letter(module: Module, label: ast.expr) -> bool:
+    """Is it certainly one capital letter: `"ABCD"[i]`, `chr(65 + i)`, or one of such a list?"""
+    inner = _without_text_methods(module, label)
+    column = _column_of(module, inner)
+    rows = None if column is None else scored_rows(module, (column,))
+    if column is not None and rows is not None:
+        values = {row[column].strip() for row in rows.rows}
+        if len(values) > 1 and all(map(OPTION_LETTER.fullmatch, values)):
+            return True
+    origins = module.flow.origins(inner)
+    return bool(origins) and all(_gives_a_letter(module, origin.node) for origin in origins)
+
+
+def _gives_a_letter(module: Module, node: ast.AST) -> bool:
+    """Does an expression give one of the first letters?"""
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+        letters = module.flow.value(node.value)
+    elif isinstance(node, ast.Call):
+        return module.flow.name(node.func) == "chr" and bool(FIRST_LETTER.search(ast.unparse(node)))
+    else:
+        letters = None
+    if not isinstance(letters, str | list | tuple) or len(letters) < 2:
+        return False
+    return all(isinstance(one, str) and OPTION_LETTER.fullmatch(one) for one in letters)
 
 
 def _label_inside(search: LabelSearch) -> tuple[str, str] | None:

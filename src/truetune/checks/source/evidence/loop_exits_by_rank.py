@@ -1,9 +1,9 @@
 """Loops that one process leaves by figures of its own, while the others continue and wait for it.
 
 How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition is computed from
-(`backward_slice`): rows that are dealt out to this process, its own clock, or an exception that it alone may meet. It
-is no exit of one process where the condition comes out of a collective call, or where what it is computed from goes
-through one.
+(`backward_slice`): its rank, rows that are dealt out to this process, its own clock, or an exception that it alone may
+meet. It is no exit of one process where the condition comes out of a collective call, or where what it is computed from
+goes through one.
 
 The trade-off: agreement is looked for by the names in the condition, whatever their scope. So an exit that agrees is
 never told; one whose names also go through a collective call for another reason is missed.
@@ -26,6 +26,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
     mentions_process,
     wrapped_models,
 )
+from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.process_counts import launch_command
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
@@ -53,12 +54,14 @@ CLOCKS = ("time.time", "time.monotonic", "time.perf_counter", "datetime.datetime
 # RuntimeError is what CUDA's errors were before torch 2; a bare `except` catches them too.
 CATCHES_A_BATCH = re.compile(r"OutOfMemoryError|RuntimeError|AcceleratorError|\bException\b")
 LEAVES = (ast.Raise, ast.Return)
+LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 EXITS = re.compile(r"\b(?:sys\.exit|os\._exit|exit|abort|destroy_process_group)\(")
 MAX_CONFIGS = 20
 """Files beside a script in which processes may be counted"""
 DEPTH = 2
 """Functions of the project that are opened for a backward pass"""
 
+OWN_RANK = "by a condition that only its rank meets"
 OWN_ROWS = "by figures of its own rows"
 OWN_CLOCK = "by its own clock"
 OWN_EXCEPTION = "after an exception that it alone may meet"
@@ -94,10 +97,11 @@ def exits_by_rank(module: Module) -> Iterator[LoopExit]:
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
         for node in module.nodes(kind):
-            found = _own_condition(module, node)
+            found = _one_rank_condition(module, node) or _own_condition(module, node)
             if found is not None:
                 test, cause = found
-                yield LoopExit(node, test, cause, starts_several and cause == OWN_ROWS)
+                is_certain = starts_several and cause in (OWN_RANK, OWN_ROWS)
+                yield LoopExit(node, test, cause, is_certain)
     for handler in module.nodes(ast.ExceptHandler):
         if _leaves_out_backward(module, handler):
             yield LoopExit(handler, handler.type or handler, OWN_EXCEPTION, False)
@@ -147,6 +151,49 @@ def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | Non
         if cause and not _is_agreed(module, parts):
             return test, cause
     return None
+
+
+def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
+    """The condition on the rank under which a training loop is left, or under which a flag is set that leaves it."""
+    around, loop = _conditions_around(module, node)
+    if loop is None or not _backward_is_left_out(module, loop, node):
+        return None
+    guard = _rank_test_around(module, node, loop)
+    if guard is not None:
+        return guard, OWN_RANK
+    tests = [part.test for part in around]
+    names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    raised = [part for part in ast.walk(loop) if names & _names_set(part) and _raises_a_flag(part)]
+    guards = [_rank_test_around(module, part, loop) for part in raised]
+    found = [guard for guard in guards if guard is not None]
+    # A flag that every process may raise as well is not the decision of one.
+    if not found or len(found) < len(guards):
+        return None
+    parts = [part for test in tests for part in ast.walk(test)]
+    return None if _is_agreed(module, parts) else (found[0], OWN_RANK)
+
+
+def _rank_test_around(module: Module, node: ast.AST, loop: ast.AST) -> ast.expr | None:
+    """The condition in a loop that lets only one process come to a statement; None where the others leave as well."""
+    inner = node
+    for parent in module.parents(node):
+        if parent is loop:
+            return None
+        if isinstance(parent, ast.If) and inner in parent.body:
+            others_leave = any(
+                isinstance(part, LEAVING) for other in parent.orelse for part in ast.walk(other)
+            )
+            if is_one_process_test(module, parent.test):
+                return None if others_leave else parent.test
+        inner = parent
+    return None
+
+
+def _raises_a_flag(part: ast.AST) -> bool:
+    """Does a statement set a name to something true?"""
+    if not isinstance(part, ast.Assign) or not isinstance(part.value, ast.Constant):
+        return False
+    return bool(part.value.value)
 
 
 def _cause_of(module: Module, parts: list[ast.AST]) -> str:
@@ -241,7 +288,7 @@ def _deals_rows(module: Module, part: ast.AST) -> bool:
     """Does a part of a computation stand for rows of this process alone?"""
     if isinstance(part, ast.Name):
         return any(
-            isinstance(origin.node, ast.Call) and _prepares_loader(module, origin.node)
+            isinstance(origin.node, ast.Call) and prepares_loader(module, origin.node)
             for origin in module.flow.origins(part)
             if "loader" in module.flow.types(part)
         )
@@ -255,7 +302,7 @@ def _deals_rows(module: Module, part: ast.AST) -> bool:
     return call.named(*DEALING_CALLS)
 
 
-def _prepares_loader(module: Module, node: ast.Call) -> bool:
+def prepares_loader(module: Module, node: ast.Call) -> bool:
     """Is it `accelerator.prepare(...)` or its like?"""
     call = module.flow.call(node)
     return (

@@ -146,6 +146,7 @@ class RowOrder:
             sources.append(origin.node)
             if isinstance(origin.node, ast.List) and not origin.node.elts:
                 sources += self._filled(name)
+                sources += self._filled_elsewhere(name, origin.node)
         line = name.lineno
         changes = self._in_place.get((module.scopes.home_of(name), name.id), [])
         return [call for call in changes if call.lineno < line], sources
@@ -161,6 +162,15 @@ class RowOrder:
                 sources.append(added)
         return sources
 
+    def _filled_elsewhere(self, name: ast.Name, empty: ast.List) -> list[ast.AST]:
+        """What the loops of a function go over that fills a list and gives it back."""
+        bound = self.module.scopes.parent.get(empty)
+        target = bound.targets[0] if isinstance(bound, ast.Assign) else None
+        if not isinstance(target, ast.Name):
+            return []
+        is_same_place = self.module.scopes.home_of(target) is self.module.scopes.home_of(name)
+        return [] if is_same_place else self._filled(target)
+
     def _passed_by(self, iterated: ast.expr, target: ast.expr, body: ast.AST) -> list[ast.AST]:
         """What a loop goes over; where it counts (`range`), the lists that it takes rows from by the number."""
         inner = _bare_loop(self.module, iterated)
@@ -168,12 +178,16 @@ class RowOrder:
         if not is_range:
             return [iterated]
         numbers = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
-        return [
+        by_number: list[ast.AST] = [
             part.value
             for part in ast.walk(body)
             if isinstance(part, ast.Subscript)
             and any(isinstance(one, ast.Name) and one.id in numbers for one in ast.walk(part.slice))
         ]
+        # `{k: v[i] for k, v in encoded.items()}`: what has columns is not the list of the rows, but it is as long.
+        columns = _names_of_inner_loops(body)
+        lists = [one for one in by_number if ast.unparse(one) not in columns]
+        return lists or _counted_lists(self.module, inner)
 
     def _of_call(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]]:
         """The changes of order that a call makes, and what its rows come from."""
@@ -243,6 +257,23 @@ def _called_function(module: Module, call: Call) -> ast.AST:
     """The function of the file that a call runs; the call itself where it runs none of the file."""
     function = module.flow.function(call.node.func) if not call.names else None
     return function if function is not None else call.node
+
+
+def _names_of_inner_loops(body: ast.AST) -> set[str]:
+    """The names that comprehensions inside of a body bind."""
+    loops = [part for part in ast.walk(body) if isinstance(part, ast.comprehension)]
+    return {
+        part.id for loop in loops for part in ast.walk(loop.target) if isinstance(part, ast.Name)
+    }
+
+
+def _counted_lists(module: Module, counted: ast.expr) -> list[ast.AST]:
+    """`frame` of `range(len(frame))`."""
+    return [
+        part.args[0]
+        for part in ast.walk(counted)
+        if isinstance(part, ast.Call) and part.args and module.flow.name(part.func) == "len"
+    ]
 
 
 def _bare_loop(module: Module, iterated: ast.expr) -> ast.expr:

@@ -15,6 +15,15 @@ GENERATES = frozenset(
 """Methods that give answers, or make texts of them"""
 
 
+SCORES = (
+    "sklearn.metrics.*_score",
+    "sklearn.metrics.classification_report",
+    "sklearn.metrics.confusion_matrix",
+    "sklearn.metrics.precision_recall_fscore_support",
+    "sklearn.metrics.mean_*_error",
+)
+
+
 class RowPair(NamedTuple):
     """Two lists whose rows are taken together."""
 
@@ -23,7 +32,8 @@ class RowPair(NamedTuple):
 
 
 def row_pairs(module: Module) -> Iterator[RowPair]:
-    """Lists that are compared row by row, in files that generate."""
+    """Lists that are compared row by row: in files that generate, and by scikit-learn's scores in any."""
+    yield from scored_pairs(module)
     if not _generates_text(module):
         return
     for call in module.calls("zip"):
@@ -35,6 +45,19 @@ def row_pairs(module: Module) -> Iterator[RowPair]:
         if predictions is not None and references is not None:
             yield RowPair(call.node, (predictions, references))
     yield from _new_columns(module)
+
+
+def scored_pairs(module: Module) -> Iterator[RowPair]:
+    """The sides of scikit-learn's scores: `accuracy_score(gold, predicted)`."""
+    for call in module.calls(*SCORES):
+        gold, predicted = call.argument(0, "y_true"), call.argument(1, "y_pred")
+        if gold is not None and predicted is not None:
+            yield RowPair(call.node, (predicted, gold))
+
+
+def is_score(module: Module, pair: RowPair) -> bool:
+    """Is a pair given to one of scikit-learn's scores?"""
+    return isinstance(pair.node, ast.Call) and module.flow.call(pair.node).named(*SCORES)
 
 
 def _new_columns(module: Module) -> Iterator[RowPair]:

@@ -6,12 +6,16 @@ published models set. Where the file gives a length in any other way, or another
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
 from truetune.source.module import Module
+from truetune.source.option_defaults import is_left_out_by_commands, is_switched_on_by_commands
+from truetune.source.parsed_settings import PARSERS
 from truetune.source.resolved_calls import Call
+from truetune.source.settings_files import ARGUMENT_FILES
 
 SEQ2SEQ_ARGUMENTS = ("transformers.Seq2SeqTrainingArguments",)
 WITH_A_LENGTH = re.compile(
@@ -25,6 +29,8 @@ WITHOUT_A_LENGTH = re.compile(
     re.I,
 )
 """Published models whose generation config sets none: 20 tokens"""
+LENGTH_OPTIONS = ("generation_max_length", "generation_config")
+"""Options of Seq2SeqTrainingArguments that give the evaluation a length"""
 OTHER_WAYS = (
     "generation_max_length",
     "max_new_tokens",
@@ -52,6 +58,24 @@ def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
     for call in module.calls(*SEQ2SEQ_ARGUMENTS):
         if not call.open and _generates(module, call):
             yield call, is_known
+    for call in module.calls(*PARSERS):
+        if _parses_short_evaluation(module, call):
+            yield call, is_known
+
+
+def _parses_short_evaluation(module: Module, parser: Call) -> bool:
+    """Does a parser of the command line make Seq2SeqTrainingArguments, which the commands beside the script give
+    `--predict_with_generate`, and no length?"""
+    classes = parser.argument(0, "dataclass_types")
+    if classes is None or any(module.methods(*ARGUMENT_FILES)):
+        return False
+    names = {module.flow.name(part) for part in ast.walk(classes)}
+    if names.isdisjoint(SEQ2SEQ_ARGUMENTS):
+        return False
+    script = module.path
+    return is_switched_on_by_commands(script, "predict_with_generate") and all(
+        is_left_out_by_commands(script, name) for name in LENGTH_OPTIONS
+    )
 
 
 def label_length(module: Module) -> int | None:

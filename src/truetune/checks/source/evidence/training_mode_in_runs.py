@@ -35,6 +35,8 @@ ON, OFF, UNKNOWN = "on", "off", "unknown"
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 MAX_HOLDERS = 3
 """Objects that hold one another on the way to a model: a project, its trainer, its model"""
+MAX_COPY_STEPS = 4
+"""Methods behind a copy: `.eval()`, `.to(device)`, `.requires_grad_(False)`"""
 MODEL_LOADS = (*LOADS, "unsloth.*.from_pretrained")
 FOR_TRAINING, FOR_INFERENCE = "unsloth.*.for_training", "unsloth.*.for_inference"
 """Unsloth's switches, which take the model as an argument"""
@@ -101,10 +103,23 @@ def _uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[UseInTraining]:
             continue
         if not is_generation and (not is_pass or call.node in trained):
             continue
+        if _is_a_copy(call.receiver):
+            continue
         for root in _roots_of(call.receiver):
             switch = _switch_before(trace, root, call, has_unsloth=has_unsloth)
             if switch is not None and _may_have_dropout(trace, root):
                 yield UseInTraining(call, switch)
+
+
+def _is_a_copy(model: Value | None) -> bool:
+    """Is it a copy of a model, `copy.deepcopy(model).eval()`, which has a mode of its own?"""
+    for _ in range(MAX_COPY_STEPS):
+        if not isinstance(model, Result):
+            return False
+        if model.call.named("copy.deepcopy"):
+            return True
+        model = model.call.receiver
+    return False
 
 
 def _forward_passes(trace: Trace) -> Iterator[CallEvent]:

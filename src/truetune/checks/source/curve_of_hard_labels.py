@@ -1,0 +1,99 @@
+"""The area under a curve is computed from predicted classes in place of scores.
+
+## What it does
+Looks at `roc_auc_score`, `average_precision_score`, `roc_curve` and `precision_recall_curve` of scikit-learn, and at
+the ROC AUC of evaluate: at whether the scores that they are given come out of `argmax`, `round` or a comparison with a
+threshold. Silent where the scores are probabilities, logits or margins, or are not followed.
+
+## Why it is bad
+A curve goes over all thresholds. Of classes it has one point, and its area is the mean of sensitivity and specificity
+at that threshold: far below the AUC of the same model, and not comparable with published ones. As the metric of the
+best checkpoint it picks by accuracy.
+
+## Example
+```python
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+def compute_metrics(prediction):
+    logits, labels = prediction
+    classes = np.argmax(logits, axis=1)
+    return {"auc": roc_auc_score(labels, classes)}
+```
+
+## Use instead
+```python
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+def compute_metrics(prediction):
+    logits, labels = prediction
+    margin = logits[:, 1] - logits[:, 0]
+    return {"auc": roc_auc_score(labels, margin)}
+```
+
+## Fix safety
+There is no automatic fix: which column is the positive class is not known here.
+
+## References
+- scikit-learn documentation, `roc_auc_score`: `y_score`, target scores
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.predicted_classes import class_decision
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+CURVES = (
+    "sklearn.metrics.roc_auc_score",
+    "sklearn.metrics.average_precision_score",
+    "sklearn.metrics.roc_curve",
+    "sklearn.metrics.precision_recall_curve",
+)
+
+
+def _curves(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that compute a curve or its area, with the scores that they are given."""
+    for call in module.calls(*CURVES):
+        scores = call.argument(1, "y_score")
+        scores = call.keywords.get("probas_pred") if scores is None else scores
+        if scores is not None:
+            yield call, scores
+    for call in module.methods("compute", "add_batch"):
+        # The ROC AUC of evaluate is the one metric with this argument.
+        scores = call.keywords.get("prediction_scores")
+        if scores is not None:
+            yield call, scores
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Such calls."""
+    return (call.node for call, _ in _curves(module))
+
+
+class CurveOfHardLabels(SourceRule):
+    code = "SRC407"
+    severity = "error"
+    looks_at = CodePlaces("curves over thresholds, and their areas", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call, scores in _curves(module):
+            decision = class_decision(module, scores)
+            if decision is None:
+                continue
+            yield self.finding(
+                f"{module.text_of(call.node.func)} is given predicted classes in place of scores: its curve has one"
+                " point, and the area lies far below that of the model",
+                "give it the probability or the logit of the positive class (of two logits, logits[:, 1] - logits[:,"
+                " 0])",
+                cases=[case_at(module, call.node), case_at(module, decision)],
+            )

@@ -1,0 +1,184 @@
+"""An evaluation uses a copy of the model that was made before the training, and that nothing updates.
+
+## What it does
+Finds `copy.deepcopy(model)` in front of a training loop of the model, where the copy is called without gradients in
+loops that make no backward pass, and the model itself is evaluated nowhere. Silent where the copy gets weights later
+(`load_state_dict`, a moving average over `parameters()`), is handed to a function, or takes part in the training as a
+reference.
+
+## Why it is bad
+The copy keeps the weights of the beginning. Each evaluation gives the same figure, that of an untrained model, however
+well the training goes.
+
+## Example
+```python
+import copy
+
+import torch
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model")
+eval_model = copy.deepcopy(model).eval()
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for epoch in range(3):
+    for batch in train_loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        losses = [eval_model(**batch).loss.item() for batch in val_loader]
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for epoch in range(3):
+    model.train()
+    for batch in train_loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        losses = [model(**batch).loss.item() for batch in val_loader]
+```
+
+## Fix safety
+There is no automatic fix: the copy may be meant as a baseline beside a figure of the model that is still to come.
+
+## References
+- https://docs.python.org/3/library/copy.html#copy.deepcopy
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+
+LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
+SWITCHES = frozenset(("eval", "to", "cuda", "half", "bfloat16", "requires_grad_", "train"))
+"""Methods of a copy that give it no weights of another model"""
+ANSWERS = frozenset(("generate", "forward"))
+
+
+class CopiedModel(NamedTuple):
+    """`eval_model = copy.deepcopy(model).eval()`"""
+
+    statement: ast.Assign
+    name: str
+    model: str
+
+
+def _copies(module: Module) -> Iterator[CopiedModel]:
+    """The copies of models that a file makes."""
+    for call in module.calls("copy.deepcopy"):
+        copied = call.args[0] if call.args else None
+        statement = next(
+            (one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None
+        )
+        if not isinstance(copied, ast.Name) or not isinstance(statement, ast.Assign):
+            continue
+        target = statement.targets[0]
+        is_model = "model" in module.flow.types(copied)
+        if is_model and len(statement.targets) == 1 and isinstance(target, ast.Name):
+            yield CopiedModel(statement, target.id, copied.id)
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Such copies."""
+    return (one.statement for one in _copies(module))
+
+
+class EvaluatedCopyIsNotTrained(SourceRule):
+    code = "SRC411"
+    severity = "error"
+    looks_at = CodePlaces("copies of models", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for one in _copies(module):
+            used = _only_evaluation(module, one)
+            if used is None or not _is_trained_later(module, one):
+                continue
+            if _answers_without_gradients(module, one.model):
+                continue
+            yield self.finding(
+                f"`{one.name}` is a copy of `{one.model}` from before the training, and nothing updates it: each"
+                " evaluation is that of the untrained model",
+                f"evaluate `{one.model}` itself, in eval() mode; or load its state into the copy before each"
+                " evaluation",
+                cases=[case_at(module, used), case_at(module, one.statement)],
+            )
+
+
+def _names(module: Module, name: str) -> Iterator[ast.Name]:
+    """The places that read a name."""
+    for node in module.nodes(ast.Name):
+        if node.id == name and isinstance(node.ctx, ast.Load):
+            yield node
+
+
+def _only_evaluation(module: Module, one: CopiedModel) -> ast.AST | None:
+    """The first pass of a copy that does nothing but evaluate; None where anything else is done with it."""
+    first: ast.AST | None = None
+    for name in _names(module, one.name):
+        parent = module.scopes.parent.get(name)
+        if isinstance(parent, ast.Attribute) and parent.attr in SWITCHES:
+            continue
+        if not _is_pass(parent, name) or _is_beside_backward(module, name):
+            return None
+        first = first or parent
+    return first
+
+
+def _is_pass(parent: ast.AST | None, name: ast.Name) -> bool:
+    """Is it `copy(**batch)` or `copy.generate(...)`?"""
+    if isinstance(parent, ast.Call):
+        return parent.func is name
+    return isinstance(parent, ast.Attribute) and parent.attr in ANSWERS
+
+
+def _has_backward(block: ast.AST) -> bool:
+    """Does a block make a backward pass?"""
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "backward" for part in ast.walk(block)
+    )
+
+
+def _is_beside_backward(module: Module, name: ast.AST) -> bool:
+    """Does the innermost loop around a pass make a backward pass as well, as with the reference of a loss?"""
+    loop = next((one for one in module.parents(name) if isinstance(one, LOOPS)), None)
+    return loop is None or _has_backward(loop)
+
+
+def _is_trained_later(module: Module, one: CopiedModel) -> bool:
+    """Does a loop behind the copy train the model that was copied?"""
+    for loop in module.nodes(ast.For):
+        if loop.lineno > one.statement.lineno and _has_backward(loop):
+            names = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name)}
+            if one.model in names:
+                return True
+    return False
+
+
+def _answers_without_gradients(module: Module, name: str) -> bool:
+    """Is the model itself evaluated, or handed to a function that may do so?"""
+    for node in _names(module, name):
+        parent = module.scopes.parent.get(node)
+        if isinstance(parent, ast.Call) and parent.func is not node:
+            if module.flow.name(parent.func) != "copy.deepcopy":
+                return True
+        elif _is_pass(parent, node) and not _is_beside_backward(module, node):
+            return True
+    return False

@@ -1,0 +1,140 @@
+"""The figure of an evaluation is that of one process: of several, each evaluates its part of the rows.
+
+## What it does
+Looks at evaluations of scripts that run as several processes, whose rows are dealt out (`DistributedSampler`,
+`accelerator.prepare`): loops without gradients that add up a figure which rank 0 then logs, where nothing in the files
+sums or gathers over the processes. Of a LightningModule it looks at `self.log` and `self.log_dict` of a validation
+without `sync_dist=True`, where the Trainer has several devices: a warning where a ModelCheckpoint or EarlyStopping goes
+by the name, else a note. A loop is a note too where nothing shows that several processes are started. Silent for
+figures of torchmetrics, which reduces by itself.
+
+## Why it is bad
+On 8 GPUs the figure is of an eighth of the rows, with an error that is three times as large. It differs from that of
+the same checkpoint on one GPU, and the best checkpoint is chosen by it.
+
+## Example
+```python
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+val_loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows, shuffle=False))
+
+@torch.no_grad()
+def evaluate():
+    total = 0.0
+    for batch in val_loader:
+        total += model(**batch).loss.item()
+    return total / len(val_loader)
+
+loss = evaluate()
+if dist.get_rank() == 0:
+    print(loss)
+```
+
+## Use instead
+```python
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+val_loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows, shuffle=False))
+
+@torch.no_grad()
+def evaluate():
+    total = torch.zeros(2, device="cuda")
+    for batch in val_loader:
+        total += torch.stack([model(**batch).loss, torch.ones((), device="cuda")])
+    dist.all_reduce(total)
+    return (total[0] / total[1]).item()
+
+loss = evaluate()
+if dist.get_rank() == 0:
+    print(loss)
+```
+
+## Fix safety
+There is no automatic fix. Every process has to make the collective call. Figures change, and can't be compared with
+earlier ones.
+
+## References
+- https://lightning.ai/docs/pytorch/stable/accelerators/accelerator_prepare.html#synchronize-validation-and-test-logging
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.figures_of_processes import (
+    LoggedFigure,
+    PartialEvaluation,
+    lightning_figures,
+    partial_evaluations,
+    step_figures,
+)
+from truetune.checks.source.evidence.several_process_scripts import several_processes
+from truetune.source.module import Module
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Figures of evaluations that run as several processes."""
+    yield from (one.loop for one in partial_evaluations(module))
+    yield from (call.node for call in step_figures(module))
+
+
+class FigureOfOneProcess(SourceRule):
+    code = "SRC409"
+    severity = "warning"
+    looks_at = CodePlaces("figures of evaluations by several processes", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        several = several_processes(module)
+        is_certain = several is not None and several.is_certain
+        for evaluation in partial_evaluations(module):
+            if evaluation.logged is not None:
+                yield self._of_loop(evaluation, evaluation.logged, is_certain=is_certain)
+        for figure in lightning_figures(module):
+            yield self._of_lightning(figure)
+
+    def _of_loop(
+        self, evaluation: PartialEvaluation, logged: ast.AST, *, is_certain: bool
+    ) -> Finding:
+        """A loop over the rows of this process, whose figure rank 0 logs."""
+        module = self.subject
+        return self.finding(
+            "each process evaluates its part of the rows, and rank 0 logs its own figure: nothing sums it over the"
+            " processes",
+            "add up the figure and its count on each process, all_reduce both (accelerate: gather_for_metrics), and"
+            " divide then",
+            severity="warning" if is_certain else "info",
+            cases=[
+                case_at(module, evaluation.loop),
+                case_at(module, evaluation.dealt),
+                case_at(module, logged),
+            ],
+        )
+
+    def _of_lightning(self, figure: LoggedFigure) -> Finding:
+        """A figure that Lightning logs of each process by itself."""
+        module = self.subject
+        chooses = figure.chooser is not None
+        return self.finding(
+            f"`{figure.name}` is logged of the rows of each process alone (no sync_dist), and the Trainer starts"
+            f" several ({figure.several})" + (": a callback goes by it" if chooses else ""),
+            "give self.log(..., sync_dist=True), or log a metric of torchmetrics",
+            severity="warning" if chooses else "info",
+            cases=[
+                case_at(module, figure.call.node),
+                *(case_at(module, one) for one in (figure.chooser,) if one is not None),
+            ],
+        )

@@ -1,0 +1,90 @@
+"""The training loss is logged after it was divided by the accumulation steps.
+
+## What it does
+Looks at loops that divide the loss of each batch by the number of batches that a step accumulates (`loss = loss / n`,
+with a step at every nth batch), and at what is logged or printed: the divided loss itself. Silent where the figure is
+multiplied again, or where the parts of a step are added up.
+
+## Why it is bad
+The curve lies n times below the loss of the model. Beside a validation loss, which nothing divides, it looks like
+overfitting from the first step on, and two runs with another accumulation can't be compared.
+
+## Example
+```python
+import wandb
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for number, batch in enumerate(loader):
+    loss = model(**batch).loss / 16
+    loss.backward()
+    if (number + 1) % 16 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+        wandb.log({"train/loss": loss.item()})
+```
+
+## Use instead
+```python
+import wandb
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for number, batch in enumerate(loader):
+    loss = model(**batch).loss / 16
+    loss.backward()
+    if (number + 1) % 16 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+        wandb.log({"train/loss": loss.item() * 16})
+```
+
+## Fix safety
+There is no automatic fix. Only the logged figure changes, not the training.
+
+## References
+- https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.logged_losses import DividedLoss, divided_losses, logged_reads
+from truetune.source.module import Module
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Losses that are divided by the batches of a step."""
+    return (one.statement for one in divided_losses(module))
+
+
+class LoggedLossDivided(SourceRule):
+    code = "SRC406"
+    severity = "warning"
+    looks_at = CodePlaces("losses that are divided by the batches of a step", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for divided in divided_losses(module):
+            read = next(logged_reads(module, divided), None)
+            if read is not None:
+                yield self._of_loss(divided, read)
+
+    def _of_loss(self, divided: DividedLoss, read: ast.AST) -> Finding:
+        """A loss that is logged as the part of it that one batch adds to a step."""
+        module = self.subject
+        count = module.flow.value(divided.divisor)
+        by = f"{count:,}" if isinstance(count, int) else f"`{module.text_of(divided.divisor)}`"
+        return self.finding(
+            f"the training loss is logged after it was divided by the accumulation steps: it is {by} times too small"
+            " beside the loss of an evaluation",
+            f"log the loss before it is divided, or {divided.name}.item() * {module.text_of(divided.divisor)}",
+            evidence=["the gradients are right: only the figure is not"],
+            cases=[case_at(module, read), case_at(module, divided.statement)],
+        )

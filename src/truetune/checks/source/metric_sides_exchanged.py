@@ -1,0 +1,132 @@
+"""Predictions and references of a metric are given in each other's place.
+
+## What it does
+Looks at the first two arguments of scikit-learn's precision, recall, F-beta, reports and confusion matrices, which are
+the true labels and then the predictions, and at `predictions=` and `references=` of evaluate. It fires where the names
+(or the fields that the values are read from) say that they are the other way round. Silent for accuracy and for F1
+without weights, which are the same both ways, and where a name says neither.
+
+## Why it is bad
+Precision and recall change places, a weighted F1 is weighted by what the model says, and a report counts predictions as
+support. Nothing fails, and the figures look plausible.
+
+## Example
+```python
+from sklearn.metrics import precision_score
+
+preds = [row["prediction"] for row in rows]
+labels = [row["label"] for row in rows]
+print(precision_score(preds, labels, pos_label="spam"))
+```
+
+## Use instead
+```python
+from sklearn.metrics import precision_score
+
+preds = [row["prediction"] for row in rows]
+labels = [row["label"] for row in rows]
+print(precision_score(labels, preds, pos_label="spam"))
+```
+
+## Fix safety
+There is no automatic fix: the names may be what is wrong. Figures of earlier runs change with it.
+
+## References
+- scikit-learn documentation, `precision_score(y_true, y_pred)`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.field_reads import field_read
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+SCORES = (
+    "sklearn.metrics.precision_score",
+    "sklearn.metrics.recall_score",
+    "sklearn.metrics.fbeta_score",
+    "sklearn.metrics.classification_report",
+    "sklearn.metrics.confusion_matrix",
+    "sklearn.metrics.precision_recall_fscore_support",
+)
+WEIGHTED_SCORES = ("sklearn.metrics.f1_score", "sklearn.metrics.jaccard_score")
+"""The same both ways, unless classes are weighted by their number of true rows"""
+PREDICTED = re.compile(r"pred|guess|y_hat|yhat|hypothes|\bhyps?\b|generated", re.I)
+TRUE = re.compile(r"gold|true|truth|reference|\brefs?\b|target|label|y_test", re.I)
+
+
+class Sides(NamedTuple):
+    """The two sides of a score, as the metric takes them."""
+
+    call: Call
+    true: ast.expr
+    predicted: ast.expr
+
+
+def _scores(module: Module) -> Iterator[Sides]:
+    """The scores whose sides are not alike."""
+    weighted = (
+        call
+        for call in module.calls(*WEIGHTED_SCORES)
+        if module.flow.value(call.keywords.get("average")) == "weighted"
+    )
+    for call in (*module.calls(*SCORES), *weighted):
+        true, predicted = call.argument(0, "y_true"), call.argument(1, "y_pred")
+        if true is not None and predicted is not None:
+            yield Sides(call, true, predicted)
+    for call in module.methods("compute", "add_batch"):
+        true, predicted = call.keywords.get("references"), call.keywords.get("predictions")
+        if true is not None and predicted is not None:
+            yield Sides(call, true, predicted)
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Such calls."""
+    return (sides.call.node for sides in _scores(module))
+
+
+class MetricSidesExchanged(SourceRule):
+    code = "SRC410"
+    severity = "warning"
+    looks_at = CodePlaces("scores of true labels and predictions", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for sides in _scores(module):
+            if not _says(module, sides.true, PREDICTED, TRUE):
+                continue
+            if not _says(module, sides.predicted, TRUE, PREDICTED):
+                continue
+            yield self.finding(
+                f"{module.text_of(sides.call.node.func)} gets `{module.text_of(sides.true)}` as the true labels and"
+                f" `{module.text_of(sides.predicted)}` as the predictions: precision and recall change places",
+                "exchange the two arguments (scikit-learn: true labels first)",
+                cases=[case_at(module, sides.call.node)],
+            )
+
+
+def _says(module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]) -> bool:
+    """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""
+    if not isinstance(side, ast.Name):
+        return False
+    texts = [side.id, *_fields_behind(module, side)]
+    return wanted.search(side.id) is not None and not any(other.search(text) for text in texts)
+
+
+def _fields_behind(module: Module, side: ast.Name) -> Iterator[str]:
+    """The fields of rows that a list is made of."""
+    for origin in module.flow.origins(side):
+        if isinstance(origin.node, ast.expr):
+            for part in ast.walk(origin.node):
+                field = field_read(part)
+                if field is not None:
+                    yield field

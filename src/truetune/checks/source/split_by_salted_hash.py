@@ -1,0 +1,165 @@
+"""Rows are divided by `hash()` of a text, which is another number in each process.
+
+## What it does
+Finds conditions on `hash(x) % n` that put rows into training or evaluation, where `x` is a text: made by `str`, an
+f-string or a method of texts, or a field that holds texts in the file beside the script. A note where the field's type
+is not known. Silent where a job or a file of settings of the project sets PYTHONHASHSEED, and for numbers, whose hash
+is the number itself.
+
+## Why it is bad
+Python salts the hashes of texts anew in each process. Two runs evaluate different rows, so that their scores differ. A
+run that is resumed, or an evaluation in a script of its own, divides the rows anew: most of its evaluation rows were
+trained on, and its loss is far too good. Of several processes each has its own division.
+
+## Example
+```python
+import json
+
+from transformers import Trainer
+
+rows = [json.loads(line) for line in open("chats.jsonl")]
+train = [row for row in rows if hash(str(row["id"])) % 20 != 0]
+val = [row for row in rows if hash(str(row["id"])) % 20 == 0]
+Trainer(model=model, train_dataset=train, eval_dataset=val).train()
+```
+
+## Use instead
+```python
+import json
+import zlib
+
+from transformers import Trainer
+
+rows = [json.loads(line) for line in open("chats.jsonl")]
+train = [row for row in rows if zlib.crc32(str(row["id"]).encode()) % 20 != 0]
+val = [row for row in rows if zlib.crc32(str(row["id"]).encode()) % 20 == 0]
+Trainer(model=model, train_dataset=train, eval_dataset=val).train()
+```
+
+## Fix safety
+There is no automatic fix: the division changes once more, and models that were trained before can't be judged by it.
+
+## References
+- Python documentation, `object.__hash__` and PYTHONHASHSEED
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
+from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+Hashed = Literal["text", "number", "unknown"]
+PARTS = re.compile(
+    r"\b\w*(?:train|val|valid|validation|test|eval|dev|held_?out|holdout)\w*\b", re.I
+)
+"""Names of the parts that rows are divided into"""
+TEXT_METHODS = frozenset(
+    (
+        "strip",
+        "lower",
+        "upper",
+        "encode",
+        "join",
+        "format",
+        "replace",
+        "casefold",
+        "title",
+        "hexdigest",
+    )
+)
+
+
+def _remainders(module: Module) -> Iterator[tuple[Call, ast.BinOp]]:
+    """`hash(x) % n`, also of `abs(hash(x))`."""
+    for call in module.calls("hash"):
+        if len(call.args) != 1:
+            continue
+        around = module.scopes.parent.get(call.node)
+        if isinstance(around, ast.Call) and module.flow.name(around.func) == "abs":
+            around = module.scopes.parent.get(around)
+        if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Mod):
+            yield call, around
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Such expressions."""
+    return (remainder for _, remainder in _remainders(module))
+
+
+class SplitBySaltedHash(SourceRule):
+    code = "SRC408"
+    severity = "warning"
+    looks_at = CodePlaces("remainders of hashes", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        kinds = {
+            remainder: _kind_of(module, call.args[0])
+            for call, remainder in _remainders(module)
+            if _divides_rows(module, remainder)
+        }
+        salted = [place for place, kind in kinds.items() if kind != "number"]
+        if not salted or hashes_are_seeded(module):
+            return
+        is_text = any(kinds[place] == "text" for place in salted)
+        yield self.finding(
+            "rows are divided by `hash`"
+            + ("" if is_text else ", if it is of a text")
+            + ": the hash of a text is another number in each process, so that a resumed run or another script"
+            " evaluates rows that were trained on",
+            "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
+            severity="warning" if is_text else "info",
+            cases=[case_at(module, place) for place in salted],
+        )
+
+
+def _kind_of(module: Module, hashed: ast.expr) -> Hashed:
+    """Is it a text, whose hash is salted, or a number, whose hash is not?"""
+    kinds = {_kind_of_one(module, origin.node) for origin in module.flow.origins(hashed)}
+    if "number" in kinds:
+        return "number"
+    return "text" if kinds == {"text"} else "unknown"
+
+
+def _kind_of_one(module: Module, node: ast.AST) -> Hashed:
+    """The same of one expression."""
+    if isinstance(node, ast.JoinedStr):
+        return "text"
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.named("str", "repr", "json.dumps") or call.method in TEXT_METHODS:
+            return "text"
+        return "number" if call.named("int", "float", "len", "round") else "unknown"
+    column = field_read(node) if isinstance(node, ast.expr) else None
+    rows = None if column is None else rows_with_column(module, column)
+    if column is None or rows is None:
+        return "unknown"
+    values = [row[column] for row in rows.rows]
+    if all(isinstance(value, str) for value in values):
+        return "text"
+    return "number" if all(isinstance(value, int | float) for value in values) else "unknown"
+
+
+def _divides_rows(module: Module, remainder: ast.BinOp) -> bool:
+    """Does what stands around it tell training from evaluation?"""
+    is_compared = False
+    for parent in module.parents(remainder):
+        is_compared = is_compared or isinstance(parent, ast.Compare)
+        if isinstance(parent, ast.Return | ast.Lambda):
+            continue
+        if isinstance(parent, ast.stmt):
+            # A condition with what it does, or a function that tells the part of a row.
+            return is_compared and PARTS.search(ast.unparse(parent)) is not None
+    return False
