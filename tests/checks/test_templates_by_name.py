@@ -213,3 +213,42 @@ def test_marks_by_hand(model: str, prompt: str, speaks: bool, tmp_path: Path) ->
     rule = "chat-template-of-another-family"
     script = MARKS_BY_HAND.replace("{model}", model).replace("{prompt}", prompt)
     assert found(tmp_path, {"train.py": script}, rule) == ([rule] if speaks else [])
+
+
+SWIFT = "swift sft --model Qwen/Qwen2.5-3B-Instruct --dataset a.jsonl --output_dir out\n"
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B-Instruct\ndatasets:\n  - {path: a.jsonl, type: chat_template}\n"
+)
+SERVE_OWN = "llama-server -m models/own-Q8_0.gguf --chat-template"
+
+
+@pytest.mark.parametrize(
+    ("files", "speaks"),
+    [
+        ({"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": SWIFT}, True),
+        ({"serve.sh": f"{SERVE_OWN} gemma\n", "a.yml": AXOLOTL}, True),
+        ({"serve.sh": "vllm serve ./out --chat-template llama3.jinja\n", "a.yml": AXOLOTL}, True),
+        ({"serve.sh": f"{SERVE_OWN} chatml\n", "train.sh": SWIFT}, False),
+        (
+            {"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": f"{SWIFT[:-1]} --template llama\n"},
+            False,
+        ),
+        ({"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": SWIFT.replace("-Instruct", "")}, False),
+        (
+            {
+                "serve.sh": f"{SERVE_OWN} llama2\n",
+                "train.sh": SWIFT + SWIFT.replace("Qwen/Qwen2.5-3B", "meta-llama/Llama-2-7b-Chat"),
+            },
+            False,
+        ),
+        (
+            {"serve.sh": "vllm serve me/other --chat-template llama3.jinja\n", "a.yml": AXOLOTL},
+            False,
+        ),
+    ],
+)
+def test_server_of_what_is_trained_beside(
+    files: dict[str, str], speaks: bool, tmp_path: Path
+) -> None:
+    rule = "server-template-of-another-family"
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])
