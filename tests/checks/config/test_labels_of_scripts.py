@@ -106,7 +106,8 @@ class Rows(Dataset):
         return len(self.rows)
     def __getitem__(self, place):
         row = self.rows[place]
-        ids = self.tok.encode(row["question"]) + self.tok.encode(" ".join([row["answer"]] * 80)) + [self.tok.eos_token_id]
+        answer = " ".join([row["answer"]] * 80)
+        ids = self.tok.encode(row["question"]) + self.tok.encode(answer) + [self.tok.eos_token_id]
         return {{"input_ids": ids[: self.width], "labels": ids[: self.width]}}
 tok = AutoTokenizer.from_pretrained("some/model")
 Trainer("model", TrainingArguments("out"), train_dataset=Rows("rows.jsonl", tok),

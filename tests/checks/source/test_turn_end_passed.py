@@ -160,3 +160,42 @@ def test_a_server_that_stops_somehow(
     files: dict[str, str], model: dict[str, Any], tmp_path: Path
 ) -> None:
     assert _count_of_server(tmp_path, files, **model) == 0
+
+
+LLAMA = """
+from dataclasses import asdict, dataclass
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+@dataclass
+class Decoding:
+    max_new_tokens: int = 512
+    eos_token_id: int = %s
+
+tok = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
+model = AutoModelForCausalLM.from_pretrained("./legal")
+ids = tok.apply_chat_template([{"role": "user", "content": "a"}], add_generation_prompt=True, return_tensors="pt")
+"""
+BY_DATACLASS = (
+    LLAMA + "model.generate(ids, generation_config=GenerationConfig(**asdict(Decoding())))\n"
+)
+BY_OPTION = LLAMA % 1 + "OPTIONS = {'eos_token_id': %s}\nmodel.generate(ids, **OPTIONS)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (BY_DATACLASS % 128001, 1),
+        (BY_OPTION % "[128001]", 1),
+        (BY_OPTION % "tok.convert_tokens_to_ids('<|end_of_text|>')", 1),
+        (BY_DATACLASS % 128009, 0),
+        (BY_OPTION % "[128001, 128009]", 0),
+        (BY_OPTION % "tok.eos_token_id", 0),
+        (BY_OPTION % "tok.convert_tokens_to_ids('<|eot_id|>')", 0),
+        (BY_OPTION.replace("Instruct", "Legal") % 128001, 0),
+        (BY_OPTION.replace("**OPTIONS", "**OPTIONS, stop_strings=['User:']") % 128001, 0),
+    ],
+)
+def test_a_stop_of_ones_own_ends_texts_alone(text: str, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "ask.py"
+    path.write_text(text)
+    assert len(lint([path], select=["generation-passes-the-turn-end"]).findings) == expected

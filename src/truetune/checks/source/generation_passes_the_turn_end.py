@@ -4,7 +4,8 @@
 Inspects scripts that render chats by `apply_chat_template` (or vLLM's `chat`) for a model in a folder beside them, and
 reads that folder's files: the token that the chat template writes at the end of a turn, its id, and the ids at which
 generation_config.json stops (config.json where it names none). Scripts that give a stop of their own (`eos_token_id=`,
-`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone.
+`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone, unless it is the end of a text alone
+(`eos_token_id=128001` for a chat model of Llama 3, which ends turns with 128009).
 
 ## Why it is bad
 The model ends its turn, and nothing stops it: it writes the next turn of the user, and answers itself, up to the limit.
@@ -54,6 +55,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import is_model_folder
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.stops_of_text_alone import stops_of_text_alone
 from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -87,6 +89,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
     looks_at = CodePlaces("models that are asked by their chat template", _answers_by_template)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_own_stops()
         module = self.subject
         calls = list(_answers_by_template(module))
         if not calls or _gives_own_stop(module):
@@ -107,6 +110,20 @@ class GenerationPassesTheTurnEnd(SourceRule):
                 ],
             )
             return
+
+    def _of_own_stops(self) -> Iterator[Finding]:
+        """Stops that the script gives, and that are no end of a turn."""
+        for stop in stops_of_text_alone(self.subject):
+            family = stop.family
+            ids = sorted(family.turn_ids, reverse=True)
+            yield self.finding(
+                f"generation stops at {family.text} ({family.text_id}) only, and the chat template ends turns with"
+                f" {family.turn} ({ids[0]}): the model continues with a next turn of the user",
+                f"leave eos_token_id out: generation_config.json names the stops; or give {[*ids, family.text_id]}",
+                # A model of one's own may have been trained to end with the text's token all the same.
+                severity="warning",
+                cases=[case_at(self.subject, stop.node)],
+            )
 
 
 def _gives_own_stop(module: Module) -> bool:
