@@ -370,3 +370,39 @@ def test_a_file_that_is_only_read_is_no_row_of_the_training(tmp_path: Path) -> N
     asks = GENERATES + 'known = open("rows.jsonl").read()\nprint(answers)\n'
     files = {"ask.py": asks, "tune.py": TRAINS_ON_ROWS % "rows.jsonl"}
     assert named(tmp_path, "base-loaded-for-evaluation", files) == 1
+
+
+RENDERS_AGAIN = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def load(path="out/gemma-own"):
+    return AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path)
+
+def ask(tok, model, question):
+    chat = [{"role": "user", "content": question}]
+    text = tok.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    return model.generate(**tok([text], return_tensors="pt"%s), max_new_tokens=99)
+
+ask(*load(), "Why?")
+tok, model = load()
+ask(tok, model, "Why?")
+"""
+FACTORY = (
+    "model_name_or_path: google/%s\nstage: sft\ndo_train: true\ndataset: own\ntemplate: gemma\n"
+    "output_dir: out/gemma-own\nfinetuning_type: full\nlearning_rate: 1.0e-5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "count"),
+    [
+        ("gemma-2-2b-it", "", 1),
+        ("gemma-2-2b-it", ", add_special_tokens=False", 0),
+        ("gemma-2-2b", "", 0),
+    ],
+)
+def test_a_folder_of_ones_own_has_the_tokenizer_of_its_base(
+    base: str, more: str, count: int, tmp_path: Path
+) -> None:
+    files = {"train.yaml": FACTORY % base, "ask.py": RENDERS_AGAIN % more}
+    assert named(tmp_path, "rendered-text-tokenized-again", files) == count
