@@ -105,11 +105,11 @@ class AnswersPrintedAsPython(SourceRule):
         for answer in _answers_written(module):
             value = _printed_value(module, answer)
             origins = [] if value is None else [one.node for one in module.flow.origins(value)]
-            if origins and all(isinstance(one, PRINTED) for one in origins):
+            if value is not None and origins and all(isinstance(one, PRINTED) for one in origins):
                 yield self.finding(
                     "answers that should be JSON are written as Python prints them (single quotes, None, True):"
                     " the model learns that form",
-                    "json.dumps(value, ensure_ascii=False) in place of str(value)",
+                    f"json.dumps({ast.unparse(value)}, ensure_ascii=False)",
                     cases=[case_at(module, answer)],
                 )
                 return
