@@ -329,3 +329,25 @@ MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
 def test_requests_past_the_template(files: dict[str, str], speaks: bool, tmp_path: Path) -> None:
     rule = "request-skips-the-template"
     assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words", "speaks"),
+    [
+        ("num_predict 64", 100, True),
+        ("num_ctx 64", 100, True),
+        ("num_predict 64", 20, False),
+        ("num_predict -1", 100, False),
+        ("num_ctx 4096", 100, False),
+    ],
+)
+def test_parameters_below_the_trained_chats(
+    parameter: str, words: int, speaks: bool, tmp_path: Path
+) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "words " * words}]
+    files = {
+        "rows.jsonl": (json.dumps({"messages": turns}) + "\n") * 24,
+        "Modelfile": f"{MODELFILE}PARAMETER {parameter}\n",
+    }
+    rule = "modelfile-parameters-unfit"
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])
