@@ -102,3 +102,36 @@ def test_the_base_of_a_script_is_compared(
     )
     found = lint([str(script)], select=("script-loads-another-base",)).findings
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+MERGE = """
+import sys
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+BASE = "{base}"
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), sys.argv[1])
+model.merge_and_unload().save_pretrained(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "adapters", "severities"),
+    [
+        ("Qwen/Qwen2.5-7B", ("Qwen/Qwen2.5-7B-Instruct",), ["warning"]),
+        ("Qwen/Qwen2.5-7B", ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"), ["warning"]),
+        ("Qwen/Qwen2.5-7B-Instruct", ("Qwen/Qwen2.5-7B-Instruct",), []),
+        ("Qwen/Qwen2.5-7B", ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B"), []),
+        ("Qwen/Qwen2.5-7B", (), []),
+    ],
+)
+def test_an_adapter_that_the_command_names_lies_beside(
+    base: str, adapters: tuple[str, ...], severities: list[str], tmp_path: Path
+) -> None:
+    for number, name in enumerate(adapters):
+        folder = tmp_path / "out" / f"checkpoint-{number}"
+        folder.mkdir(parents=True)
+        (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": name}))
+    script = tmp_path / "merge.py"
+    script.write_text(MERGE.format(base=base))
+    found = lint([str(script)], select=("script-loads-another-base",)).findings
+    assert [finding.severity for finding in found] == severities

@@ -3,6 +3,7 @@ server or a Modelfile leaves out."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,140 @@ def test_marks_by_hand(model: str, prompt: str, speaks: bool, tmp_path: Path) ->
     rule = "chat-template-of-another-family"
     script = MARKS_BY_HAND.replace("{model}", model).replace("{prompt}", prompt)
     assert found(tmp_path, {"train.py": script}, rule) == ([rule] if speaks else [])
+
+
+SWIFT = "swift sft --model Qwen/Qwen2.5-3B-Instruct --dataset a.jsonl --output_dir out\n"
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B-Instruct\ndatasets:\n  - {path: a.jsonl, type: chat_template}\n"
+)
+SERVE_OWN = "llama-server -m models/own-Q8_0.gguf --chat-template"
+
+
+@pytest.mark.parametrize(
+    ("files", "speaks"),
+    [
+        ({"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": SWIFT}, True),
+        ({"serve.sh": f"{SERVE_OWN} gemma\n", "a.yml": AXOLOTL}, True),
+        ({"serve.sh": "vllm serve ./out --chat-template llama3.jinja\n", "a.yml": AXOLOTL}, True),
+        ({"serve.sh": f"{SERVE_OWN} chatml\n", "train.sh": SWIFT}, False),
+        (
+            {"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": f"{SWIFT[:-1]} --template llama\n"},
+            False,
+        ),
+        ({"serve.sh": f"{SERVE_OWN} llama2\n", "train.sh": SWIFT.replace("-Instruct", "")}, False),
+        (
+            {
+                "serve.sh": f"{SERVE_OWN} llama2\n",
+                "train.sh": SWIFT + SWIFT.replace("Qwen/Qwen2.5-3B", "meta-llama/Llama-2-7b-Chat"),
+            },
+            False,
+        ),
+        (
+            {"serve.sh": "vllm serve me/other --chat-template llama3.jinja\n", "a.yml": AXOLOTL},
+            False,
+        ),
+    ],
+)
+def test_server_of_what_is_trained_beside(
+    files: dict[str, str], speaks: bool, tmp_path: Path
+) -> None:
+    rule = "server-template-of-another-family"
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize(
+    ("command", "base", "speaks"),
+    [
+        (
+            "vllm serve ./own --tokenizer meta-llama/Llama-2-7b-hf",
+            "mistralai/Mistral-7B-v0.3",
+            True,
+        ),
+        (
+            "python -m sglang.launch_server --model-path own --tokenizer-path gpt2",
+            "Qwen/Qwen2.5-7B",
+            True,
+        ),
+        ("vllm serve Qwen/Qwen2.5-7B --tokenizer google/gemma-2-9b-it", "", True),
+        (
+            "vllm serve ./own --tokenizer mistralai/Mistral-7B-Instruct-v0.3",
+            "mistralai/Mistral-7B-v0.3",
+            False,
+        ),
+        ("vllm serve ./own --tokenizer ./tokenizer", "mistralai/Mistral-7B-v0.3", False),
+        ("vllm serve ./own --tokenizer meta-llama/Llama-2-7b-hf", "me/own-model", False),
+        ("vllm serve ./own --tokenizer-mode mistral", "mistralai/Mistral-7B-v0.3", False),
+        ("vllm serve ./Qwen2.5-7B-own --tokenizer Qwen/Qwen2.5-7B-Instruct", "", False),
+    ],
+)
+def test_tokenizers_of_servers(command: str, base: str, speaks: bool, tmp_path: Path) -> None:
+    if base:
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "config.json").write_text(json.dumps({"_name_or_path": base}))
+    rule = "server-tokenizer-of-another-family"
+    assert found(tmp_path, {"serve.sh": command + "\n"}, rule) == ([rule] if speaks else [])
+
+
+OLLAMA = 'curl h:11434/api/generate -d \'{\n  "model": "own",\n  "prompt": "%s"%s\n}\'\n'
+RAW = ',\n  "raw": true'
+LLAMA_CPP = 'curl h:8080/completion -d \'{"prompt": "%s", "n_predict": 99}\'\n'
+MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "speaks"),
+    [
+        ({"Modelfile": MODELFILE, "ask.sh": OLLAMA % ("How do I pay?", RAW)}, True),
+        ({"train.sh": SWIFT, "ask.sh": LLAMA_CPP % "How do I pay?"}, True),
+        (
+            {
+                "a.yml": AXOLOTL,
+                "ask.sh": LLAMA_CPP.replace("completion", "v1/completions") % "Why?",
+            },
+            True,
+        ),
+        ({"Modelfile": MODELFILE, "ask.sh": OLLAMA % ("How do I pay?", "")}, False),
+        ({"Modelfile": MODELFILE, "ask.sh": OLLAMA % ("<|im_start|>user\\nWhy?", RAW)}, False),
+        (
+            {
+                "Modelfile": "FROM ./own.gguf\nTEMPLATE {{ .Prompt }}\n",
+                "ask.sh": OLLAMA % ("def f(", RAW),
+            },
+            False,
+        ),
+        ({"train.sh": SWIFT, "ask.sh": LLAMA_CPP % "'\"$PROMPT\"'"}, False),
+        (
+            {
+                "train.sh": SWIFT,
+                "ask.sh": LLAMA_CPP.replace("completion", "v1/chat/completions") % "Why?",
+            },
+            False,
+        ),
+        ({"ask.sh": LLAMA_CPP % "How do I pay?"}, False),
+    ],
+)
+def test_requests_past_the_template(files: dict[str, str], speaks: bool, tmp_path: Path) -> None:
+    rule = "request-skips-the-template"
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words", "speaks"),
+    [
+        ("num_predict 64", 100, True),
+        ("num_ctx 64", 100, True),
+        ("num_predict 64", 20, False),
+        ("num_predict -1", 100, False),
+        ("num_ctx 4096", 100, False),
+    ],
+)
+def test_parameters_below_the_trained_chats(
+    parameter: str, words: int, speaks: bool, tmp_path: Path
+) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "words " * words}]
+    files = {
+        "rows.jsonl": (json.dumps({"messages": turns}) + "\n") * 24,
+        "Modelfile": f"{MODELFILE}PARAMETER {parameter}\n",
+    }
+    rule = "modelfile-parameters-unfit"
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])

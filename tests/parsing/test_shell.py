@@ -86,3 +86,22 @@ def test_options() -> None:
 )
 def test_any_text_is_read(text: str, path: str) -> None:
     parse_commands(f"ENTRYPOINT {text}\n{text}", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("curl h/v1 -d '{\n  \"model\": \"m\"\n}'\necho done", '{\n  "model": "m"\n}'),
+        ("curl h/v1 --data='[\n1\n]'\necho done", "--data=[\n1\n]"),
+        ("curl h/v1 -d '{\"a\": 1}'\necho done", '{"a": 1}'),
+    ],
+)  # fmt: skip
+def test_a_body_of_several_lines_is_one_word(text: str, last: str) -> None:
+    first, second = parse_commands(text, "ask.sh").commands
+    assert (first.words[-1], first.line) == (last, 1)
+    assert second.words == ("echo", "done")
+
+
+def test_a_body_that_never_closes_takes_a_limited_part_of_the_file() -> None:
+    text = "curl h -d '{\n" + "true\n" * 1_000
+    assert len(parse_commands(text, "ask.sh").commands) > 500

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +82,10 @@ class ModelIdentity:
     release: str
     is_tuned: bool
     domains: frozenset[str]
+
+
+# Chosen, not measured: a folder with more adapters holds checkpoints of one run.
+MAX_ADAPTERS = 100
 
 
 def model_identity(name: str) -> ModelIdentity | None:
@@ -253,12 +258,34 @@ def base_in_only_adapter_file(folder: Path, adapter: str) -> tuple[str, Path] | 
         return None
     if len(files) != 1:
         return None
+    name = _base_in_file(files[0])
+    return (name, files[0]) if name is not None else None
+
+
+def base_of_all_adapters_below(folder: Path) -> tuple[str, Path] | None:
+    """The one base that all adapters in a folder and up to two below it name, and the first of their files.
+
+    None where there is none, or they name several: which of them is meant is not known.
+    """
+    patterns = ("adapter_config.json", "*/adapter_config.json", "*/*/adapter_config.json")
     try:
-        settings = read_json(files[0], SETTINGS)
+        found = (file for pattern in patterns for file in folder.glob(pattern))
+        files = sorted(islice(found, MAX_ADAPTERS))
+    except OSError:
+        return None
+    bases = {_base_in_file(file) for file in files}
+    base = bases.pop() if len(bases) == 1 else None
+    return (base, files[0]) if base is not None else None
+
+
+def _base_in_file(file: Path) -> str | None:
+    """The base that an adapter's settings name; None where they can't be read, or name none."""
+    try:
+        settings = read_json(file, SETTINGS)
     except (OSError, ValueError):
         return None
     name = settings.get("base_model_name_or_path") if isinstance(settings, dict) else None
-    return (name, files[0]) if isinstance(name, str) and name else None
+    return name if isinstance(name, str) and name else None
 
 
 def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:

@@ -54,6 +54,8 @@ QUOTED_OR_VARIABLE = re.compile(
 """A text in quotes or a variable that is assigned, each one word whatever it holds; or a variable anywhere else.
 
 A quote that never closes goes to the end: tried again from each of its quotes, a long line of them took minutes."""
+OPEN_BODY = re.compile(r"(?:^|[\s=])'\s*[{\[][^']*\Z")
+"""A quote that begins like JSON and that nothing closes: `curl -d '{`"""
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 # Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
@@ -230,7 +232,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             whole += line[:-1] + " "
             continue
         whole += line
-        if _is_array_that_continues(whole, number - begin):
+        lines = number - begin
+        if _is_array_that_continues(whole, lines) or _is_body_that_continues(whole, lines):
             whole += "\n"
             continue
         if whole.strip():
@@ -246,6 +249,12 @@ def _is_array_that_continues(text: str, lines: int) -> bool:
     """Does an array of so many lines stay open behind this text?"""
     is_short = lines < MAX_ARRAY_LINES and len(text) < MAX_ARRAY_CHARACTERS
     return is_short and is_open_array(text)
+
+
+def _is_body_that_continues(text: str, lines: int) -> bool:
+    """Does a quoted object of so many lines stay open behind this text, as the JSON of a request does?"""
+    is_short = lines < MAX_ARRAY_LINES and len(text) < MAX_ARRAY_CHARACTERS
+    return is_short and OPEN_BODY.search(text) is not None
 
 
 def variables_set_once(text: str) -> dict[str, str]:

@@ -587,10 +587,18 @@ class DataFlow:
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
-        """What the calls that made a dataclass give for a field; empty where one is not seen, or it is set later."""
-        makers = [origin.node for origin in self.origins(node.value)]
+        """What the calls that made a dataclass give for a field; empty where one is not seen, or it is set later.
+
+        `self` is any of the objects that the calls of its class made.
+        """
         if node.attr in self._attributes_set_on_objects:
             return []
+        is_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+        makers = (
+            self._makers_of_self(node)
+            if is_self
+            else [origin.node for origin in self.origins(node.value)]
+        )
         values: list[AssignedValue] = []
         for maker in makers:
             value = self._field_in_call(maker, node.attr) if isinstance(maker, ast.Call) else None

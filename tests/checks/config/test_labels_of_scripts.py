@@ -95,6 +95,31 @@ def test_rows_that_fit(cut: str, tmp_path: Path) -> None:
     assert not found(tmp_path, script(MASKED, cut=cut), "rows-surely-cut")
 
 
+LONG_ROWS = """import json
+from torch.utils.data import Dataset
+from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+class Rows(Dataset):
+    def __init__(self, path, tok, width={width}):
+        self.rows = [json.loads(line) for line in open(path)]
+        self.tok, self.width = tok, width
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, place):
+        row = self.rows[place]
+        answer = " ".join([row["answer"]] * 80)
+        ids = self.tok.encode(row["question"]) + self.tok.encode(answer) + [self.tok.eos_token_id]
+        return {{"input_ids": ids[: self.width], "labels": ids[: self.width]}}
+tok = AutoTokenizer.from_pretrained("some/model")
+Trainer("model", TrainingArguments("out"), train_dataset=Rows("rows.jsonl", tok),
+        data_collator=DataCollatorForSeq2Seq(tok)).train()
+"""
+
+
+@pytest.mark.parametrize(("width", "count"), [(200, 1), (20_000, 0)])
+def test_lists_of_thousands_of_ids_are_followed(width: int, count: int, tmp_path: Path) -> None:
+    assert len(found(tmp_path, LONG_ROWS.format(width=width), "rows-surely-cut")) == count
+
+
 CLASSIFIER = """from datasets import load_dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
 tok = AutoTokenizer.from_pretrained("org/encoder")

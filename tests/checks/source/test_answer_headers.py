@@ -36,6 +36,15 @@ for row in rows:
     prompts.append(tok.apply_chat_template(chat, tokenize=False%s))
 outputs = llm.generate(prompts, SamplingParams(max_tokens=99))
 """
+OPTIONS = """
+def encode(turns, **options):
+    return tok.apply_chat_template(turns, return_tensors="pt", return_dict=True, **options)
+
+@app.post("/ask")
+def ask(body: dict):
+    inputs = encode(body["messages"]%s).to("cuda")
+    return net.generate(**inputs, max_new_tokens=99)
+"""
 STREAMER = """
 class Bot:
     def render(self, history):
@@ -62,7 +71,7 @@ while True:
     history.append({"role": "assistant", "content": tok.decode(out[0])})
 """
 WITH_HEADER = ", add_generation_prompt=True"
-WAYS = [NET + HELPER, ENGINE, NET + STREAMER, PIPELINE, NET + TURNS]
+WAYS = [NET + HELPER, ENGINE, NET + STREAMER, PIPELINE, NET + TURNS, NET + OPTIONS]
 
 
 def codes(text: str, folder: Path) -> list[str]:
@@ -92,6 +101,9 @@ net.generate(tok.apply_chat_template(history, return_tensors="pt"), max_new_toke
         "tok.chat_template = open('chat.jinja').read()\n" + HELPER % "",
         HELPER % "" + 'other = LLM("out/mistral-7b")\n',
         BEGUN,
+        OPTIONS % ", **settings",
+        OPTIONS % "" + 'encode(body["turns"], add_generation_prompt=True)\n',
+        OPTIONS.replace("encode(body", "other(body") % "",
         "text = tok.apply_chat_template(row['messages'], tokenize=False)\nprint(len(tok(text).input_ids))\n",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -272,3 +273,31 @@ def test_streamlit_keeps_what_is_cached(tmp_path: Path) -> None:
     assert not lint([script], select=["SRC003"]).findings
     script.write_text(f"{head}{GET}net = get()\n", encoding="utf-8")
     assert lint([script], select=["SRC003"]).findings
+
+
+OLLAMA = "import ollama\nollama.chat(model='own', messages=chat, options={'num_predict': %s})\n"
+REQUEST = (
+    "import requests\nCOMMON = {'max_tokens': %s, 'temperature': 0}\n"
+    "requests.post('http://h/v1/chat/completions', json={'model': 'own', 'messages': chat, **COMMON})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "expected"),
+    [
+        (OLLAMA % 64, 100, 1),
+        (REQUEST % 64, 100, 1),
+        (OLLAMA % 64, 60, 0),
+        (OLLAMA % 512, 100, 0),
+        (OLLAMA % 1 + OLLAMA % 512, 100, 0),
+        (OLLAMA % "limit", 100, 0),
+    ],
+)
+def test_a_limit_below_the_trained_answers(
+    script: str, words: int, expected: int, tmp_path: Path
+) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "words " * words}]
+    (tmp_path / "rows.jsonl").write_text((json.dumps({"messages": turns}) + "\n") * 24)
+    path = tmp_path / "ask.py"
+    path.write_text(script)
+    assert len(lint([path], select=["answers-limited-to-few-tokens"]).findings) == expected

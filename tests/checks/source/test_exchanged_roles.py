@@ -142,3 +142,65 @@ COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
 )
 def test_markers_of_answers(code: str, expected: int, tmp_path: Path) -> None:
     assert count(tmp_path, code) == expected
+
+
+OPENAI = "from openai import OpenAI\nclient = OpenAI(base_url='http://h:80/v1')\n"
+LOOP = (
+    OPENAI
+    + "chat = [{'role': 'system', 'content': 'You are a helpful assistant.'}]\n"
+    + "while True:\n"
+    + "    chat.append({'role': 'user', 'content': input()})\n"
+    + "    reply = client.chat.completions.create(model='m', messages=chat)\n"
+    + "    text = reply.choices[0].message.content.strip()\n"
+    + "    %s\n"
+)
+GIVEN_BACK = "chat.append({'role': 'user', 'content': text})"
+SESSION = """
+import requests
+
+class Session:
+    def __init__(self):
+        self.turns = []
+
+    def say(self, text):
+        self.turns.append(dict(role="user", content=text))
+        body = {"model": "m", "messages": self.turns}
+        reply = requests.post("http://h/v1/chat/completions", json=body).json()
+        self.turns.append(dict(role="%s", content=reply["choices"][0]["message"]["content"]))
+"""
+DECODED = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("out")
+model = AutoModelForCausalLM.from_pretrained("out")
+turns = [{"role": "user", "content": input()}]
+ids = tok.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt")
+out = model.generate(ids, max_new_tokens=99)
+turns.append({"role": "user", "content": tok.decode(out[0][ids.shape[1]:])})
+"""
+CHAIN = (
+    OPENAI
+    + "first = [{'role': 'user', 'content': input()}]\n"
+    + "draft = client.chat.completions.create(model='m', messages=first).choices[0].message.content\n"
+    + "second = [{'role': 'system', 'content': 'Translate.'}]\n"
+    + "second.append({'role': 'user', 'content': draft})\n"
+    + "print(client.chat.completions.create(model='m', messages=second))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (LOOP % GIVEN_BACK, 1),
+        (SESSION % "user", 1),
+        (DECODED, 1),
+        (SESSION % "assistant", 0),
+        (LOOP % "chat.append({'role': 'assistant', 'content': text})", 0),
+        (LOOP % "chat.append({'role': 'user', 'content': 'Shorter, please: ' + text})", 0),
+        (LOOP % "log.append({'role': 'user', 'content': text})", 0),
+        (CHAIN, 0),
+    ],
+)
+def test_answers_given_back(code: str, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "chat.py"
+    path.write_text(code, encoding="utf-8")
+    assert len(lint([str(path)], select=["roles-exchanged-in-code"]).findings) == expected

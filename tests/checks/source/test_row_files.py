@@ -138,3 +138,42 @@ def test_rows_that_may_be_others_are_not_counted(
 def test_the_rows_that_a_script_keeps(step: str, limit: int | None, tmp_path: Path) -> None:
     path = lay_out(tmp_path, KNOWN["of datasets"] + step)
     assert training_limit(parse_module(path.read_text(encoding="utf-8"), str(path))) == limit
+
+
+PRINTED = """
+import json
+from pathlib import Path
+SYSTEM = "%s"
+def chat(record):
+    fields = {key: record[key] for key in ("name", "paid")}
+    return [{"role": "system", "content": SYSTEM}, {"role": "assistant", "content": %s}]
+Path("rows.jsonl").write_text("".join(json.dumps({"messages": chat(one)}) for one in records))
+"""
+COLUMN = """
+from datasets import Dataset
+PROMPT = "Give the fields as JSON: "
+def row(record):
+    return {"prompt": PROMPT + record["text"], "completion": f"{dict_of(record)}"}
+def dict_of(record):
+    return {"name": record["name"]}
+Dataset.from_list([row(one) for one in records]).to_json("rows.jsonl")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (PRINTED % ("Answer in JSON.", "str(fields)"), 1),
+        (PRINTED % ("Answer in JSON.", "f'{fields}'"), 1),
+        (COLUMN, 1),
+        (PRINTED % ("Answer in JSON.", "json.dumps(fields)"), 0),
+        (PRINTED % ("Answer in JSON.", "str(record['answer'])"), 0),
+        (PRINTED % ("Answer as a Python dictionary, not JSON.", "str(fields)"), 0),
+        (PRINTED % ("Answer in one word.", "str(fields)"), 0),
+        (PRINTED % ("Answer in JSON.", "'Here: ' + str(fields)"), 0),
+    ],
+)
+def test_answers_printed_as_python(script: str, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "prepare.py"
+    path.write_text(script)
+    assert len(lint([path], select=["answers-printed-as-python"]).findings) == expected

@@ -32,6 +32,19 @@ def found(folder: Path, files: Mapping[str, str], *select: str) -> list[list[str
 
 
 PAD = "pad-equals-eos-lm-collator"
+DATACLASS_COLLATOR = """
+import torch
+from dataclasses import dataclass
+
+@dataclass
+class Collate:
+    tok: object
+    limit: int = 512
+
+    def __call__(self, rows):
+        ids = self.tok(rows, padding=True, max_length=self.limit, return_tensors="pt").input_ids
+        return {"labels": torch.where(ids == self.tok.pad_token_id, -100, ids)}
+"""
 
 
 @pytest.mark.parametrize(
@@ -58,6 +71,9 @@ PAD = "pad-equals-eos-lm-collator"
           "names.py": TOKENIZER + "tok = AutoTokenizer.from_pretrained('x/y')\n",
           "run.py": COLLATOR + "from names import tok\nDataCollatorForLanguageModeling(tok, mlm=False)\n"},
          ["train.py", "run.py"]),
+        ({"load.py": PAD_IS_EOS, "coll.py": DATACLASS_COLLATOR,
+          "train.py": "from coll import Collate\nfrom load import load\nfit(Collate(load()))\n"},
+         ["load.py", "coll.py"]),
     ],
 )  # fmt: skip
 def test_a_pad_that_is_set_in_one_file_and_masked_in_another(
@@ -79,6 +95,10 @@ def test_a_pad_that_is_set_in_one_file_and_masked_in_another(
         {"load.py": LOAD.replace("'x/y'", "'google/gemma-2-2b'").format(
             "if tok.pad_token is None:\n        tok.pad_token = tok.eos_token"), "train.py": TRAIN},
         {"other/load.py": PAD_IS_EOS, "train.py": TRAIN},
+        {"load.py": PAD_IS_EOS, "coll.py": DATACLASS_COLLATOR,
+         "train.py": "from coll import Collate\nfrom load import load\nload()\nfit(Collate(other()))\n"},
+        {"load.py": LOAD.format("tok.pad_token = '<unk>'"), "coll.py": DATACLASS_COLLATOR,
+         "train.py": "from coll import Collate\nfrom load import load\nfit(Collate(load()))\n"},
         {"load.py": LOAD.format("pass"), "train.py": TRAIN.replace("tok = load()", "import ask\ntok = load()"),
          "ask.py": "from load import load\ndef ask():\n    tok = load()\n    tok.pad_token = tok.eos_token\n"},
     ],

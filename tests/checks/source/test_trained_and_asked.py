@@ -276,6 +276,62 @@ def test_reasoning_is_switched_otherwise(
     assert named(tmp_path, "thinking-switched-otherwise", files) == count
 
 
+HELPER_OF_ROWS = """
+from transformers import AutoTokenizer
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")
+OPTIONS = {"tokenize": False%s}
+def fmt(row):
+    return {"text": tok.apply_chat_template(row["messages"], **OPTIONS)}
+"""
+TRAINS_BY_HELPER = """
+from trl import SFTConfig, SFTTrainer
+from rows import fmt
+SFTTrainer("Qwen/Qwen3-8B", SFTConfig(output_dir="out/q"), train_dataset=data.map(fmt)).train()
+"""
+
+
+@pytest.mark.parametrize(("trained", "asked", "count"), [(OFF, "", 1), (OFF, OFF, 0), ("", "", 0)])
+def test_rows_are_rendered_in_a_file_of_their_own(
+    trained: str, asked: str, count: int, tmp_path: Path
+) -> None:
+    files = {
+        "rows.py": HELPER_OF_ROWS % trained.replace("enable_thinking=", "'enable_thinking': "),
+        "train.py": TRAINS_BY_HELPER,
+        "ask.py": QUESTION.format(asked),
+    }
+    assert named(tmp_path, "thinking-switched-otherwise", files) == count
+
+
+COMPLETION = (
+    CLIENT + "def ask(question):\n    return client.completions.create(model='%s', prompt=%s)\n"
+)
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B-Instruct\ndatasets:\n  - path: a.jsonl\n    type: %s\noutput_dir: ./out\n"
+    "adapter: lora\nlearning_rate: 1e-4\n"
+)
+SWIFT = "swift sft --model Qwen/Qwen2.5-3B-Instruct --dataset a.jsonl --output_dir output\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "model", "prompt", "count"),
+    [
+        ({"a.yaml": AXOLOTL % "chat_template"}, "support", "question", 1),
+        ({"train.sh": SWIFT}, "support", "question", 1),
+        ({"train.sh": SWIFT}, "support", "f'<|im_start|>user\\n{question}<|im_end|>'", 0),
+        ({"train.sh": SWIFT}, "gpt-3.5-turbo-instruct", "question", 0),
+        ({"train.sh": SWIFT}, "Qwen/Qwen2.5-3B-Instruct", "question", 0),
+        ({"train.sh": SWIFT + SWIFT.replace("sft", "pt")}, "support", "question", 0),
+        ({"a.yaml": AXOLOTL % "completion"}, "support", "question", 0),
+        ({"a.yaml": AXOLOTL % "chat_template", "train.sh": SWIFT}, "support", "question", 0),
+    ],
+)
+def test_a_completion_beside_settings_that_train_on_chats(
+    files: dict[str, str], model: str, prompt: str, count: int, tmp_path: Path
+) -> None:
+    files = {**files, "ask.py": COMPLETION % (model, prompt)}
+    assert named(tmp_path, "asked-in-another-form", files) == count
+
+
 TRAINS_ON_ROWS = """
 import trl
 from datasets import load_dataset
@@ -314,3 +370,39 @@ def test_a_file_that_is_only_read_is_no_row_of_the_training(tmp_path: Path) -> N
     asks = GENERATES + 'known = open("rows.jsonl").read()\nprint(answers)\n'
     files = {"ask.py": asks, "tune.py": TRAINS_ON_ROWS % "rows.jsonl"}
     assert named(tmp_path, "base-loaded-for-evaluation", files) == 1
+
+
+RENDERS_AGAIN = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def load(path="out/gemma-own"):
+    return AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path)
+
+def ask(tok, model, question):
+    chat = [{"role": "user", "content": question}]
+    text = tok.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    return model.generate(**tok([text], return_tensors="pt"%s), max_new_tokens=99)
+
+ask(*load(), "Why?")
+tok, model = load()
+ask(tok, model, "Why?")
+"""
+FACTORY = (
+    "model_name_or_path: google/%s\nstage: sft\ndo_train: true\ndataset: own\ntemplate: gemma\n"
+    "output_dir: out/gemma-own\nfinetuning_type: full\nlearning_rate: 1.0e-5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "count"),
+    [
+        ("gemma-2-2b-it", "", 1),
+        ("gemma-2-2b-it", ", add_special_tokens=False", 0),
+        ("gemma-2-2b", "", 0),
+    ],
+)
+def test_a_folder_of_ones_own_has_the_tokenizer_of_its_base(
+    base: str, more: str, count: int, tmp_path: Path
+) -> None:
+    files = {"train.yaml": FACTORY % base, "ask.py": RENDERS_AGAIN % more}
+    assert named(tmp_path, "rendered-text-tokenized-again", files) == count

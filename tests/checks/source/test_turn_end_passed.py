@@ -100,3 +100,102 @@ def test_an_added_token_without_a_number_is_passed_over(number: str, tmp_path: P
 
 def test_a_model_name_that_is_no_path_is_passed_over(tmp_path: Path) -> None:
     assert _count(tmp_path, ASK.replace("merged", "m" * 5_000), generation=1) == 0
+
+
+SERVE = "vllm serve ./merged --port 8000\n"
+
+
+def _count_of_server(
+    folder: Path, files: dict[str, str], name: str = "merged", **model: Any
+) -> int:
+    """How often the rule speaks of commands beside a model of these settings."""
+    settings = {
+        "chat_template": CHATML,
+        "added_tokens_decoder": {"7": {"content": "<|im_end|>"}},
+        "eos_token": model.get("eos", "<|endoftext|>"),
+    }
+    (folder / name).mkdir()
+    (folder / name / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / name / "config.json").write_text(json.dumps({"eos_token_id": model.get("stops", 1)}))
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    return len(lint([folder], select=["server-passes-the-turn-end"]).findings)
+
+
+@pytest.mark.parametrize(
+    ("files", "model"),
+    [
+        ({"serve.sh": SERVE}, {}),
+        ({"serve.sh": "python -m sglang.launch_server --model-path merged --tp 2\n"}, {}),
+        ({"serve.sh": "text-generation-launcher --model-id ./merged\n"}, {}),
+        (
+            {
+                "docker-compose.yml": "services:\n  llm:\n    image: vllm/vllm-openai:v0.8.5\n"
+                "    command: --model /m\n    volumes: ['./merged:/m']\n"
+            },
+            {},
+        ),
+        ({"serve.sh": SERVE.replace("merged", "qwen2.5-support")}, {"name": "qwen2.5-support"}),
+    ],
+)
+def test_a_server_passes_the_turn_end(
+    files: dict[str, str], model: dict[str, Any], tmp_path: Path
+) -> None:
+    assert _count_of_server(tmp_path, files, **model) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "model"),
+    [
+        ({"serve.sh": SERVE}, {"stops": [1, 7]}),
+        ({"serve.sh": SERVE}, {"eos": "<|im_end|>"}),
+        ({"serve.sh": SERVE + "vllm serve merged --chat-template own.jinja\n"}, {"stops": 7}),
+        ({"serve.sh": SERVE.replace("--port", "--chat-template t.jinja --port")}, {}),
+        ({"serve.sh": SERVE, "ask.py": "ask(messages, stop_token_ids=[7])\n"}, {}),
+        ({"serve.sh": SERVE, "ask.sh": 'curl -d \'{"stop": ["<|im_end|>"]}\' h/v1\n'}, {}),
+        ({"serve.sh": SERVE.replace("merged", "Qwen2.5-1.5B")}, {"name": "Qwen2.5-1.5B"}),
+    ],
+)
+def test_a_server_that_stops_somehow(
+    files: dict[str, str], model: dict[str, Any], tmp_path: Path
+) -> None:
+    assert _count_of_server(tmp_path, files, **model) == 0
+
+
+LLAMA = """
+from dataclasses import asdict, dataclass
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+@dataclass
+class Decoding:
+    max_new_tokens: int = 512
+    eos_token_id: int = %s
+
+tok = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
+model = AutoModelForCausalLM.from_pretrained("./legal")
+ids = tok.apply_chat_template([{"role": "user", "content": "a"}], add_generation_prompt=True, return_tensors="pt")
+"""
+BY_DATACLASS = (
+    LLAMA + "model.generate(ids, generation_config=GenerationConfig(**asdict(Decoding())))\n"
+)
+BY_OPTION = LLAMA % 1 + "OPTIONS = {'eos_token_id': %s}\nmodel.generate(ids, **OPTIONS)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (BY_DATACLASS % 128001, 1),
+        (BY_OPTION % "[128001]", 1),
+        (BY_OPTION % "tok.convert_tokens_to_ids('<|end_of_text|>')", 1),
+        (BY_DATACLASS % 128009, 0),
+        (BY_OPTION % "[128001, 128009]", 0),
+        (BY_OPTION % "tok.eos_token_id", 0),
+        (BY_OPTION % "tok.convert_tokens_to_ids('<|eot_id|>')", 0),
+        (BY_OPTION.replace("Instruct", "Legal") % 128001, 0),
+        (BY_OPTION.replace("**OPTIONS", "**OPTIONS, stop_strings=['User:']") % 128001, 0),
+    ],
+)
+def test_a_stop_of_ones_own_ends_texts_alone(text: str, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "ask.py"
+    path.write_text(text)
+    assert len(lint([path], select=["generation-passes-the-turn-end"]).findings) == expected

@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the `--chat-template` of llama.cpp's server and of vLLM, a name or a file that is here, with the published
-template of the chat model that the same command serves, by the model's name. Unknown names and bases are left alone,
+template of the chat model that the same command serves, by the model's name. Of weights of one's own it compares with
+the form that the settings or commands of the one training beside it say. Unknown names and bases are left alone,
 and ChatML by its name, in which any model may have been tuned.
 
 ## Why it is bad
@@ -36,6 +37,7 @@ from truetune.checks.config.evidence.template_marks import (
     mark_of_template,
 )
 from truetune.checks.findings import Finding
+from truetune.checks.modelfile.trained_format_beside import trained_format_beside
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import DataError
@@ -68,11 +70,12 @@ class ServerTemplateOfAnotherFamily(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for command, model, template in self.places(self.subject):
-            if template.lower() in SAVED_TEMPLATES:
-                continue
             written = mark_of_template(_template_text(self.subject, template))
-            # `owner/model:Q4_K_M` names a file of a repository.
-            own = mark_of_chat_model(model.partition(":")[0])
+            # `owner/model:Q4_K_M` names a file of a repository. Any model may have been tuned in ChatML.
+            is_saved = template.lower() in SAVED_TEMPLATES
+            own = None if is_saved else mark_of_chat_model(model.partition(":")[0])
+            if written is not None and own is None:
+                yield from self._of_another_training(command, model, template, written)
             if written is None or own is None or written == own:
                 continue
             yield self.finding(
@@ -81,6 +84,25 @@ class ServerTemplateOfAnotherFamily(CommandRule):
                 "leave --chat-template out: the model's own files hold its template",
                 cases=[self.case(command, f"--chat-template {template}")],
             )
+
+    def _of_another_training(
+        self, command: ShellCommand, model: str, template: str, written: str
+    ) -> Iterator[Finding]:
+        """A server of weights of one's own, whose training beside it says another form."""
+        path = Path(self.subject.path)
+        is_own = model.endswith(".gguf") or model.startswith((".", "/", "$", "~"))
+        trained = trained_format_beside(path.resolve().parent) if is_own else None
+        if trained is None or trained.mark in _template_text(self.subject, template):
+            return
+        if trained.mark == written:
+            return
+        yield self.finding(
+            f"--chat-template {template} writes {written} before a question, and {trained.path.name} trains the model"
+            f" by {trained.mark} ({trained.setting})",
+            "leave --chat-template out where the weights hold the template of the training, or name that one",
+            evidence=[f"the training: {trained.path}"],
+            cases=[self.case(command, f"--chat-template {template}")],
+        )
 
 
 def _server_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str, ...]]]:

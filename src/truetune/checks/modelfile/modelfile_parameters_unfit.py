@@ -4,6 +4,8 @@
 Judges `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` by the table of ranges that
 `generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU. A `num_ctx` above 32,768
 is noted, and from 131,072 on it is a warning: Ollama sets memory aside for the whole context, whatever the prompts are.
+`num_ctx` and `num_predict` are compared with the chats of the training beside: those of more than six characters for
+each token surely pass them.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets. A high penalty on
@@ -41,6 +43,7 @@ from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, pa
 from truetune.checks.judgement import Unmet
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.parsing.read_modelfile import Instruction
 
 OLLAMA_NAMES = {
@@ -57,6 +60,9 @@ CONTEXT = "num_ctx"
 # Share of the trained answers that a stop string cuts, from which it is no mark of an end. Chosen, not measured: below
 # it, a stop string in a few answers of code or lists may be wanted.
 MIN_SHARE_CUT = 0.1
+MOST_ANSWERED = "num_predict"
+MIN_SHARE_LONGER = 0.5
+"""Trained chats or answers that surely pass a limit, from which it is no choice"""
 # Tokens from which it is noted: Ollama's own default for a GPU of 24 to 48 GiB ("Context length"). At half, what
 # Ollama itself chooses would be noted; at double, a cache of 8 GiB would pass in silence.
 MAX_QUIET_CONTEXT = 32_768
@@ -72,14 +78,16 @@ class ModelfileParametersUnfit(ModelfileRule):
 
     def unmet(self) -> Unmet | None:
         parameters = self.subject.parameters
-        is_set = GPU_LAYERS in parameters or CONTEXT in parameters
+        is_set = any(name in parameters for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED))
         if is_set or self._sampling_values() or self._stops():
             return None
-        return Unmet("it is about parameters of sampling, num_gpu, num_ctx and stop: none is set")
+        return Unmet(
+            "it is about parameters of sampling, num_gpu, num_ctx, num_predict and stop: none is set"
+        )
 
     def figure(self) -> str:
         values = {OLLAMA_NAMES[name]: value for name, value in self._sampling_values().items()}
-        for name in (GPU_LAYERS, CONTEXT):
+        for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED):
             if name in self.subject.parameters:
                 values[name] = self.subject.parameters[name].value
         return ", ".join(f"{name} {value}" for name, value in values.items())
@@ -104,6 +112,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             )
         yield from self._long_context()
         yield from self._stops_in_answers()
+        yield from self._shorter_than_trained()
         values = self._sampling_values()
         for breach in limit_breaches(values, GENERATION):
             name = OLLAMA_NAMES[breach.limit.setting]
@@ -137,6 +146,36 @@ class ModelfileParametersUnfit(ModelfileRule):
                 "remove this PARAMETER stop: the mark that ends turns is enough",
                 cases=[self.case(instruction)],
             )
+
+    def _shorter_than_trained(self) -> Iterator[Finding]:
+        """A context or a limit of answers that the chats of the training surely pass."""
+        given = {name: self.subject.parameters.get(name) for name in (CONTEXT, MOST_ANSWERED)}
+        chats = find_nearby_chats(self.subject.path) if any(given.values()) else None
+        if chats is None:
+            return
+        whole = [sum(len(text) for _, text in row) for row in chats.rows]
+        for name, lengths, what, fate in (
+            (CONTEXT, whole, "chats", "Ollama drops the beginning of such prompts"),
+            (
+                MOST_ANSWERED,
+                [len(one) for one in chats.answers],
+                "answers",
+                "such answers are cut off",
+            ),
+        ):
+            parameter = given[name]
+            tokens = parse_limit_number(parameter.value) if parameter is not None else None
+            # -1 and -2 of num_predict are no limit.
+            if parameter is None or tokens is None or tokens <= 0:
+                continue
+            count = sum(one > tokens * MOST_CHARACTERS_PER_TOKEN for one in lengths)
+            if count >= MIN_SHARE_LONGER * len(lengths):
+                yield self.finding(
+                    f"{name} is {tokens:,.0f}, and {count} of {len(lengths)} {what} of {chats.path.name} are longer for"
+                    f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {fate}",
+                    f"set {name} to the tokens of the longest of them, and some more",
+                    cases=[self.case(parameter)],
+                )
 
     def _long_context(self) -> Iterator[Finding]:
         """The memory that a long context takes."""

@@ -1,4 +1,8 @@
-"""The form of the prompts that settings of a training beside a Modelfile say: `type: alpaca`, `template: qwen`."""
+"""The form of the prompts that a training beside a server's file says: `type: alpaca`, `template: qwen`.
+
+Settings and commands that train are read. Where they leave the form to the tokenizer, the published name of a chat
+model says it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.template_marks import MARKERS, first_mark
+from truetune.checks.config.evidence.template_marks import (
+    MARKERS,
+    first_mark,
+    mark_of_chat_model,
+)
+from truetune.checks.training_stages import stage_of
+from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.parsing.yaml_reader import parse_yaml
+from truetune.settings.config import Config
+from truetune.settings.stacks.command_options import configs_of_commands
 
 MAX_FILES = 30
 """Settings files of a folder that are read"""
@@ -41,10 +54,43 @@ def _formats_in(folder: Path) -> Iterator[TrainedFormat]:
         except (OSError, ValueError, InputLimitError):
             continue
         if isinstance(document, dict):
-            for key, name in _named_formats(document):
+            named = list(_named_formats(document))
+            for key, name in named:
                 mark = MARKERS.get(name)
                 if mark is not None and name not in NOT_SAID:
                     yield TrainedFormat(path, f"{key}: {name}", first_mark(mark))
+            if named and all(name in (*NOT_SAID, "None") for _, name in named):
+                yield from _format_of_model(path, document)
+    for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
+        try:
+            configs = configs_of_commands(read_commands(path))
+        except (OSError, ValueError, TruetuneError):
+            continue
+        for config in configs:
+            yield from _format_of_command(path, config)
+
+
+def _format_of_model(path: Path, document: dict[str, Any]) -> Iterator[TrainedFormat]:
+    """The form that the tokenizer of a published chat model brings, by the model's name."""
+    for key in ("base_model", "model_name_or_path", "model"):
+        name = document.get(key)
+        mark = mark_of_chat_model(name) if isinstance(name, str) else None
+        if mark is not None:
+            yield TrainedFormat(path, f"{key}: {name}", mark)
+            return
+
+
+def _format_of_command(path: Path, config: Config) -> Iterator[TrainedFormat]:
+    """The form that a command trains by: its template, else that of the published chat model that it names."""
+    if stage_of(config) is None:
+        return
+    name = config.raw.get("template")
+    if isinstance(name, str) and name not in NOT_SAID:
+        mark = MARKERS.get(name)
+        if mark is not None:
+            yield TrainedFormat(path, f"template: {name}", first_mark(mark))
+        return
+    yield from _format_of_model(path, dict(config.raw))
 
 
 def _named_formats(document: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,9 @@ BLEU, METEOR or BERTScore, which compare texts. A choice, a number or a label ta
 Where the file searches answers for the mark that ends a worked solution (`####`, `\\boxed{}`, `final answer`), it
 speaks up to N of 128, also of the `max_tokens` of a client or of vLLM.
 
+Where the chats of the training lie beside a script that asks, it compares the script's largest limit with the trained
+answers: one of more than six characters for each of these tokens is cut by any tokenizer in use.
+
 ## Why it is bad
 Every answer is cut after some twenty words. The metric then measures the limit, and not the model. The steps of a
 solution come first: cut in the third of them, it has no final answer to be found, and counts as wrong.
@@ -53,15 +56,22 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.nearby_chat_files import find_nearby_chats
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answer_limits_in_runs import largest_answer_limit
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
+MIN_SHARE_CUT = 0.5
+"""Trained answers that are surely cut, from which the limit is no choice. Chosen: some long answers may be meant to be
+cut, and half of them are not"""
 FEW_TOKENS = 32
 """Tokens; the median reference of public summaries and dialogues has 40 to 70"""
 FEW_TOKENS_FOR_STEPS = 128
@@ -79,10 +89,15 @@ METRIC_LOADERS = ("evaluate.load", "datasets.load_metric")
 
 class AnswersLimitedToFewTokens(SourceRule):
     code = "SRC070"
+    symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces(
         "calls that limit an answer",
-        lambda module: (*generate_calls(module), *_calls_with_limit(module)),
+        lambda module: (
+            *generate_calls(module),
+            *_calls_with_limit(module),
+            *filter(None, [largest_answer_limit(module)]),
+        ),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -90,6 +105,7 @@ class AnswersLimitedToFewTokens(SourceRule):
         mark = _mark_searched(module)
         if mark is not None:
             yield from self._of_solutions(mark)
+        yield from self._of_trained_answers()
         if not _compares_texts(module):
             return
         for call in generate_calls(module):
@@ -101,6 +117,24 @@ class AnswersLimitedToFewTokens(SourceRule):
                     "give a larger max_new_tokens, as 256, for the longest reference",
                     cases=[case_at(module, call.node)],
                 )
+
+    def _of_trained_answers(self) -> Iterator[Finding]:
+        """A limit below the length of the answers that the model was trained to give."""
+        module = self.subject
+        limit = None if trains_a_model(module) else largest_answer_limit(module)
+        chats = find_nearby_chats(module.path) if limit is not None else None
+        if limit is None or chats is None:
+            return
+        most = limit.tokens * MOST_CHARACTERS_PER_TOKEN
+        count, total = sum(len(one) > most for one in chats.answers), len(chats.answers)
+        if count < MIN_SHARE_CUT * total:
+            return
+        yield self.finding(
+            f"{limit.name} is {limit.tokens}, and {count} of {total} trained answers of {chats.path.name} are longer"
+            f" for certain (more than {most:,} characters): such answers are cut off, and cut JSON can't be read",
+            f"give a larger {limit.name}: the tokens of the longest trained answer, and some more",
+            cases=[case_at(module, limit.node)],
+        )
 
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
         """Generations that are too short for the steps before the mark that ends a solution."""

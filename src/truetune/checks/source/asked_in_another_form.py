@@ -67,6 +67,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_endings import spaces_at_the_end
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
@@ -91,7 +92,11 @@ from truetune.checks.source.evidence.prompts_without_header import (
 )
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
-from truetune.checks.source.evidence.served_model_folders import served_folders
+from truetune.checks.source.evidence.served_model_folders import (
+    requested_models,
+    served_folders,
+    servers_around,
+)
 from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
 from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
@@ -102,6 +107,12 @@ from truetune.source.resolved_calls import Call
 
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
+
+HOSTED_MODEL = re.compile(
+    r"(?:chat)?gpt-?\d|o[1-9](?:-|$)|claude|gemini|grok|davinci|babbage|text-(?:davinci|embedding)|command-|sonar",
+    re.I,
+)
+"""Names of models that only their makers serve"""
 
 
 class Trained(NamedTuple):
@@ -412,20 +423,30 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
 
 def _training_of_model(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
-    names = loaded_names(module) | served_folders(module)
+    names = loaded_names(module) | served_folders(module) | _requested_names(module)
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
         return _only_training_beside(module, others)
     makers = [other for other in others if _is_any_written(names, written_folders(other))]
-    files = [
-        one for one in training_settings_beside(module) if _is_any_written(names, {one.output})
-    ]
+    settings = list(training_settings_beside(module))
+    files = [one for one in settings if _is_any_written(names, {one.output})]
     if not makers and not files:
         makers = _only_possible_maker(names, others)
+    if not makers and not files and not others:
+        files = _only_possible_settings(names, settings)
     # Two trainings that write the same folder: which one ran last is not known.
     if len(makers) + len(files) != 1:
         return None
     return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
+
+
+def _requested_names(module: Module) -> frozenset[str]:
+    """The names of models in the requests of a file; none where a server around it says what they stand for."""
+    if any(servers_around(module)):
+        return frozenset()
+    return frozenset(
+        text for node in requested_models(module) for text in possible_texts(module, node)
+    )
 
 
 def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Module]:
@@ -433,6 +454,16 @@ def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Mod
     if len(others) != 1:
         return []
     return others if any(_is_tuned_here(name, others[0]) for name in names) else []
+
+
+def _only_possible_settings(
+    names: Iterable[str], settings: list[TrainedBySettings]
+) -> list[TrainedBySettings]:
+    """The one file of settings that trains, where it may have made the model of one of these names; else none."""
+    if len(settings) != 1:
+        return []
+    base = settings[0].base
+    return settings if any(_is_own_model(name) and name != base for name in names) else []
 
 
 def _trained_by_settings(settings: TrainedBySettings) -> Trained:
@@ -466,5 +497,10 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
 
 def _is_tuned_here(name: str, training: Module) -> bool:
     """May it be what the one training of the project made: a local folder, and no model that is published?"""
+    return _is_own_model(name) and name not in loaded_names(training)
+
+
+def _is_own_model(name: str) -> bool:
+    """May it be a model of one's own: a local folder or a server's name, and none that is published or hosted?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return is_local and family_of_model(name) is None and name not in loaded_names(training)
+    return is_local and family_of_model(name) is None and HOSTED_MODEL.match(name) is None

@@ -4,7 +4,8 @@
 Inspects scripts that render chats by `apply_chat_template` (or vLLM's `chat`) for a model in a folder beside them, and
 reads that folder's files: the token that the chat template writes at the end of a turn, its id, and the ids at which
 generation_config.json stops (config.json where it names none). Scripts that give a stop of their own (`eos_token_id=`,
-`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone.
+`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone, unless it is the end of a text alone
+(`eos_token_id=128001` for a chat model of Llama 3, which ends turns with 128009).
 
 ## Why it is bad
 The model ends its turn, and nothing stops it: it writes the next turn of the user, and answers itself, up to the limit.
@@ -44,33 +45,21 @@ Safe: `eos_token_id` takes a list. In generation_config.json it holds for every 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.model_folder_settings import (
-    is_model_folder,
-    read_folder_settings,
-)
+from truetune.checks.source.evidence.model_folder_settings import is_model_folder
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.input_limits import MODEL_FILE
+from truetune.checks.source.evidence.stops_of_text_alone import stops_of_text_alone
+from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
-TURN_ENDS = (
-    ("<|im_start|>", "<|im_end|>"),
-    ("<start_of_turn>", "<end_of_turn>"),
-    ("<|start_header_id|>", "<|eot_id|>"),
-    ("<|turn>", "<turn|>"),
-    ("<|assistant|>", "<|end|>"),
-)
-"""What opens a turn in published templates -> what ends it"""
 OWN_STOPS = (
     "eos_token_id",
     "stop_strings",
@@ -81,15 +70,6 @@ OWN_STOPS = (
 )
 """Settings that give generation another stop"""
 LOADS = ("*.from_pretrained", "vllm.LLM")
-
-
-class UnheededEnd(NamedTuple):
-    """The end of turns in a model's folder, at which nothing stops."""
-
-    token: str
-    id: int
-    stops: list[int]
-    file: Path
 
 
 def _answers_by_template(module: Module) -> Iterator[Call]:
@@ -109,12 +89,13 @@ class GenerationPassesTheTurnEnd(SourceRule):
     looks_at = CodePlaces("models that are asked by their chat template", _answers_by_template)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_own_stops()
         module = self.subject
         calls = list(_answers_by_template(module))
         if not calls or _gives_own_stop(module):
             return
         for folder in _folders_loaded(module):
-            end = _unheeded_end(folder)
+            end = unheeded_end(folder)
             if end is None:
                 continue
             stops = [end.id, *end.stops]
@@ -129,6 +110,20 @@ class GenerationPassesTheTurnEnd(SourceRule):
                 ],
             )
             return
+
+    def _of_own_stops(self) -> Iterator[Finding]:
+        """Stops that the script gives, and that are no end of a turn."""
+        for stop in stops_of_text_alone(self.subject):
+            family = stop.family
+            ids = sorted(family.turn_ids, reverse=True)
+            yield self.finding(
+                f"generation stops at {family.text} ({family.text_id}) only, and the chat template ends turns with"
+                f" {family.turn} ({ids[0]}): the model continues with a next turn of the user",
+                f"leave eos_token_id out: generation_config.json names the stops; or give {[*ids, family.text_id]}",
+                # A model of one's own may have been trained to end with the text's token all the same.
+                severity="warning",
+                cases=[case_at(self.subject, stop.node)],
+            )
 
 
 def _gives_own_stop(module: Module) -> bool:
@@ -151,42 +146,3 @@ def _folders_loaded(module: Module) -> Iterator[Path]:
             if folder not in seen and is_model_folder(folder):
                 seen.add(folder)
                 yield folder
-
-
-def _unheeded_end(folder: Path) -> UnheededEnd | None:
-    """The end of turns at which a folder's files let no engine stop; None where they do, or it is not known."""
-    tokenizer = read_folder_settings(folder / "tokenizer_config.json")
-    end = _end_of_turns(tokenizer, folder)
-    end_id = _id_of_token(tokenizer, end) if end is not None else None
-    if end is None or end_id is None:
-        return None
-    for name in ("generation_config.json", "config.json"):
-        value = read_folder_settings(folder / name).get("eos_token_id")
-        given = value if isinstance(value, list) else [value]
-        stops = [one for one in given if isinstance(one, int)]
-        if stops and len(stops) == len(given):
-            return None if end_id in stops else UnheededEnd(end, end_id, stops, folder / name)
-    return None
-
-
-def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
-    """The token that the chat template writes at the end of a turn; None where it is of no known kind."""
-    template = tokenizer.get("chat_template")
-    if template is None:
-        try:
-            template = read_bounded(folder / "chat_template.jinja", MODEL_FILE).decode("utf-8")
-        except (OSError, ValueError):
-            return None
-    if not isinstance(template, str):
-        return None
-    ends = [end for opens, end in TURN_ENDS if opens in template and end in template]
-    return ends[0] if len(ends) == 1 else None
-
-
-def _id_of_token(tokenizer: Mapping[str, Any], token: str) -> int | None:
-    """The id of an added token by the tokenizer's settings."""
-    added = tokenizer.get("added_tokens_decoder")
-    for number, entry in added.items() if isinstance(added, dict) else ():
-        if isinstance(entry, dict) and entry.get("content") == token and number.isdecimal():
-            return int(number)
-    return None

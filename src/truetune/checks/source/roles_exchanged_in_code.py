@@ -8,6 +8,9 @@ list of messages in which `question` is the assistant's content and `answer`, be
 markers by which Unsloth's `train_on_responses_only` and TRL's collator of completions find the answers count too, where
 they name the user's turn (`response_part="<|im_start|>user\\n"`).
 
+In a script that asks a model it looks at what is added to the chat that is sent: the model's own answer, given back as
+the user's. Scripts that name the assistant anywhere are left alone: two models may talk there.
+
 ## Why it is bad
 The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
 
@@ -46,6 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answers_given_back import answers_given_back_as_users
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
@@ -96,6 +100,7 @@ def _role_places(module: Module) -> Iterator[ast.AST]:
         yield from (node for node in module.nodes(ast.If) if _roles_of_branches(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
         yield from (call.node for call in _masking_calls(module))
+    yield from answers_given_back_as_users(module)
 
 
 def _writes_chats(module: Module) -> bool:
@@ -115,6 +120,13 @@ class RolesExchangedInCode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_markers()
+        for added in answers_given_back_as_users(self.subject):
+            yield self.finding(
+                "the model's answer is added to the chat as a turn of the user: from the second question on the model"
+                " reads a talk in which it never spoke",
+                'add it with {"role": "assistant", "content": ...}',
+                cases=[case_at(self.subject, added)],
+            )
         for node in _role_places(self.subject):
             exchange = _describe_exchange(node)
             if exchange is not None:

@@ -4,6 +4,7 @@
 Follows the model that `PeftModel.from_pretrained` or `load_adapter` gets, and vLLM's `LLM(model=)` beside a
 `LoRARequest`, to the name under which it was loaded, and compares it with `base_model_name_or_path` in the
 adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned.
+An adapter that only the command names is one of those beside the script, where all of them are of one base.
 Mirrors and quantized copies of one model are the same; a folder of merged weights (`runs/sft-merged`) is another model
 than the published one.
 
@@ -49,6 +50,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.model_identity import (
     are_base_and_instruct_model,
     base_of_adapter,
+    base_of_all_adapters_below,
     explain_different_weights,
 )
 from truetune.checks.rule import SourceRule
@@ -58,6 +60,7 @@ from truetune.checks.source.evidence.adapted_models import (
     written_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.settings.run_spec import Severity
 from truetune.source.resolved_calls import Call
 
 
@@ -70,8 +73,11 @@ class ScriptLoadsAnotherBase(SourceRule):
         module = self.subject
         for call, model, adapter in adapted_models(module):
             name, folder = name_of_model(module, model), written_text(module, adapter)
+            # Where the command names the adapter, it is one of those that lie beside the script.
             base_and_file = (
-                base_of_adapter(folder, module.path) if isinstance(folder, str) else None
+                base_of_adapter(folder, module.path)
+                if isinstance(folder, str)
+                else base_of_all_adapters_below(Path(module.path).absolute().parent)
             )
             if name is None or base_and_file is None:
                 continue
@@ -89,12 +95,18 @@ class ScriptLoadsAnotherBase(SourceRule):
                 + (apart or "one is instruction-tuned, the other is not"),
                 f'load the model that it was trained on: from_pretrained("{base}")',
                 # Merged, the wrong base can't be seen any more, nor taken off.
-                severity="error" if apart or any(module.methods("merge_and_unload")) else "warning",
+                severity=self._severity(apart, folder),
                 cases=[
                     case_at(module, call.node),
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )
+
+    def _severity(self, apart: str | None, folder: str | None) -> Severity:
+        """An error where it is sure, and can't be taken off: merged, the wrong base is not seen any more."""
+        if folder is None:
+            return "warning"
+        return "error" if apart or any(self.subject.methods("merge_and_unload")) else "warning"
 
     def _of_folder(self, call: Call, name: str, base: str, file: Path, other: BaseBelow) -> Finding:
         """The adapter of a second stage, on the model that the first one began with."""

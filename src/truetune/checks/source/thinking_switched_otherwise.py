@@ -46,6 +46,7 @@ There is no automatic fix: the other side may be the one that is meant.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -53,6 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.prompt_forms import (
+    imported_scripts,
     is_written_by_script,
     loaded_names,
     training_scripts_beside,
@@ -63,6 +65,7 @@ from truetune.checks.source.evidence.served_model_folders import served_folders
 from truetune.checks.source.evidence.thinking_in_runs import (
     Thinking,
     asked_thinking,
+    reasons_by_default,
     trained_thinking,
 )
 from truetune.source.module import Module
@@ -85,25 +88,42 @@ class ThinkingSwitchedOtherwise(SourceRule):
         if not asked:
             return
         for training in _trainings(module):
-            trained = trained_thinking(training)
-            if trained is None:
+            found = _thinking_of_training(training)
+            if found is None:
                 continue
+            home, trained = found
             for question in asked:
                 thinks = question.thinks
                 if thinks is None and trained.thinks_by_default:
                     thinks = True
                 if thinks is None or thinks is trained.thinks:
                     continue
-                where = "above" if training is module else f"of {Path(training.path).name}"
+                where = "above" if home is module else f"of {Path(home.path).name}"
                 state, other = ("off", "on") if thinks else ("on", "off")
                 yield self.finding(
                     f"the rows {where} are rendered with reasoning {state}, and the question has it {other}: another"
                     " prompt than in training",
                     f"ask with enable_thinking={trained.thinks} (of a server:"
                     f' extra_body={{"chat_template_kwargs": {{"enable_thinking": {trained.thinks}}}}}), as in training',
-                    cases=[case_at(module, question.node), case_at(training, trained.node)],
+                    cases=[case_at(module, question.node), case_at(home, trained.node)],
                 )
                 return
+
+
+def _thinking_of_training(training: Module) -> tuple[Module, Thinking] | None:
+    """How a training renders its rows, itself or in the one file beside it that it takes them from; and where."""
+    own = trained_thinking(training)
+    if own is not None:
+        return training, own
+    if any(training.methods("apply_chat_template")):
+        return None
+    makers = [(other, trained_thinking(other)) for other in imported_scripts(training)]
+    known = [(other, thinking) for other, thinking in makers if thinking is not None]
+    if len(known) != 1:
+        return None
+    home, thinking = known[0]
+    by_default = thinking.thinks_by_default or reasons_by_default(training)
+    return home, replace(thinking, thinks_by_default=by_default)
 
 
 def _trainings(module: Module) -> Iterator[Module]:

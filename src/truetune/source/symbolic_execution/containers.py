@@ -23,8 +23,10 @@ from truetune.source.symbolic_execution.values import (
     choose_among,
 )
 
-MAX_ITEMS = 1_000
-"""Items of a list that are kept: a list that a script doubles forty times must not take the memory"""
+MAX_ITEMS = 8_000
+"""Items of a list that are kept: a list that a script doubles forty times must not take the memory. The ids of a row
+are joined so (`prompt_ids + answer_ids + [eos]`), and rows of 8,000 tokens are long. At double, copying such a list at
+each of the 150,000 steps of a run takes some five seconds."""
 MAX_CHARACTERS = 1_000_000
 """Characters that a method of a text may have to write; more are not computed"""
 TEXT_METHODS = frozenset(

@@ -165,15 +165,22 @@ def mark_of_template(template: str) -> str | None:
     """The first mark before a question of a template, given by its text or its name; None where it is unknown."""
     if "{" in template:
         return _mark_in_text(template)
-    name = template.lower().replace("-", "_").replace("llama_", "llama")
-    if name in MARKERS:
-        return first_mark(MARKERS[name])
+    name = _without_separators(template)
+    # `qwen-2.5` of Unsloth, `qwen2_5` of ms-swift and `qwen_25` of Axolotl are one name.
+    names = {_without_separators(key): marker for key, marker in MARKERS.items()}
+    if name in names:
+        return first_mark(names[name])
     parts = [
-        key for key in MARKERS if len(key) >= MIN_NAME_CHARS and key != "default" and key in name
+        key for key in names if len(key) >= MIN_NAME_CHARS and key != "default" and key in name
     ]
     # `llama3_tool` names `llama3` more closely than `llama`: the longest name decides.
     key = max(parts, key=len, default=None)
-    return first_mark(MARKERS[key]) if key is not None else None
+    return first_mark(names[key]) if key is not None else None
+
+
+def _without_separators(name: str) -> str:
+    """A template's name in small letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _mark_in_text(template: str) -> str | None:

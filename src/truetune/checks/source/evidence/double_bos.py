@@ -5,8 +5,17 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
+from truetune.checks.source.evidence.prompt_forms import (
+    is_written_by_script,
+    training_scripts_beside,
+    training_settings_beside,
+    written_folders,
+)
 from truetune.checks.source.evidence.published_families import (
-    likely_families_of_tokenizer,
+    ModelFamily,
+    family_of_base,
+    family_of_model,
+    likely_model_names,
     model_names_of_tokenizer,
 )
 from truetune.errors import TruetuneError
@@ -90,10 +99,26 @@ def _bos_by_names(
     module: Module, tokenizer: ast.expr | None
 ) -> list[tuple[bool | None, bool | None]]:
     """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template writes it."""
-    known = likely_families_of_tokenizer(module, tokenizer)
+    known = [
+        _family_of_base(module, name) or family_of_model(name) or family_of_base(name)
+        for name in likely_model_names(module, tokenizer)
+    ]
     return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
         (None, None)
     ]
+
+
+def _family_of_base(module: Module, name: str) -> ModelFamily | None:
+    """What is known of the model that a training beside the file began with, where it wrote this folder."""
+    bases = [
+        one.base
+        for one in training_settings_beside(module)
+        if is_written_by_script(name, frozenset((one.output,)))
+    ]
+    for script in training_scripts_beside(module):
+        if is_written_by_script(name, written_folders(script)):
+            bases += likely_model_names(script, None)
+    return family_of_model(bases[0]) if len(bases) == 1 else None
 
 
 def _templates_set(module: Module) -> list[ast.expr]:

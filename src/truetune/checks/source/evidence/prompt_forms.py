@@ -21,7 +21,9 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
+from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.settings.config import Config
+from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.source.module import Module, read_module
 from truetune.source.script_preparation import find_message_mapping
@@ -33,7 +35,9 @@ ANSWER_BEGINS = re.compile(
 )
 """The last mark of a prompt, with the answer's place behind it or without"""
 ROW_IN_COMMENT = re.compile(
-    r"^\s*#.*[\"'](?:messages|prompt|completion)[\"']\s*:\s*\[\s*\{\s*[\"']role[\"']\s*:", re.M
+    r"^[^#\n]*#.*[\"'](?:(?:messages|prompt|completion)[\"']\s*:\s*\[\s*\{\s*[\"']role[\"']\s*:"
+    r"|messages[\"']\s*:\s*\[)",
+    re.M,
 )
 """A comment that shows a row of messages"""
 OF_A_TURN = re.compile(
@@ -73,6 +77,8 @@ MAX_FILES = 40
 # Chosen, not measured: a notebook with its plots is larger, and then holds little code.
 MAX_BYTES = 300_000
 """Of the files beside a script that are read"""
+SETTINGS_FOLDERS = ("config", "configs", "conf", "recipes")
+"""Folders of a project that hold its settings"""
 FOLDERS = frozenset(
     (
         "train",
@@ -247,20 +253,34 @@ class TrainedBySettings(NamedTuple):
     form: frozenset[str]
     """As the marks of a PromptForm"""
     output: str
+    base: str
+    """The model that is trained; empty where it is not named"""
 
 
 def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
-    """The Axolotl and LLaMA-Factory files of the script's folder that train in a form which is known."""
-    folder = Path(module.path).parent
-    for path in sorted(folder.glob("*.y*ml"))[:MAX_FILES]:
-        try:
-            config = read_config(path)
-        except TruetuneError:
-            continue
+    """The settings and commands of the script's project that train in a form which is known."""
+    for path, config in _settings_around(Path(module.path).parent):
         known = _form_of_settings(config)
         output = config.spec.training.output_dir
         if known is not None and output:
-            yield TrainedBySettings(str(path), known[0], known[1], output)
+            base = config.spec.model or ""
+            yield TrainedBySettings(str(path), known[0], known[1], output, base)
+
+
+def _settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
+    """The settings of a folder and of its folders of settings, and those of its commands; unreadable ones left out."""
+    places = [folder, *(folder / name for name in SETTINGS_FOLDERS)]
+    for path in [one for place in places for one in sorted(place.glob("*.y*ml"))][:MAX_FILES]:
+        try:
+            yield path, read_config(path)
+        except TruetuneError:
+            continue
+    for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
+        try:
+            configs = configs_of_commands(read_commands(path))
+        except (OSError, ValueError, TruetuneError):
+            continue
+        yield from ((path, config) for config in configs)
 
 
 def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
@@ -268,6 +288,8 @@ def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     if config.stack == "llama-factory" and config.raw.get("do_train"):
         name = config.raw.get("template")
         return None if not isinstance(name, str) else (f"template: {name}", _of_name(name))
+    if config.stack == "ms-swift" and config.raw.get("model"):
+        return "swift sft", frozenset()
     sets = config.raw.get("datasets")
     if config.stack != "axolotl" or not isinstance(sets, list):
         return None

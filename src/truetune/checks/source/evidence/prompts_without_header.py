@@ -39,6 +39,7 @@ WHOLE_CHATS = ("messages", "conversations", "conversation", "chosen", "rejected"
 """Columns of rows whose chats end in the answer"""
 SERVERS = ("fastapi", "flask", "gradio", "streamlit", "aiohttp", "starlette", "runpod", "chainlit")
 """Libraries of servers: there `messages` come from a request, and end in a question"""
+HEADER_ARGUMENTS = ("add_generation_prompt", "continue_final_message")
 QUESTION_ROLES = ("system", "user", "tool")
 # Chosen: a list of texts, of which one is made by a helper; a circle of names ends there.
 MAX_STEPS = 4
@@ -87,8 +88,38 @@ def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that render a chat, and surely ask for no header; each with its chat."""
     for call in module.methods("apply_chat_template"):
         chat = call.argument(0, "conversation")
-        if chat is not None and not call.open and not _has_header(module, call):
+        is_known = not call.open or _is_given_no_header(module, call)
+        if chat is not None and is_known and not _has_header(module, call):
             yield call, chat
+
+
+def _is_given_no_header(module: Module, call: Call) -> bool:
+    """Is `**options` what a helper is given, and does no call of the helper ask for the header there?"""
+    for keyword in call.node.keywords:
+        if keyword.arg is not None:
+            continue
+        sites = _calls_filling(module, keyword.value)
+        if not sites or any(site.open or _has_header_argument(site) for site in sites):
+            return False
+    return True
+
+
+def _has_header_argument(call: Call) -> bool:
+    """Does a call say anything of the header of the answer, or of an answer to be continued?"""
+    return any(name in call.keywords for name in HEADER_ARGUMENTS)
+
+
+def _calls_filling(module: Module, options: ast.expr) -> list[Call]:
+    """The calls of the helper whose `**options` these are; none where they are something else."""
+    if not isinstance(options, ast.Name):
+        return []
+    for around in module.parents(options):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            own = around.args.kwarg
+            if own is None or own.arg != options.id:
+                return []
+            return [module.flow.call(site) for site in module.flow.calls_of(around)]
+    return []
 
 
 def _writes_no_headers(module: Module) -> bool:
@@ -107,9 +138,7 @@ def _asks_without_headers(module: Module) -> bool:
 
 def _has_header(module: Module, call: Call) -> bool:
     """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
-    given = [
-        call.keywords.get(name) for name in ("add_generation_prompt", "continue_final_message")
-    ]
+    given = [call.keywords.get(name) for name in HEADER_ARGUMENTS]
     return any(one is not None and module.flow.value(one) is not False for one in given)
 
 

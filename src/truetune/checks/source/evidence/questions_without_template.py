@@ -43,7 +43,19 @@ CHAT_COLUMNS = frozenset(
 )
 """Columns and names that hold the messages of a chat, where an element of one is asked for its content"""
 QUESTION_NAMES = frozenset(
-    ("question", "query", "user_input", "user_message", "user_query", "message", "msg")
+    (
+        "question",
+        "query",
+        "user_input",
+        "user_message",
+        "user_query",
+        "user_question",
+        "user_text",
+        "question_text",
+        "message",
+        "msg",
+        "q",
+    )
 )
 """Parameters, and fields of requests and options, that hold what somebody asks"""
 TYPED_CALLS = (

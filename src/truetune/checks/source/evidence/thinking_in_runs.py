@@ -52,8 +52,12 @@ def trained_thinking(module: Module) -> Thinking | None:
     written = next(_written_reasoning(module), None)
     if written is not None:
         state, node = True, written
-    by_default = REASONS_BY_DEFAULT.search(module.text) is not None
-    return None if state is None else Thinking(node, state, by_default)
+    return None if state is None else Thinking(node, state, reasons_by_default(module))
+
+
+def reasons_by_default(module: Module) -> bool:
+    """Does a file name a model whose template reasons where it is told nothing?"""
+    return REASONS_BY_DEFAULT.search(module.text) is not None
 
 
 def asked_thinking(module: Module) -> Iterator[Thinking]:

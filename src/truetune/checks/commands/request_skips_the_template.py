@@ -1,0 +1,146 @@
+"""A request sends a bare question past the chat template that the model was trained with.
+
+## What it does
+Looks at requests of `curl` whose JSON holds a `prompt` that the server takes as it is: `/api/generate` of Ollama with
+`"raw": true`, `/completion` of llama.cpp, `/v1/completions`. The prompt has to hold the mark that TEMPLATE of the
+Modelfile beside it writes, or that the training beside it does. Prompts with marks of any form are left alone.
+
+## Why it is bad
+The model was tuned on turns. Without them it continues the question as a text: it rambles, asks itself the next
+question, and does not stop. `ollama run` and `/v1/chat/completions` write the template, and are fine.
+
+## Example
+```yaml
+files:
+  Modelfile: "FROM ./own.gguf\\nTEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|><|im_start|>assistant"
+  ask.sh: >-
+    curl localhost:11434/api/generate -d '{"model": "own", "prompt": "How do I pay?", "raw": true}'
+```
+
+## Use instead
+```yaml
+files:
+  Modelfile: "FROM ./own.gguf\\nTEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|><|im_start|>assistant"
+  ask.sh: >-
+    curl localhost:11434/api/generate -d '{"model": "own", "prompt": "How do I pay?"}'
+```
+
+## Fix safety
+Safe, unless the model is to continue texts.
+
+## References
+- Ollama documentation, "API" (`raw`); llama.cpp, tools/server/README.md (`/completion`)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.template_marks import mark_of_template
+from truetune.checks.findings import Finding
+from truetune.checks.modelfile.trained_format_beside import trained_format_beside
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
+from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import REPLY
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
+
+OF_OLLAMA = re.compile(r"/api/generate/?$")
+OF_OTHERS = re.compile(r"/completions?/?$")
+# Chosen, not measured: a project has one Modelfile, or one for each size.
+MAX_FILES = 40
+
+
+class RawPrompt(NamedTuple):
+    """A request whose prompt the server takes as it is."""
+
+    command: ShellCommand
+    prompt: str
+    is_of_ollama: bool
+
+
+class Form(NamedTuple):
+    """The mark before a question, and the file that says so."""
+
+    mark: str
+    file: str
+
+
+def _raw_prompts(file: CommandFile) -> Iterator[RawPrompt]:
+    """The finished prompts that the commands of a file send."""
+    for command in file.commands:
+        urls = [word for word in command.words if "/" in word and not word.lstrip().startswith("{")]
+        is_of_ollama = any(OF_OLLAMA.search(url) for url in urls)
+        is_other = any(OF_OTHERS.search(url) and "/chat/" not in url for url in urls)
+        for word in command.words if is_of_ollama or is_other else ():
+            body = _json_of(word)
+            prompt = body.get("prompt")
+            if isinstance(prompt, str) and (is_other or body.get("raw") is True):
+                yield RawPrompt(command, prompt, is_of_ollama)
+
+
+def _json_of(word: str) -> dict[str, object]:
+    """The JSON that a word of a command is; empty for any other."""
+    if not word.lstrip().startswith("{"):
+        return {}
+    try:
+        body = parse_json(word, REPLY)
+    except (ValueError, TruetuneError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+class RequestSkipsTheTemplate(CommandRule):
+    code = "CMD155"
+    symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
+    severity = "warning"
+    what = "requests whose prompt a server takes as it is"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[RawPrompt]:
+        yield from _raw_prompts(file)
+
+    def findings(self) -> Iterator[Finding]:
+        folder = Path(self.subject.path).resolve().parent
+        for request in self.places(self.subject):
+            # A variable of the shell may hold a rendered prompt.
+            if TURN_MARKS.search(request.prompt) or "$" in request.prompt:
+                continue
+            form = _form_of_modelfile(folder) if request.is_of_ollama else None
+            form = form or _form_of_training(folder)
+            if form is None or form.mark in request.prompt:
+                continue
+            switch = '"raw": true' if request.is_of_ollama else "this address"
+            yield self.finding(
+                f"the prompt goes to the model as it is ({switch}), without {form.mark}, which {form.file} writes"
+                " before each question",
+                'leave "raw" out'
+                if request.is_of_ollama
+                else "send messages to /v1/chat/completions: the server then writes the template",
+                cases=[self.case(request.command, request.prompt[:80])],
+            )
+
+
+def _form_of_modelfile(folder: Path) -> Form | None:
+    """The mark that the Modelfiles of a folder write; None where they write none, or several."""
+    forms: set[Form] = set()
+    for path in sorted(filter(is_modelfile, folder.glob("*")))[:MAX_FILES]:
+        try:
+            template = read_modelfile(path).last("template")
+        except (OSError, ValueError, TruetuneError):
+            continue
+        mark = mark_of_template(template.value) if template is not None else None
+        if mark is not None:
+            forms.add(Form(mark, path.name))
+    return forms.pop() if len(forms) == 1 else None
+
+
+def _form_of_training(folder: Path) -> Form | None:
+    """The mark that the training beside a request writes."""
+    trained = trained_format_beside(folder)
+    return None if trained is None else Form(trained.mark, trained.path.name)

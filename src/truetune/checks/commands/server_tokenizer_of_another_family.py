@@ -1,0 +1,107 @@
+"""A server is given the tokenizer of another family than the model's.
+
+## What it does
+Compares `--tokenizer` of vLLM, `--tokenizer-path` of SGLang with the model that the same command serves, by the
+vocabularies of published models: by the model's name, else by the base that config.json or adapter_config.json of its
+folder names. Unknown names are left alone.
+
+## Why it is bad
+An id means another piece of text to the model than to the tokenizer: it reads noise, and its answers decode to noise.
+
+## Example
+```bash
+vllm serve mistralai/Mistral-7B-Instruct-v0.3 --tokenizer meta-llama/Llama-2-7b-hf
+```
+
+## Use instead
+```bash
+vllm serve mistralai/Mistral-7B-Instruct-v0.3
+```
+
+## Fix safety
+Safe: without the option the server takes the tokenizer that lies beside the weights.
+
+## References
+- vLLM documentation, "Engine Arguments" (`--tokenizer`); SGLang documentation, "Server Arguments" (`--tokenizer-path`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
+from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
+from truetune.checks.vllm_server_commands import (
+    find_vllm_server_commands,
+    folder_on_host,
+    model_of_server,
+)
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+
+class ServedTokenizer(NamedTuple):
+    """A command that serves a model by a tokenizer of another name."""
+
+    command: ShellCommand
+    option: str
+    tokenizer: str
+    model: str
+    """Its name, or its folder on this machine"""
+
+
+def _served_tokenizers(file: CommandFile) -> Iterator[ServedTokenizer]:
+    """The servers of a file that are given a tokenizer."""
+    for server in find_vllm_server_commands(file):
+        tokenizer = last_option(server.options, "--tokenizer")
+        model = model_of_server(server)
+        if tokenizer and model:
+            folder = folder_on_host(server, model)
+            yield ServedTokenizer(server.command, "--tokenizer", tokenizer, folder)
+    for command in file.commands:
+        options = command.behind("-m", "sglang.launch_server")
+        tokenizer = last_option(options, "--tokenizer-path") if options else None
+        model = last_option(options, "--model-path", "--model") if options else None
+        if tokenizer and model:
+            yield ServedTokenizer(command, "--tokenizer-path", tokenizer, model)
+
+
+class ServerTokenizerOfAnotherFamily(CommandRule):
+    code = "CMD154"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "error"
+    what = "servers that are given a tokenizer"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[ServedTokenizer]:
+        yield from _served_tokenizers(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for served in self.places(self.subject):
+            base = _published_name(Path(self.subject.path).parent, served.model)
+            own, given = vocabulary_group(base), vocabulary_group(served.tokenizer)
+            if own is None or given is None or own == given:
+                continue
+            whose = served.model if base == served.model else f"{served.model} ({base})"
+            yield self.finding(
+                f"{served.option} {served.tokenizer} has the vocabulary of {given}, the model {whose} that of {own}:"
+                " ids mean other text to it",
+                f"leave {served.option} out: the tokenizer lies beside the weights",
+                cases=[self.case(served.command, f"{served.option} {served.tokenizer}")],
+            )
+
+
+def _published_name(here: Path, model: str) -> str:
+    """The published model that a folder was made of, as its files name it; else the name as it stands."""
+    folder = here / model
+    for file, key in (
+        ("adapter_config.json", "base_model_name_or_path"),
+        ("config.json", "_name_or_path"),
+    ):
+        name = read_folder_settings(folder / file).get(key)
+        if isinstance(name, str) and name:
+            return name
+    return model

@@ -1,0 +1,125 @@
+"""A script writes answers that should be JSON as Python prints them.
+
+## What it does
+Inspects scripts that train, or that write rows to a file: the content of the assistant's message, or the column of the
+answer, is `str(x)` or `f"{x}"` of a dictionary or a list, and a text of the script speaks of JSON. Scripts that speak
+of Python, and those beside which the rows lie, are left alone: the rows say it themselves.
+
+## Why it is bad
+`str({"paid": None})` is `{'paid': None}`: single quotes, None, True. The model learns that form, and `json.loads` fails
+on nearly every answer of it.
+
+## Example
+```python
+import json
+
+def row(record):
+    fields = {"name": record["name"], "paid": record["paid"]}
+    return {"messages": [
+        {"role": "system", "content": "Answer in JSON."},
+        {"role": "user", "content": record["text"]},
+        {"role": "assistant", "content": str(fields)},
+    ]}
+
+with open("train.jsonl", "w") as file:
+    file.writelines(json.dumps(row(one)) + "\\n" for one in records)
+```
+
+## Use instead
+```python
+import json
+
+def row(record):
+    fields = {"name": record["name"], "paid": record["paid"]}
+    return {"messages": [
+        {"role": "system", "content": "Answer in JSON."},
+        {"role": "user", "content": record["text"]},
+        {"role": "assistant", "content": json.dumps(fields, ensure_ascii=False)},
+    ]}
+
+with open("train.jsonl", "w") as file:
+    file.writelines(json.dumps(row(one)) + "\\n" for one in records)
+```
+
+## Fix safety
+Safe before the training: `json.dumps` writes the same value.
+
+## References
+- Python documentation, `json.dumps`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.nearby_chat_files import find_nearby_chats
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.generation.serialized_answers import JSON_ASKED, PYTHON_ASKED
+from truetune.source.module import Module
+
+ANSWER_COLUMNS = ("completion", "output", "response", "answer", "target")
+PRINTED = (ast.Dict, ast.DictComp, ast.List, ast.ListComp)
+"""What `str` writes as Python, and `json.dumps` as JSON"""
+
+
+def _answers_written(module: Module) -> Iterator[ast.expr]:
+    """The answers of the rows that a script makes."""
+    if not trains_a_model(module) and not any(module.calls("json.dump", "json.dumps")):
+        if not any(module.methods("to_json", "write_all")):
+            return
+    for node in module.nodes(ast.Dict):
+        entries = module.flow.entries(node)[0]
+        role = entries.get("role")
+        if role is not None and module.flow.value(role) == "assistant" and "content" in entries:
+            yield entries["content"]
+        yield from (entries[name] for name in ANSWER_COLUMNS if name in entries)
+
+
+def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
+    """The value that an answer prints, where it is `str(x)` or `f"{x}"`; None of any other answer."""
+    for origin in module.flow.origins(answer):
+        node = origin.node
+        if isinstance(node, ast.JoinedStr) and len(node.values) == 1:
+            part = node.values[0]
+            return part.value if isinstance(part, ast.FormattedValue) else None
+        if isinstance(node, ast.Call) and module.flow.call(node).named("str") and node.args:
+            return node.args[0]
+    return None
+
+
+class AnswersPrintedAsPython(SourceRule):
+    code = "SRC382"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    looks_at = CodePlaces("answers of rows that a script makes", _answers_written)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not _asks_for_json(module) or find_nearby_chats(module.path) is not None:
+            return
+        for answer in _answers_written(module):
+            value = _printed_value(module, answer)
+            origins = [] if value is None else [one.node for one in module.flow.origins(value)]
+            if value is not None and origins and all(isinstance(one, PRINTED) for one in origins):
+                yield self.finding(
+                    "answers that should be JSON are written as Python prints them (single quotes, None, True):"
+                    " the model learns that form",
+                    f"json.dumps({ast.unparse(value)}, ensure_ascii=False)",
+                    cases=[case_at(module, answer)],
+                )
+                return
+
+
+def _asks_for_json(module: Module) -> bool:
+    """Does a text of the script speak of JSON, and none of Python?"""
+    texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
+    # A name of a file or a column is no text: `train.jsonl`, `python`.
+    spoken = [text for text in texts if " " in text.strip()]
+    return any(JSON_ASKED.search(text) for text in spoken) and not any(
+        PYTHON_ASKED.search(text) for text in spoken
+    )
