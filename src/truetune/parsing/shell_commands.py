@@ -25,6 +25,7 @@ from truetune.parsing.harness_results import (
 )
 from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
 from truetune.parsing.json_reader import parse_json
+from truetune.parsing.pod_manifests import is_pod_manifest, pod_containers
 from truetune.parsing.shell_arrays import ARRAY_WORD, is_array_line, is_open_array, plain_arrays
 
 MAX_ARRAY_LINES = 200
@@ -116,7 +117,12 @@ def is_command_file(path: Path) -> bool:
         or path.name.startswith("Dockerfile.")
         or path.suffix == VARIABLES_SUFFIX
     )
-    return by_name or is_compose_file(path) or is_harness_results(path)
+    return by_name or describes_containers(path) or is_harness_results(path)
+
+
+def describes_containers(path: Path) -> bool:
+    """Is it a compose file, or a manifest of Kubernetes? Its commands are those that would start its containers."""
+    return is_compose_file(path) or is_pod_manifest(path)
 
 
 def words_of_container(command: ShellCommand) -> tuple[str, ...]:
@@ -162,10 +168,10 @@ def read_commands(path: Path) -> CommandFile:
     """The commands of a file. Raises DataError where it can't be read as text."""
     if is_harness_results(path):
         return _commands_of_results(path)
-    if is_compose_file(path):
+    if describes_containers(path):
         found = [
             ShellCommand(one.words, one.line, shlex.join(one.words), option_lines=one.option_lines)
-            for one in services(path)
+            for one in (services(path) if is_compose_file(path) else pod_containers(path))
         ]
         return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:

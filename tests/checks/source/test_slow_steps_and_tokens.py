@@ -202,3 +202,85 @@ def test_python_works_for_each_token(tmp_path: Path, base: str, body: str, sever
 )
 def test_a_little_work_for_each_token_is_sound(tmp_path: Path, base: str, body: str) -> None:
     assert found(tmp_path, "python-work-for-each-token", PROCESSOR.format(base, body)) == []
+
+
+HELPED_LOOP = (
+    "import torch\ndef clean():\n    torch.cuda.empty_cache()\n"
+    "def one_step(model, batch, opt):\n    model(**batch).loss.backward()\n    opt.step()\n{}"
+    "for step, batch in enumerate(loader):\n    one_step(model, batch, opt)\n"
+)
+
+
+def test_a_function_that_the_step_calls_empties_the_cache(tmp_path: Path) -> None:
+    [finding] = found(tmp_path, "cache-emptied-at-each-step", HELPED_LOOP.format("    clean()\n"))
+    assert [case.line for case in finding.cases] == [3, 8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HELPED_LOOP.format("    if step % 100 == 0:\n        clean()\n"),
+        # called behind the loop, and from two places of which one is rare
+        HELPED_LOOP.format("") + "clean()\n",
+        HELPED_LOOP.format("    clean()\n") + "if done:\n    clean()\n",
+        # each step generates rollouts as well, in a function of its own
+        HELPED_LOOP.format("    clean()\n    roll(model, batch)\n")
+        + "def roll(model, batch):\n    return model.generate(**batch)\n",
+    ],
+)
+def test_a_function_that_is_called_rarely_may_empty_the_cache(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "cache-emptied-at-each-step", text) == []
+
+
+CALLBACK = (
+    "from transformers import TrainerCallback\nclass Show(TrainerCallback):\n"
+    "    def {}(self, args, state, control, model=None, **kwargs):\n{}"
+)
+SHOW = "def show(model, prompts):\n    for row in model.generate(**prompts):\n        print(row)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALLBACK.format("on_step_end", "        print(model.generate(**self.rows))\n"),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.is_world_process_zero:\n            print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format("on_step_end", "        self.show(model)\n")
+        + "    def show(self, model):\n        print(model.generate(**self.rows))\n",
+        SHOW + LOOP + "        show(model, prompts)\n",
+    ],
+)
+def test_answers_are_generated_at_each_step(tmp_path: Path, text: str) -> None:
+    [finding] = found(tmp_path, "generation-at-each-training-step", text)
+    assert "at each training step" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALLBACK.format("on_epoch_end", "        print(model.generate(**self.rows))\n"),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.global_step % 50 == 0:\n            print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.global_step % 50:\n            return\n        print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format("on_step_end", "        self.show(model, state.global_step)\n")
+        + "    def show(self, model, step):\n        if step % 9:\n            return\n"
+        "        print(model.generate(**self.rows))\n",
+        SHOW + LOOP + "        if step % 200 == 0:\n            show(model, prompts)\n",
+        SHOW + LOOP + "    show(model, prompts)\n",
+        # what is generated is trained on
+        "def roll(model, rows):\n    return model.generate(**rows)\n"
+        "for rows in loader:\n    out = roll(model, rows)\n    reward(out).backward()\n",
+        "for rows in loader:\n    out = model.generate(**rows)\n    reward(out).backward()\n",
+        "def fill(model, rows, buffer):\n    buffer.append(model.generate(**rows))\n"
+        "for rows in loader:\n    fill(model, rows, buffer)\n    reward(buffer).backward()\n",
+    ],
+)
+def test_answers_now_and_then_or_to_train_on_are_sound(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "generation-at-each-training-step", text) == []

@@ -1251,7 +1251,7 @@ GUIDES = (
                   ("gpus-mostly-idle", "several-gpus-in-one-process", "gpus-idle")),
             Cause("samples are generated, or tables logged, at each step (a callback with wandb, logging_steps 1)",
                   "a callback generates in each logging step; wandb table of completions",
-                  ("evaluation-takes-the-time",)),
+                  ("evaluation-takes-the-time", "generation-at-each-training-step")),
             Cause("rows or checkpoints lie on a slow disk or a network file system",
                   "the first steps of training are slow, saving a checkpoint takes minutes; NFS, Lustre, Google Drive",
                   ("evaluation-takes-the-time",)),
