@@ -1361,6 +1361,11 @@ GUIDES = (
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
                   ("weights-wider-than-the-base", "dtype-differs-from-config")),
+            Cause("the model is loaded in float32: from_pretrained without a dtype takes it before transformers 5, and"
+                  " twice the bytes are read for each token. dtype='bfloat16'",
+                  "inference takes twice the memory and twice the time that others report for a 7B; no torch_dtype in"
+                  " from_pretrained, float32",
+                  ("generation-in-a-slow-dtype",)),
             Cause("prompts padded to max_length: each short prompt is computed as the longest that may be; "
                   "padding=True pads to the longest of the batch",
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),
