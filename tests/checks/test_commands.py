@@ -450,6 +450,52 @@ def test_servers_of_a_cluster(
     assert [case.line for one in findings for case in one.cases] == lines
 
 
+HELM = """image:
+  repository: {image}
+  tag: v1
+extraArgs:
+  - "--model=m"
+  - "{option}"
+"""
+KSERVE = """apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+spec:
+  predictor:
+    containers:
+      - image: vllm/vllm-openai:1
+        args:
+          - --model=m
+          - {option}
+"""
+UNIT = """[Service]
+Environment="OLLAMA_NUM_PARALLEL={users}" "OLLAMA_HOST=0.0.0.0"
+ExecStart=-/usr/bin/vllm serve m \\
+  {option}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("values.yaml", HELM.format(image="vllm/vllm-openai", option="--enforce-eager"), [6]),
+        ("values-prod.yml", HELM.format(image="vllm/vllm-openai", option="--seed=1"), []),
+        ("values.yaml", HELM.format(image="postgres", option="--enforce-eager"), []),
+        ("isvc.yaml", KSERVE.format(option="--max-num-seqs=2"), [9]),
+        ("isvc.yaml", KSERVE.format(option="--max-num-seqs=256"), []),
+        ("llm.service", UNIT.format(users=1, option="--seed 1"), [2]),
+        ("llm.service", UNIT.format(users=4, option="--enforce-eager"), [3]),
+        ("llm.service", UNIT.format(users=4, option="--seed 1"), []),
+        ("llm.service", "[Service]\n# Environment=OLLAMA_NUM_PARALLEL=1\nRestart=always\n", []),
+    ],
+)
+def test_servers_of_charts_and_units(
+    tmp_path: Path, name: str, text: str, lines: list[int]
+) -> None:
+    (tmp_path / name).write_text(text)
+    findings = lint([str(tmp_path)], select=("CMD",)).findings
+    assert [case.line for one in findings for case in one.cases] == lines
+
+
 def test_yaml_that_describes_no_pod_is_no_file_of_commands(tmp_path: Path) -> None:
     file = tmp_path / "service.yaml"
     file.write_text(POD.format(kind="Ingress", image="i", args="[]", graphs="0"))

@@ -437,6 +437,7 @@ def of_others() -> dict[str, list[Reader]]:
         "checks.lint": [
             Reader("serve.sh", SHELL, _lint),
             Reader("pod.yaml", POD, _lint),
+            Reader("llm.service", b"[Service]\nEnvironment=A=1\nExecStart=vllm serve m\n", _lint),
             Reader(
                 "Dockerfile",
                 b'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce-eager"]\n',

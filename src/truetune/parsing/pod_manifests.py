@@ -1,14 +1,15 @@
-"""The containers of a Kubernetes manifest, each as the `docker run` that would start it.
+"""The containers of a Kubernetes manifest or a chart's values, each as the `docker run` that would start it.
 
-Servers and trainings on a cluster are started by manifests. Written as commands, the rules for shell scripts judge them
-too. GPUs and shared memory are given to a pod in ways that no option of Docker has (a runtime class, a device plugin,
-an emptyDir of memory): they are taken as given, so that no rule speaks of what it can't see.
+Servers and trainings on a cluster are started by manifests, and by charts of Helm whose values name an image and its
+arguments. Each mapping with an image counts, wherever it stands. Written as commands, the rules for shell scripts judge
+them too. GPUs and shared memory are given to a pod in ways that no option of Docker has (a runtime class, a device
+plugin, an emptyDir of memory): they are taken as given, so that no rule speaks of what it can't see.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,23 @@ HEAD_BYTES = 4096
 # Each word is followed by what is not it: no two parts of a pattern match the same characters.
 API_VERSION = re.compile(rb"(?m)^apiVersion:")
 KIND = re.compile(
-    rb"(?m)^kind:[ \t]*[\"']?(?:Pod|Deployment|StatefulSet|DaemonSet|ReplicaSet|Job|CronJob)\b"
+    rb"(?m)^kind:[ \t]*[\"']?(?:Pod|Deployment|StatefulSet|DaemonSet|ReplicaSet|Job|CronJob|LeaderWorkerSet|Rollout"
+    rb"|(?:LLM)?InferenceService|(?:Cluster)?ServingRuntime|PyTorchJob|MPIJob|TrainJob|RayJob|RayService|RayCluster)\b"
 )
+"""Kinds that start containers: those of Kubernetes, KServe, Kubeflow and Ray"""
+CHART_VALUES = re.compile(r"values[\w.-]*\.ya?ml")
+IMAGE = re.compile(rb"(?m)^[ \t]*image:")
 DOCUMENT_BEGIN = re.compile(r"(?m)^---[ \t]*(?:#.*)?$")
-POD_PATHS = (
-    ("spec",),
-    ("spec", "template", "spec"),
-    ("spec", "jobTemplate", "spec", "template", "spec"),
-)
-"""Where a pod's settings stand: in a Pod, in what makes pods, and in a CronJob"""
+ARGUMENTS = ("command", "args", "extraArgs", "extraargs", "additionalArgs", "vllmArgs")
+"""Keys of the words behind an image, in their order"""
+MAX_DEPTH = 16
+"""Mappings and lists around a container; the deepest of the kinds above has nine"""
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 GIVEN_TO_POD = ("--gpus", "all", "--ipc=host")
 
 
 def is_pod_manifest(path: Path) -> bool:
-    """Does a file describe pods, or what makes them? By its first keys."""
+    """Does a file describe pods, or what makes them? By its first keys; values of a chart by their name as well."""
     if path.suffix not in SUFFIXES:
         return False
     try:
@@ -45,6 +48,8 @@ def is_pod_manifest(path: Path) -> bool:
             head = stream.read(HEAD_BYTES)
     except OSError:
         return False
+    if CHART_VALUES.fullmatch(path.name) is not None:
+        return IMAGE.search(head) is not None
     return API_VERSION.search(head) is not None and KIND.search(head) is not None
 
 
@@ -68,25 +73,37 @@ def _documents(text: str) -> Iterator[tuple[str, int]]:
 
 def _containers(text: str, lines_before: int) -> Iterator[Service]:
     """The containers of one document, each with the lines of its options in the file."""
-    content = parse_yaml(text).value
-    for keys in POD_PATHS:
-        pod: Any = content
-        for key in keys:
-            pod = pod.get(key) if isinstance(pod, Mapping) else None
-        listed = pod.get("containers") if isinstance(pod, Mapping) else None
-        for container in listed if isinstance(listed, list) else ():
-            if isinstance(container, Mapping):
-                yield _service(container, text, lines_before)
+    for container in _mappings_with_image(parse_yaml(text).value):
+        yield _service(container, text, lines_before)
+
+
+def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping[str, Any]]:
+    """The mappings that name an image, from the outside in."""
+    if isinstance(value, Mapping) and _image_of(value) is not None:
+        yield value
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(inner, str) or not isinstance(inner, Iterable) or not depth:
+        return
+    for one in inner:
+        yield from _mappings_with_image(one, depth - 1)
+
+
+def _image_of(container: Mapping[str, Any]) -> str | None:
+    """The image of a container; in a chart's values a mapping has its name."""
+    image = container.get("image")
+    if isinstance(image, Mapping):
+        image = image.get("repository")
+    return image if isinstance(image, str) else None
 
 
 def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
     """A container as a service of a compose file."""
-    image = container.get("image")
+    image = _image_of(container)
     begin = next(
         (
             number
             for number, line in enumerate(text.splitlines(), 1)
-            if isinstance(image, str) and image in line
+            if image is not None and image in line
         ),
         1,
     )
@@ -101,10 +118,10 @@ def _words(container: Mapping[str, Any]) -> Iterator[str]:
     for one in variables if isinstance(variables, list) else ():
         if isinstance(one, Mapping) and "value" in one:
             yield from ("-e", f"{one.get('name')}={one['value']}")
-    image = container.get("image")
-    if isinstance(image, str):
+    image = _image_of(container)
+    if image is not None:
         yield image
-    for key in ("command", "args"):
+    for key in ARGUMENTS:
         given = container.get(key)
         words = [str(word) for word in given] if isinstance(given, list) else []
         yield from _words_of_shell(words)

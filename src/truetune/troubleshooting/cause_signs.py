@@ -93,6 +93,21 @@ SIGNS = (
         r"^rows or checkpoints lie on a slow disk",
         rf"(?:dir|path|file\w*|cache|HF_HOME){SET}/(?:mnt|nfs|lustre|gpfs|efs|content/drive)\b",
     ),
+    Sign(
+        r"^one prompt at a time",
+        rf"\bbatch_?size\w*(?::\s*int)?{SET}(?:field\(\s*default=)?1\b(?![\d.])|max[-_]num[-_]seqs{SET}1\b",
+        beside=r"\.generate\(|\bpipeline\(|vllm",
+    ),
+    Sign(
+        r"^Unsloth's model was not switched to inference",
+        r"\.generate\(",
+        unless=r"for_inference",
+        beside=r"Fast(?:Language|Vision)?Model\.from_pretrained",
+    ),
+    Sign(
+        r"^CUDA_LAUNCH_BLOCKING=1, a profiler",
+        rf"\bprofile\(|profiler{SET}['\"](?:simple|advanced|pytorch)|with_stack{SET}[Tt]rue|record_shapes{SET}[Tt]rue",
+    ),
     Sign(r"^DDP looks for unused weights", rf"find_unused_parameters{SET}[Tt]rue"),
     Sign(
         r"^an adapter (?:is computed beside its base|that is not merged)",

@@ -1251,7 +1251,8 @@ GUIDES = (
                   ("gpus-mostly-idle", "several-gpus-in-one-process", "gpus-idle")),
             Cause("samples are generated, or tables logged, at each step (a callback with wandb, logging_steps 1)",
                   "a callback generates in each logging step; wandb table of completions",
-                  ("evaluation-takes-the-time", "generation-at-each-training-step")),
+                  ("evaluation-takes-the-time", "generation-at-each-training-step",
+                   "evaluation-at-each-training-step")),
             Cause("rows or checkpoints lie on a slow disk or a network file system",
                   "the first steps of training are slow, saving a checkpoint takes minutes; NFS, Lustre, Google Drive",
                   ("evaluation-takes-the-time",)),
@@ -1265,9 +1266,9 @@ GUIDES = (
                   "GRPO training is slow: a step takes two minutes, GPU at 30 percent; use_vllm is not set;"
                   " transformers.generate takes most of step_time; rollouts, max_completion_length",
                   ("generation-takes-the-steps",)),
-            Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
-                  "training is slow since debugging a CUDA error; after I fixed the NaN problem the training is only"
-                  " half as fast; set_detect_anomaly",
+            Cause("CUDA_LAUNCH_BLOCKING=1, a profiler or anomaly detection is still set",
+                  "training is slow since debugging a CUDA error; training became slow after profiling, with_stack;"
+                  " after I fixed the NaN problem the training is only half as fast; set_detect_anomaly",
                   ("debugging-left-on", "variables-that-hurt")),
             Cause("torch.cuda.empty_cache() and gc.collect() run in each step: the step waits for the GPU, and memory"
                   " is asked of the driver again",

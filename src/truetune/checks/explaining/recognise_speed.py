@@ -30,14 +30,18 @@ TRAINING = re.compile(
 )
 SLOW = (
     r"(?:slow(?:er|ly|ness)?|sluggish|latency|low throughput"
+    r"|(?:not|no|isn't|hardly|barely|never) (?:any |much )?(?:faster|quicker)"
     r"|tak(?:es?|ing) (?:(?:\w+ ){0,2}longer|forever|ages|hours|days|(?:far |way |much )?too long"
-    r"|(?:\w+ )?times as long|twice as long))"
+    r"|(?:\w+ )?times as long|twice as long"
+    r"|(?:more than |about |over )?(?:\d[\d.]*|an?|half an?|two|three|four|five|six|ten) (?:whole )?"
+    r"(?:hours?|days?|weeks?)))"
 )
 NEAR = r"(?:[^.;:!?]|\.(?=\d)){0,50}?"
 """Words of one clause: what is slow stands there, before or behind"""
 GENERATES = (
     r"(?:inference|generat(?:e[sd]?|ing|ion)|sampling|decoding|predict(?:ing|ions?)|answers?|answering|repl(?:y|ies)"
-    r"|serving|server|chat ?bot|api|endpoint|v?llm|vllm|ollama|llama[.-](?:cpp|server)|tgi|sglang|eval(?:uation)?)"
+    r"|serving|server|chat ?bot|api|endpoint|clients?|requests?|v?llm|ollama"
+    r"|llama[.-](?:cpp|server)|tgi|sglang|eval(?:uation)?)"
 )
 TRAINS = (
     r"(?:train(?:ing|s)?|fine-?tuning|epochs?|steps?|data ?load(?:ing|er)|tokeni[sz](?:ing|ation)|eval(?:uation)?"

@@ -50,16 +50,19 @@ waiting.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import routes_to
 from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
+OF_GENERATION = re.compile(r"generate|\w{0,40}(?:trajector|rollout)")
 EMPTIES = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
 
 
@@ -94,14 +97,26 @@ def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
 
 
 def _generates(module: Module, loop: Loop) -> bool:
-    """Does each pass generate as well? That takes seconds, and its cache is in the way of the backward pass."""
-    if any(isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(loop)):
+    """Does each pass generate as well, or a loop around it? That takes seconds, and its cache is in the way of the
+    backward pass."""
+    loops = [loop, *(one for one in module.parents(loop) if isinstance(one, Loop))]
+    if any(_is_generation(node) for one in loops for node in ast.walk(one)):
         return True
     return any(
-        place_in_each_step(module, call.node) is loop
+        stop.node in inside
+        for inside in [{node for one in loops for node in ast.walk(one)}]
         for part in module.with_linked
-        for call in part.methods("generate")
+        for call in part.all_calls
+        if _is_generation(call.node.func)
+        for route in routes_to(module, call.node)
+        for stop in route
     )
+
+
+def _is_generation(node: ast.AST) -> bool:
+    """Does it name what generates, or what was generated to train on: `generate`, `trajectory`, `rollouts`?"""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return isinstance(name, str) and OF_GENERATION.match(name) is not None
 
 
 def _is_over_trials(module: Module, loop: Loop) -> bool:
