@@ -9,9 +9,11 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.explaining.recognise_speed import speed_guides
 from truetune.troubleshooting.cause_signs import SIGNS, find_signs, signs_of_cause
+from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+from truetune.troubleshooting.ruled_out import find_reason_against
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
 ADAPTER = "model = AutoPeftModelForCausalLM.from_pretrained(folder)\n"
@@ -89,6 +91,22 @@ def test_a_sign_gives_its_cause_a_line_and_a_better_place() -> None:
     )
     assert first.cause.text.startswith("the attention is computed eagerly")
     assert [line.place for line in first.lines] == ["conf.yaml:3"]
+
+
+def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
+    [cause] = [
+        one
+        for guide in GUIDES
+        for one in guide.causes
+        if one.text.startswith("the model is loaded in float32")
+    ]
+
+    def reason(text: str) -> str:
+        evidence = read_evidence("slow", [ProjectText(Path("a.py"), text, True)], [])
+        return find_reason_against(cause.text, evidence)
+
+    assert reason("m = X.from_pretrained(p, torch_dtype=torch.bfloat16)\n")
+    assert not reason(LOAD)
 
 
 @pytest.mark.parametrize(
