@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from truetune.checks.check_paths import check_paths
 from truetune.checks.lint import lint
 from truetune.cli import truetune_group
+from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.run_spec import RunSpec
 
 
@@ -405,3 +406,116 @@ def test_containers_and_jobs_that_are_given_no_gpu(
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = lint([tmp_path / next(iter(files))], select=("server-gets-no-gpu",)).findings
     assert [one.severity for one in found] == ([severity] if severity else [])
+
+
+POD = """apiVersion: v1
+kind: Service
+metadata: {{name: llm}}
+---
+apiVersion: apps/v1
+kind: {kind}
+spec:
+  template:
+    spec:
+      containers:
+        - name: llm
+          image: {image}
+          args: {args}
+          env:
+            - name: CUDA_GRAPHS
+              value: "{graphs}"
+"""
+TGI_IMAGE = "ghcr.io/huggingface/text-generation-inference:3"
+
+
+@pytest.mark.parametrize(
+    ("image", "args", "graphs", "lines"),
+    [
+        ("vllm/vllm-openai:v0.9", '["--model", "m", "--enforce-eager"]', "1", [13]),
+        ("python:3.12", '["bash", "-c", "vllm serve m --max-num-seqs 1"]', "1", [13]),
+        (TGI_IMAGE, '["--model-id", "m"]', "0", [15]),
+        ("vllm/vllm-openai:v0.9", '["--model", "m", "--max-num-seqs", "256"]', "1", []),
+        (TGI_IMAGE, '["--model-id", "m"]', "1,2", []),
+        # a variable of another program
+        ("vllm/vllm-openai:v0.9", '["--model", "m"]', "0", []),
+    ],
+)
+def test_servers_of_a_cluster(
+    tmp_path: Path, image: str, args: str, graphs: str, lines: list[int]
+) -> None:
+    file = tmp_path / "k8s" / "llm.yaml"
+    file.parent.mkdir()
+    file.write_text(POD.format(kind="Deployment", image=image, args=args, graphs=graphs))
+    findings = lint([str(tmp_path)], select=("CMD",)).findings
+    assert [case.line for one in findings for case in one.cases] == lines
+
+
+HELM = """image:
+  repository: {image}
+  tag: v1
+extraArgs:
+  - "--model=m"
+  - "{option}"
+"""
+KSERVE = """apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+spec:
+  predictor:
+    containers:
+      - image: vllm/vllm-openai:1
+        args:
+          - --model=m
+          - {option}
+"""
+UNIT = """[Service]
+Environment="OLLAMA_NUM_PARALLEL={users}" "OLLAMA_HOST=0.0.0.0"
+ExecStart=-/usr/bin/vllm serve m \\
+  {option}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("values.yaml", HELM.format(image="vllm/vllm-openai", option="--enforce-eager"), [6]),
+        ("values-prod.yml", HELM.format(image="vllm/vllm-openai", option="--seed=1"), []),
+        ("values.yaml", HELM.format(image="postgres", option="--enforce-eager"), []),
+        ("isvc.yaml", KSERVE.format(option="--max-num-seqs=2"), [9]),
+        ("isvc.yaml", KSERVE.format(option="--max-num-seqs=256"), []),
+        ("llm.service", UNIT.format(users=1, option="--seed 1"), [2]),
+        ("llm.service", UNIT.format(users=4, option="--enforce-eager"), [3]),
+        ("llm.service", UNIT.format(users=4, option="--seed 1"), []),
+        ("llm.service", "[Service]\n# Environment=OLLAMA_NUM_PARALLEL=1\nRestart=always\n", []),
+    ],
+)
+def test_servers_of_charts_and_units(
+    tmp_path: Path, name: str, text: str, lines: list[int]
+) -> None:
+    (tmp_path / name).write_text(text)
+    findings = lint([str(tmp_path)], select=("CMD",)).findings
+    assert [case.line for one in findings for case in one.cases] == lines
+
+
+def test_yaml_that_describes_no_pod_is_no_file_of_commands(tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(POD.format(kind="Ingress", image="i", args="[]", graphs="0"))
+    assert not is_command_file(file)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "places"),
+    [
+        ("model: m\nmax-num-seqs: 1\n", "", [("max-num-seqs: 1", 2)]),
+        ("model: m\nenforce_eager: true\n", "", [("enforce-eager: true", 2)]),
+        ("model: m\nmax-num-seqs: 1\n", " --max-num-seqs 64", []),
+        ("model: m\nenforce_eager: false\nmax-num-seqs: 256\n", "", []),
+        ("- max-num-seqs: 1\n", "", []),
+    ],
+)
+def test_the_file_of_settings_of_a_server(
+    tmp_path: Path, settings: str, options: str, places: list[tuple[str, int]]
+) -> None:
+    (tmp_path / "llm.yaml").write_text(settings)
+    (tmp_path / "serve.sh").write_text(f"vllm serve --config llm.yaml{options}\n")
+    findings = lint([str(tmp_path / "serve.sh")], select=("CMD002",)).findings
+    assert [(case.text, case.line) for one in findings for case in one.cases] == places

@@ -75,6 +75,13 @@ PYTHON = (
     b"  print(args)\n"
 )
 
+POD = b"""apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - {image: "vllm/vllm-openai:1", args: ["--model", "m"], env: [{name: A, value: "1"}]}
+"""
+
 
 class Reader(NamedTuple):
     """How a module is fed."""
@@ -429,6 +436,8 @@ def of_others() -> dict[str, list[Reader]]:
         "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
             Reader("serve.sh", SHELL, _lint),
+            Reader("pod.yaml", POD, _lint),
+            Reader("llm.service", b"[Service]\nEnvironment=A=1\nExecStart=vllm serve m\n", _lint),
             Reader(
                 "Dockerfile",
                 b'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce-eager"]\n',

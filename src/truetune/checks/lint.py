@@ -29,6 +29,7 @@ from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
+from truetune.parsing.pod_manifests import is_pod_manifest
 from truetune.parsing.shell_commands import (
     SCRIPT_SUFFIXES,
     CommandFile,
@@ -496,6 +497,8 @@ def _kind_in_words(name: str) -> str:
     if path.is_file() and is_command_file(path):
         if path.suffix == ".json":
             return "results of lm_eval"
+        if is_pod_manifest(path):
+            return "manifest of Kubernetes"
         return "compose file" if is_compose_file(path) else "shell script"
     if path.is_dir():
         return _folder_in_words(path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import parse_json
@@ -21,6 +23,38 @@ class VllmServerCommand(NamedTuple):
     command: ShellCommand
     options: tuple[str, ...]
     """The words behind the name of the program"""
+
+
+class ServerSetting(NamedTuple):
+    """An option that a server reads from its file of settings."""
+
+    option: str
+    """As the command would spell it: `--max-num-seqs`"""
+    value: str
+    """Empty for a switch that is on"""
+    file: str
+    line: int
+
+
+def settings_of_server(file: CommandFile, server: VllmServerCommand) -> list[ServerSetting]:
+    """What `--config FILE` sets, which vLLM and SGLang read: options without their dashes, as the keys of YAML.
+
+    Options of the command itself count more, and are left out; so is what holds several values.
+    """
+    folder = Path(file.path).parent
+    document = read_document_in_folder_or_parents(folder, last_option(server.options, "--config"))
+    if document is None:
+        return []
+    settings: list[ServerSetting] = []
+    for key, value in document.value.items():
+        option = f"--{str(key).replace('_', '-')}"
+        is_one = isinstance(value, str | int | float) and value is not False
+        if not is_one or last_option(server.options, option) is not None:
+            continue
+        spot = document.spot(key)
+        text = "" if value is True else str(value)
+        settings.append(ServerSetting(option, text, document.path, spot.line if spot else 1))
+    return settings
 
 
 def find_vllm_server_commands(file: CommandFile) -> Iterator[VllmServerCommand]:

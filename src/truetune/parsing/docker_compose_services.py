@@ -51,14 +51,14 @@ def services(path: Path) -> list[Service]:
         Service(
             begins[str(name)],
             tuple(_words(service, path.parent)),
-            _option_lines(text, begins[str(name)], begins.values()),
+            option_lines(text, begins[str(name)], begins.values()),
         )
         for name, service in named.items()
         if isinstance(service, dict)
     ]
 
 
-def _option_lines(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, int]:
+def option_lines(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, int]:
     """The line of each option of the service that begins there, up to where the next one does."""
     end = min((one for one in begins if one > begin), default=len(text.splitlines()) + 1)
     found: dict[str, int] = {}
@@ -91,7 +91,7 @@ def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
     for key in ("entrypoint", "command"):
         given = service.get(key)
         if isinstance(given, str):
-            yield from _split(given)
+            yield from split_words(given)
         elif isinstance(given, list):
             yield from map(str, given)
 
@@ -191,7 +191,7 @@ def _reserved_devices(service: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _split(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a command; by blanks alone where its quotes do not close."""
     try:
         return shlex.split(text)

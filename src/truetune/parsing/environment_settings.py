@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.shell_commands import CommandFile, last_option
+from truetune.parsing.shell_commands import CommandFile, describes_containers, last_option
 
 SETS_VARIABLE = re.compile(r"(?<![\w$\-.])([A-Z][A-Z0-9_]{2,60})=[\"']?([\w.:+-]*)")
 DOCKER_VARIABLE = re.compile(r"ENV\s+([A-Z][A-Z0-9_]{2,60})\s+[\"']?([\w.:+-]+)", re.I)
@@ -43,7 +42,7 @@ def environment_of(file: CommandFile, names: frozenset[str]) -> Iterator[Environ
     for sourced in _sourced_files(file):
         found |= _settings_of_text(_read_text(sourced), str(sourced), names)
     lines = enumerate(file.text.splitlines(), 1)
-    if is_compose_file(Path(file.path)):
+    if describes_containers(Path(file.path)):
         lines_of_commands = [(one.line, one.text) for one in file.commands]
         found |= _settings_of_lines(iter(lines_of_commands), file.path, names)
     else:

@@ -1,4 +1,4 @@
-"""The commands of a shell script, a job file or a Dockerfile, as words, and what a job asks its scheduler for.
+"""The commands of a shell script, a job, a unit of systemd or a Dockerfile, as words, and what a job asks for.
 
 Nothing is run or expanded but variables that the file sets once to plain text. What a word holds beyond that keeps its
 `$`, and nobody may take it for a value. Commands inside of here-documents are text for another program.
@@ -25,6 +25,7 @@ from truetune.parsing.harness_results import (
 )
 from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
 from truetune.parsing.json_reader import parse_json
+from truetune.parsing.pod_manifests import is_pod_manifest, pod_containers
 from truetune.parsing.shell_arrays import ARRAY_WORD, is_array_line, is_open_array, plain_arrays
 
 MAX_ARRAY_LINES = 200
@@ -34,6 +35,10 @@ MAX_ARRAY_CHARACTERS = 20_000
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 VARIABLES_SUFFIX = ".env"
 """Of a file whose lines set variables for a job or a container"""
+UNIT_SUFFIX = ".service"
+"""Of a unit of systemd: `Environment=` sets variables, `ExecStart=` is the command"""
+UNIT_VARIABLE = re.compile(r"Environment=")
+UNIT_COMMAND = re.compile(r"Exec(?:Start|StartPre|StartPost)=[-@:+!]*")
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
 PUNCTUATION = frozenset("();&|")
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
@@ -116,9 +121,14 @@ def is_command_file(path: Path) -> bool:
         path.suffix in SCRIPT_SUFFIXES
         or path.name in DOCKERFILE_NAMES
         or path.name.startswith("Dockerfile.")
-        or path.suffix == VARIABLES_SUFFIX
+        or path.suffix in (VARIABLES_SUFFIX, UNIT_SUFFIX)
     )
-    return by_name or is_compose_file(path) or is_harness_results(path)
+    return by_name or describes_containers(path) or is_harness_results(path)
+
+
+def describes_containers(path: Path) -> bool:
+    """Is it a compose file, or a manifest of Kubernetes? Its commands are those that would start its containers."""
+    return is_compose_file(path) or is_pod_manifest(path)
 
 
 def words_of_container(command: ShellCommand) -> tuple[str, ...]:
@@ -164,17 +174,33 @@ def read_commands(path: Path) -> CommandFile:
     """The commands of a file. Raises DataError where it can't be read as text."""
     if is_harness_results(path):
         return _commands_of_results(path)
-    if is_compose_file(path):
+    if describes_containers(path):
         found = [
             ShellCommand(one.words, one.line, shlex.join(one.words), option_lines=one.option_lines)
-            for one in services(path)
+            for one in (services(path) if is_compose_file(path) else pod_containers(path))
         ]
         return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
+    if path.suffix == UNIT_SUFFIX:
+        text = "\n".join(_shell_lines_of_unit(text))
     return parse_commands(text, str(path))
+
+
+def _shell_lines_of_unit(text: str) -> Iterator[str]:
+    """The lines of a unit of systemd as a shell would have them, as many as there are."""
+    continues = False
+    for line in text.splitlines():
+        variable, command = UNIT_VARIABLE.match(line), UNIT_COMMAND.match(line)
+        if continues:
+            yield line
+        elif variable is not None:
+            yield f"export {line[variable.end() :].strip()}"
+        else:
+            yield line[command.end() :] if command is not None else ""
+        continues = line.endswith("\\") and (continues or command is not None)
 
 
 def _commands_of_results(path: Path) -> CommandFile:

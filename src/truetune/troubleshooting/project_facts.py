@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from truetune.checks.explaining.project_traits import (
     GENERATES,
@@ -22,6 +22,7 @@ from truetune.checks.explaining.project_traits import (
     traits_shown,
     traits_switched_off,
 )
+from truetune.troubleshooting.cause_signs import Sign, find_signs
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 
 # Chosen, not measured: a line beyond is data or a minified file.
@@ -58,6 +59,8 @@ class ProjectFacts:
     """What a line sets to nothing, and no line sets otherwise"""
     outside_failure: frozenset[Trait] = frozenset()
     """Phases of a run in which the memory did not run out, by the traceback that says where it did"""
+    signs: Mapping[Sign, tuple[TextLine, ...]] = field(default_factory=dict)
+    """What shows single causes, with its lines"""
 
     @property
     def present(self) -> frozenset[Trait]:
@@ -116,6 +119,7 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
         frozenset(areas),
         frozenset(off) - found.keys() - asked,
         _phases_outside_failure(texts) - asked,
+        find_signs(texts),
     )
 
 

@@ -165,6 +165,8 @@ QUANTIZATION = re.compile(
     r"4-?bit|8-?bit|bitsandbytes|\bbnb\b|quanti[sz]|\bq[2-8]_|gguf|gptq|\bawq\b|nf4|int[48]\b|fp8|qlora|llama-?cpp|ollama|exl2",
     re.IGNORECASE,
 )
+SIXTEEN_BITS = re.compile(r"bfloat16|(?<!b)float16|\.half\(|\bbf16\b")
+FLOAT32 = re.compile(r"float32|\bfp32\b")
 EIGHT_BITS = re.compile(r"load_in_8bit[\"']?\s*[:=]\s*[Tt]rue")
 OTHER_BITS = re.compile(
     r"load_in_4bit[\"']?\s*[:=]\s*[Tt]rue|bnb_4bit|4-?bit|gptq|\bawq\b|nf4|gguf", re.IGNORECASE
@@ -558,7 +560,15 @@ def _is_in_8_bits_alone(evidence: Evidence) -> str:
     return ""
 
 
+def _is_loaded_in_16_bits(evidence: Evidence) -> str:
+    """Do the files name a dtype of 16 bits, and none of 32?"""
+    if evidence.has(SIXTEEN_BITS) and not evidence.has(FLOAT32):
+        return "the files load or cast to 16 bits"
+    return ""
+
+
 RULES: tuple[Row, ...] = (
+    make_row(r"^the model is loaded in float32", _is_loaded_in_16_bits),
     make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
     make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
     make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),

@@ -777,3 +777,31 @@ SYNC = "def sync(parts):\n    for part in parts:\n        dist.all_reduce(part)\
 )
 def test_gradients_that_nothing_averages(text: str, found: int, tmp_path: Path) -> None:
     assert codes(text, tmp_path, "SRC022") == found
+
+
+COPIED = (
+    "{shown}\nimport torch\nfrom torch import nn\nfrom transformers import AutoModelForCausalLM\n"
+    "model = AutoModelForCausalLM.from_pretrained('m').cuda()\n{wrap}\n"
+    "for batch in loader:\n    {step}\n"
+)
+SHOWS_FOUR = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2,3'"
+BACKWARD = "model(**batch).loss.mean().backward()"
+
+
+@pytest.mark.parametrize(
+    ("shown", "wrap", "step", "found"),
+    [
+        (SHOWS_FOUR, "model = nn.DataParallel(model)", BACKWARD, 1),
+        ("", "model = torch.nn.DataParallel(model, device_ids=[0, 1])", BACKWARD, 1),
+        ("", "model = nn.DataParallel(model, device_ids=list(range(1)))", BACKWARD, 0),
+        # nothing says that there are several
+        ("", "model = nn.DataParallel(model)", BACKWARD, 0),
+        (SHOWS_FOUR, "model = nn.DataParallel(model)", "print(model(**batch))", 0),
+        (SHOWS_FOUR, "model = nn.parallel.DistributedDataParallel(model)", BACKWARD, 0),
+    ],
+)
+def test_models_that_a_loop_copies_to_all_gpus(
+    shown: str, wrap: str, step: str, found: int, tmp_path: Path
+) -> None:
+    text = COPIED.format(shown=shown, wrap=wrap, step=step)
+    assert codes(text, tmp_path, "SRC031") == found

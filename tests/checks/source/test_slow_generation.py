@@ -168,3 +168,41 @@ def test_a_load_without_cache(settings: str, behind: str, found: bool, tmp_path:
     path = tmp_path / "train.py"
     path.write_text(LOADED_OFF.format(settings=settings, behind=behind), encoding="utf-8")
     assert bool(lint([path], select=["kv-cache-left-off"]).findings) == found
+
+
+GIVEN_MODEL = """
+def train(model, tok, loader, opt):
+    model.gradient_checkpointing_enable()
+    model.train()
+    for step, batch in enumerate(loader):
+        model(**batch).loss.backward()
+        opt.step()
+        opt.zero_grad()
+        if step % 200 == 0:
+            show(model, tok)
+
+
+def show({name}, tok):
+{body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "found"),
+    [
+        ("model", "    print(model.generate(**tok('a', return_tensors='pt')))", True),
+        ("net", "    print(net.generate(**tok('a', return_tensors='pt')))", True),
+        (
+            "model",
+            "    model.eval()\n    print(model.generate(**tok('a', return_tensors='pt')))\n    model.train()",
+            False,
+        ),
+        # a server, and no model of this process
+        ("engine", "    print(engine.generate('a'))", False),
+    ],
+)
+def test_a_model_that_a_loop_is_given_generates_without_its_cache(
+    name: str, body: str, found: bool, tmp_path: Path
+) -> None:
+    text = GIVEN_MODEL.format(name=name, body=body)
+    assert bool(said(tmp_path, text, "kv-cache-left-off")) == found

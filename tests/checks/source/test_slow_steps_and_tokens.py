@@ -18,6 +18,7 @@ LOOP = (
     "        opt.step()\n"
     "        opt.zero_grad()\n"
 )
+INDENTED_LOOP = "".join(f"    {line}\n" for line in LOOP.splitlines())
 PROCESSOR = (
     "from transformers import LogitsProcessor, StoppingCriteria\n"
     "class Own({}):\n"
@@ -95,6 +96,8 @@ TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(model, T
         "trainer = L.Trainer(max_epochs=2, detect_anomaly=True)\ntrainer.fit(module, loader)\n",
         "if __name__ == '__main__':\n    torch.autograd.set_detect_anomaly(True)\n" + LOOP,
         "def setup():\n    torch.autograd.set_detect_anomaly(True)\nsetup()\n" + LOOP,
+        "trainer = L.Trainer(max_epochs=2, profiler='advanced')\ntrainer.fit(module, loader)\n",
+        "with torch.profiler.profile(with_stack=True) as prof:\n" + INDENTED_LOOP,
         # off again, after the training
         "torch.autograd.set_detect_anomaly(True)\n"
         + LOOP
@@ -118,6 +121,11 @@ def test_debugging_was_left_on(tmp_path: Path, text: str) -> None:
         "def on():\n    torch.autograd.set_detect_anomaly(True)\nif args.debug:\n    on()\n" + LOOP,
         "def setup(debug):\n    if not debug:\n        return\n    torch.autograd.set_detect_anomaly(True)\n"
         "setup(args.debug)\n" + LOOP,
+        "trainer = L.Trainer(max_epochs=2, profiler='simple')\ntrainer.fit(module, loader)\n",
+        "with torch.profiler.profile(schedule=torch.profiler.schedule(1, 1, 3)) as prof:\n"
+        + INDENTED_LOOP,
+        "with torch.profiler.profile() as prof:\n    model(rows)\n" + LOOP,
+        "with torch.profiler.profile() as prof:\n" + INDENTED_LOOP + "            break\n",
         "args.debug and torch.autograd.set_detect_anomaly(True)\n" + LOOP,
         "torch.autograd.set_detect_anomaly(True)\nloss.backward()\ntorch.autograd.set_detect_anomaly(False)\n"
         + LOOP,
@@ -202,3 +210,138 @@ def test_python_works_for_each_token(tmp_path: Path, base: str, body: str, sever
 )
 def test_a_little_work_for_each_token_is_sound(tmp_path: Path, base: str, body: str) -> None:
     assert found(tmp_path, "python-work-for-each-token", PROCESSOR.format(base, body)) == []
+
+
+HELPED_LOOP = (
+    "import torch\ndef clean():\n    torch.cuda.empty_cache()\n"
+    "def one_step(model, batch, opt):\n    model(**batch).loss.backward()\n    opt.step()\n{}"
+    "for step, batch in enumerate(loader):\n    one_step(model, batch, opt)\n"
+)
+
+
+def test_a_function_that_the_step_calls_empties_the_cache(tmp_path: Path) -> None:
+    [finding] = found(tmp_path, "cache-emptied-at-each-step", HELPED_LOOP.format("    clean()\n"))
+    assert [case.line for case in finding.cases] == [3, 8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HELPED_LOOP.format("    if step % 100 == 0:\n        clean()\n"),
+        # called behind the loop, and from two places of which one is rare
+        HELPED_LOOP.format("") + "clean()\n",
+        HELPED_LOOP.format("    clean()\n") + "if done:\n    clean()\n",
+        # each step generates rollouts as well, in a function of its own
+        HELPED_LOOP.format("    clean()\n    roll(model, batch)\n")
+        + "def roll(model, batch):\n    return model.generate(**batch)\n",
+    ],
+)
+def test_a_function_that_is_called_rarely_may_empty_the_cache(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "cache-emptied-at-each-step", text) == []
+
+
+CALLBACK = (
+    "from transformers import TrainerCallback\nclass Show(TrainerCallback):\n"
+    "    def {}(self, args, state, control, model=None, **kwargs):\n{}"
+)
+SHOW = "def show(model, prompts):\n    for row in model.generate(**prompts):\n        print(row)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALLBACK.format("on_step_end", "        print(model.generate(**self.rows))\n"),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.is_world_process_zero:\n            print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format("on_step_end", "        self.show(model)\n")
+        + "    def show(self, model):\n        print(model.generate(**self.rows))\n",
+        SHOW + LOOP + "        show(model, prompts)\n",
+    ],
+)
+def test_answers_are_generated_at_each_step(tmp_path: Path, text: str) -> None:
+    [finding] = found(tmp_path, "generation-at-each-training-step", text)
+    assert "at each training step" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALLBACK.format("on_epoch_end", "        print(model.generate(**self.rows))\n"),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.global_step % 50 == 0:\n            print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.global_step % 50:\n            return\n        print(model.generate(**self.rows))\n",
+        ),
+        CALLBACK.format("on_step_end", "        self.show(model, state.global_step)\n")
+        + "    def show(self, model, step):\n        if step % 9:\n            return\n"
+        "        print(model.generate(**self.rows))\n",
+        SHOW + LOOP + "        if step % 200 == 0:\n            show(model, prompts)\n",
+        SHOW + LOOP + "    show(model, prompts)\n",
+        # what is generated is trained on
+        "def roll(model, rows):\n    return model.generate(**rows)\n"
+        "for rows in loader:\n    out = roll(model, rows)\n    reward(out).backward()\n",
+        "for rows in loader:\n    out = model.generate(**rows)\n    reward(out).backward()\n",
+        "def fill(model, rows, buffer):\n    buffer.append(model.generate(**rows))\n"
+        "for rows in loader:\n    fill(model, rows, buffer)\n    reward(buffer).backward()\n",
+    ],
+)
+def test_answers_now_and_then_or_to_train_on_are_sound(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "generation-at-each-training-step", text) == []
+
+
+VALIDATE = "@torch.no_grad()\ndef validate(model, rows):\n    return sum(model(**b).loss.item() for b in rows)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VALIDATE + LOOP + "        print(validate(model, held_out))\n",
+        LOOP + "        model.save_pretrained('out')\n",
+        LOOP + "        torch.save(model.state_dict(), 'last.pt')\n",
+        CALLBACK.format("on_step_end", "        control.should_evaluate = True\n"),
+        CALLBACK.format("on_step_end", "        self.trainer.evaluate()\n"),
+        "import torch\n"
+        + VALIDATE.replace("@torch.no_grad()\n", "").replace(
+            "    return", "    with torch.inference_mode():\n      return"
+        )
+        + "class Fit:\n    def check(self):\n        validate(self.model, self.rows)\n"
+        "    def run(self):\n        for b in self.batches:\n            self.model(**b).loss.backward()\n"
+        "            self.check()\n",
+    ],
+)
+def test_each_step_evaluates_or_saves(tmp_path: Path, text: str) -> None:
+    [finding] = found(tmp_path, "evaluation-at-each-training-step", IMPORTS + text)
+    assert "at each training step" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VALIDATE + LOOP + "        if step % 500 == 0:\n            validate(model, held_out)\n",
+        VALIDATE + LOOP + "    print(validate(model, held_out))\n",
+        LOOP + "    model.save_pretrained('out')\n",
+        CALLBACK.format(
+            "on_step_end",
+            "        if state.global_step % 500 == 0:\n            control.should_evaluate = True\n",
+        ),
+        CALLBACK.format("on_epoch_end", "        control.should_save = True\n"),
+        # all rows in one batch: a pass is an epoch
+        VALIDATE
+        + "for epoch in range(50):\n    model(**rows).loss.backward()\n    validate(model, held_out)\n",
+        # what is saved are no weights
+        LOOP + "        torch.save(batch['ids'], 'seen.pt')\n",
+        # a teacher's pass over the batch, which is trained on
+        "@torch.no_grad()\ndef teach(teacher, batch):\n    return teacher(**batch).logits\n"
+        "for b in loader:\n    loss(model(**b), teach(teacher, b)).backward()\n",
+        VALIDATE
+        + LOOP
+        + "        validate(model, held_out)\n        if step == 3:\n            break\n",
+    ],
+)
+def test_evaluations_and_checkpoints_now_and_then_are_sound(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "evaluation-at-each-training-step", IMPORTS + text) == []

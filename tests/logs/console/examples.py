@@ -666,6 +666,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "quotes:latest    5c1f0a7e9d34    33 GB    56%/44% CPU/GPU    131072    4 minutes from now",
         "quotes:latest    5c1f0a7e9d34    9.1 GB    100% CPU    4096    4 minutes from now",
     ),
+    "tgi-without-flash-attention": (
+        "2025-03-01T10:00:09.001Z  WARN text_generation_launcher: Could not import Flash Attention enabled models: x",
+        "Could not import Flash Attention enabled models: CUDA is not available",
+    ),
     "generation-under-zero-3": (
         "[INFO|deepspeed.py:392] 2025-05-01 10:00:00,123 >> Attempting to initialize ZeRO inference",
     ),

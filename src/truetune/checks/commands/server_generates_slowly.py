@@ -1,15 +1,16 @@
 """A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
-compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`,
-`--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles,
+compose files and manifests of Kubernetes, and the file that `--config` names, for options whose price is certain.
+vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`, `--cpu-offload-gb` above 0,
+`--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
 a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
 `--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size`
 up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`; a GGUF
 file of float32, by its name or the command that wrote it. vLLM besides: a `--max-lora-rank` of four times what the
 adapters of `--lora-modules` need, where their settings are here. Variables: `OLLAMA_NUM_PARALLEL=1`,
-`OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
+`OLLAMA_KEEP_ALIVE=0`, `CUDA_LAUNCH_BLOCKING=1`, and `CUDA_GRAPHS=0` of TGI.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -52,12 +53,18 @@ from truetune.checks.host_memory_needs import ADAPTER_FILE
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.vllm_server_commands import (
+    ServerSetting,
     VllmServerCommand,
     adapters_by_served_name,
     find_vllm_server_commands,
+    settings_of_server,
 )
-from truetune.parsing.docker_compose_services import is_compose_file
-from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    describes_containers,
+    last_option,
+    parse_whole_number,
+)
 
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = ("llama-server", "llama-cli", "llama-run")
@@ -112,14 +119,32 @@ class ServerGeneratesSlowly(CommandRule):
                 cases=[Case(name, file=self.subject.path, line=line)],
             )
         for server, slow_options in _started_servers(self.subject):
-            slow = list(slow_options(server.options))
+            settings = settings_of_server(self.subject, server)
+            slow = list(slow_options((*server.options, *_as_options(settings))))
             if slow:
                 yield self.finding(
                     f"this server answers slowly: {'; '.join(one.why for one in slow)}",
                     "; ".join(one.instead for one in slow),
                     severity="warning" if any(one.is_certain for one in slow) else "info",
-                    cases=[self.case(server.command, one.spelled) for one in slow],
+                    cases=[self._place(server, one, settings) for one in slow],
                 )
+
+    def _place(
+        self, server: VllmServerCommand, slow: SlowOption, settings: list[ServerSetting]
+    ) -> Case:
+        """Where an option stands: in the server's file of settings, else in the command."""
+        name = slow.spelled.partition(" ")[0]
+        for one in settings:
+            if one.option == name:
+                text = f"{name.removeprefix('--')}: {one.value or 'true'}"
+                return Case(text, file=one.file, line=one.line)
+        return self.case(server.command, slow.spelled)
+
+
+def _as_options(settings: list[ServerSetting]) -> Iterator[str]:
+    """Settings of a file as the words of a command."""
+    for one in settings:
+        yield f"{one.option}={one.value}" if one.value else one.option
 
 
 VARIABLES = {
@@ -130,6 +155,10 @@ VARIABLES = {
     ("OLLAMA_KEEP_ALIVE", "0"): (
         "OLLAMA_KEEP_ALIVE=0: Ollama unloads the model after each answer, and loads it again for the next",
         "set OLLAMA_KEEP_ALIVE=24h, or -1 for ever",
+    ),
+    ("CUDA_GRAPHS", "0"): (
+        "CUDA_GRAPHS=0: text-generation-inference starts each kernel of each token by itself",
+        "remove it (its default captures graphs for batches of 1, 2, 4, 8, 16 and 32)",
     ),
     ("CUDA_LAUNCH_BLOCKING", "1"): (
         "CUDA_LAUNCH_BLOCKING=1 was left in: the CPU waits for each kernel before it starts the next",
@@ -150,14 +179,16 @@ class SlowVariable(NamedTuple):
 def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]]:
     """The variables that a file sets to a value which costs speed, each as it is written, and its line."""
     lines: Iterable[tuple[int, str]] = enumerate(file.text.splitlines(), 1)
-    if is_compose_file(Path(file.path)):
+    if describes_containers(Path(file.path)):
         words = ((one, word) for one in file.commands for word in one.words)
         lines = ((command.line_of(word), word) for command, word in words)
     for number, line in lines:
         for name, value in SETS.findall(line.partition("#")[0]):
             # Ollama takes `0s` and `0m` as it takes 0.
             slow = VARIABLES.get((name, value.removesuffix("s").removesuffix("m")))
-            if slow is not None:
+            # Other programs may have a variable of this name.
+            is_of_other = name == "CUDA_GRAPHS" and "text-generation" not in file.text
+            if slow is not None and not is_of_other:
                 yield f"{name}={value}", number, SlowVariable(*slow)
 
 

@@ -1273,7 +1273,8 @@ GUIDES = (
                   ("gpus-mostly-idle", "several-gpus-in-one-process", "gpus-idle")),
             Cause("samples are generated, or tables logged, at each step (a callback with wandb, logging_steps 1)",
                   "a callback generates in each logging step; wandb table of completions",
-                  ("evaluation-takes-the-time",)),
+                  ("evaluation-takes-the-time", "generation-at-each-training-step",
+                   "evaluation-at-each-training-step")),
             Cause("rows or checkpoints lie on a slow disk or a network file system",
                   "the first steps of training are slow, saving a checkpoint takes minutes; NFS, Lustre, Google Drive",
                   ("evaluation-takes-the-time",)),
@@ -1287,9 +1288,9 @@ GUIDES = (
                   "GRPO training is slow: a step takes two minutes, GPU at 30 percent; use_vllm is not set;"
                   " transformers.generate takes most of step_time; rollouts, max_completion_length",
                   ("generation-takes-the-steps",)),
-            Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
-                  "training is slow since debugging a CUDA error; after I fixed the NaN problem the training is only"
-                  " half as fast; set_detect_anomaly",
+            Cause("CUDA_LAUNCH_BLOCKING=1, a profiler or anomaly detection is still set",
+                  "training is slow since debugging a CUDA error; training became slow after profiling, with_stack;"
+                  " after I fixed the NaN problem the training is only half as fast; set_detect_anomaly",
                   ("debugging-left-on", "variables-that-hurt")),
             Cause("torch.cuda.empty_cache() and gc.collect() run in each step: the step waits for the GPU, and memory"
                   " is asked of the driver again",
@@ -1383,6 +1384,11 @@ GUIDES = (
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
                   ("weights-wider-than-the-base", "dtype-differs-from-config")),
+            Cause("the model is loaded in float32: from_pretrained without a dtype takes it before transformers 5, and"
+                  " twice the bytes are read for each token. dtype='bfloat16'",
+                  "inference takes twice the memory and twice the time that others report for a 7B; no torch_dtype in"
+                  " from_pretrained, float32",
+                  ("generation-in-a-slow-dtype",)),
             Cause("prompts padded to max_length: each short prompt is computed as the longest that may be; "
                   "padding=True pads to the longest of the batch",
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),

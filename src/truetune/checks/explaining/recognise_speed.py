@@ -1,7 +1,7 @@
 """Words that name a speed: `3 tokens per second`, `105 s per step`, `a minute for each answer`.
 
 A figure of time says nothing to a search by words, and its units (tokens, steps, answers) are words of other symptoms.
-Whoever gives a speed and names no other fault speaks of slowness.
+Whoever gives a speed and names no other fault speaks of slowness; so does who calls a part of the work slow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,31 @@ TRAINING = re.compile(
     rf"|\b(?:steps?|iterations?|batch|epochs?)\s{TAKES}\s(?:\w+\s)?{AMOUNT}\b",
     re.IGNORECASE,
 )
+SLOW = (
+    r"(?:slow(?:er|ly|ness)?|sluggish|latency|low throughput"
+    r"|(?:not|no|isn't|hardly|barely|never) (?:any |much )?(?:faster|quicker)"
+    r"|tak(?:es?|ing) (?:(?:\w+ ){0,2}longer|forever|ages|hours|days|(?:far |way |much )?too long"
+    r"|(?:\w+ )?times as long|twice as long"
+    r"|(?:more than |about |over )?(?:\d[\d.]*|an?|half an?|two|three|four|five|six|ten) (?:whole )?"
+    r"(?:hours?|days?|weeks?)))"
+)
+NEAR = r"(?:[^.;:!?]|\.(?=\d)){0,50}?"
+"""Words of one clause: what is slow stands there, before or behind"""
+GENERATES = (
+    r"(?:inference|generat(?:e[sd]?|ing|ion)|sampling|decoding|predict(?:ing|ions?)|answers?|answering|repl(?:y|ies)"
+    r"|serving|server|chat ?bot|api|endpoint|clients?|requests?|v?llm|ollama"
+    r"|llama[.-](?:cpp|server)|tgi|sglang|eval(?:uation)?)"
+)
+TRAINS = (
+    r"(?:train(?:ing|s)?|fine-?tuning|epochs?|steps?|data ?load(?:ing|er)|tokeni[sz](?:ing|ation)|eval(?:uation)?"
+    r"|validation|checkpoint(?:ing|s)?)"
+)
+SLOW_GENERATION = re.compile(
+    rf"\b{GENERATES}\b{NEAR}\b{SLOW}\b|\b{SLOW}\b{NEAR}\b{GENERATES}\b", re.IGNORECASE
+)
+SLOW_TRAINING = re.compile(
+    rf"\b{TRAINS}\b{NEAR}\b{SLOW}\b|\b{SLOW}\b{NEAR}\b{TRAINS}\b", re.IGNORECASE
+)
 OTHER_FAULT = re.compile(
     r"\b(?:oom|memory|nan|inf|loss(?:es)?|accuracy|scores?|garbage|nonsense|gibberish|salad|wrong|worse|repeats?"
     r"|repeating|loops?|crash\w*|error|killed|hang\w*|stuck|stops?|stopped|cut|empty|forgets?|forgot|hallucinat\w*"
@@ -43,5 +68,11 @@ def speed_guides(question: str) -> tuple[str, ...]:
     """The guides that a named speed is about; none where no speed is named, or another fault beside it."""
     if OTHER_FAULT.search(question):
         return ()
-    named = (("slow-training", TRAINING), ("slow-generation", GENERATION))
-    return tuple(guide for guide, pattern in named if pattern.search(question))
+    figures = (("slow-training", TRAINING), ("slow-generation", GENERATION))
+    words = (("slow-training", SLOW_TRAINING), ("slow-generation", SLOW_GENERATION))
+    # A unit says which speed it is more surely than a word beside it.
+    for named in (figures, words):
+        guides = tuple(guide for guide, pattern in named if pattern.search(question))
+        if guides:
+            return guides
+    return ()

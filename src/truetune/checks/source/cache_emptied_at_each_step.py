@@ -1,10 +1,11 @@
 """The GPU's memory is given back to the driver at each training step.
 
 ## What it does
-Follows `torch.cuda.empty_cache()` to the loop that it stands in. It speaks where that is the loop of the training
-(`backward` stands in it as well), and no condition and no handler of an error is around it; and where a callback calls
-it in `on_step_end`. Silent after an epoch, after an evaluation, every hundred steps, where an error was caught, where
-each pass generates as well, and in a loop over values that are written out (sizes, rates), each of which is a trial.
+Follows `torch.cuda.empty_cache()` to the loop that it stands in, or that calls the function around it, also from
+another file. It speaks where that is the loop of the training (`backward` runs in it as well), and no condition and no
+handler of an error is around it; and where a callback calls it in `on_step_end`. Silent after an epoch, after an
+evaluation, every hundred steps, where an error was caught, where each pass generates as well, and in a loop over values
+that are written out (sizes, rates), each of which is a trial.
 
 ## Why it is bad
 torch keeps freed memory to use it for the next batch. `empty_cache` waits until the GPU has done all of its work and
@@ -49,22 +50,20 @@ waiting.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import leaves_before
+from truetune.checks.source.evidence.execution_order import routes_to
+from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
+OF_GENERATION = re.compile(r"generate|\w{0,40}(?:trajector|rollout)")
 EMPTIES = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
-STEP_HOOKS = ("on_step_end", "on_substep_end", "on_train_batch_end")
-"""Methods of callbacks that run in each step"""
-Loop = ast.For | ast.While
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class CacheEmptiedAtEachStep(SourceRule):
@@ -91,36 +90,33 @@ class CacheEmptiedAtEachStep(SourceRule):
 
 def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
     """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
-    inner: ast.AST = call.node
-    for node in module.parents(call.node):
-        is_conditional = isinstance(node, ast.If | ast.IfExp | ast.ExceptHandler | ast.Match)
-        # `if step % 100: continue` above is a condition as well.
-        if is_conditional or leaves_before(node, inner):
-            return None
-        inner = node
-        if isinstance(node, Loop):
-            return node if _is_step_loop(module, node) else None
-        if isinstance(node, Function):
-            return node if node.name in STEP_HOOKS else None
-    return None
+    place = place_in_each_step(module, call.node)
+    if isinstance(place, Loop) and (_generates(module, place) or _is_over_trials(module, place)):
+        return None
+    return place
 
 
-def _is_step_loop(module: Module, loop: Loop) -> bool:
-    """Does one pass of a loop make a backward pass, and not a whole epoch of them?"""
-    if _generates(loop) or _is_over_trials(module, loop):
-        return False
-    for node in ast.walk(loop):
-        if is_backward(node):
-            inner = next((one for one in module.parents(node) if isinstance(one, Loop)), None)
-            return inner is loop
-    return False
-
-
-def _generates(loop: Loop) -> bool:
-    """Does each pass generate as well? That takes seconds, and its cache is in the way of the backward pass."""
+def _generates(module: Module, loop: Loop) -> bool:
+    """Does each pass generate as well, or a loop around it? That takes seconds, and its cache is in the way of the
+    backward pass."""
+    loops = [loop, *(one for one in module.parents(loop) if isinstance(one, Loop))]
+    if any(_is_generation(node) for one in loops for node in ast.walk(one)):
+        return True
     return any(
-        isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(loop)
+        stop.node in inside
+        for inside in [{node for one in loops for node in ast.walk(one)}]
+        for part in module.with_linked
+        for call in part.all_calls
+        if _is_generation(call.node.func)
+        for route in routes_to(module, call.node)
+        for stop in route
     )
+
+
+def _is_generation(node: ast.AST) -> bool:
+    """Does it name what generates, or what was generated to train on: `generate`, `trajectory`, `rollouts`?"""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return isinstance(name, str) and OF_GENERATION.match(name) is not None
 
 
 def _is_over_trials(module: Module, loop: Loop) -> bool:

@@ -2,10 +2,10 @@
 
 ## What it does
 Reads scripts that train (a Trainer, Lightning, a loop of their own) for `torch.autograd.set_detect_anomaly(True)`,
-`with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True`, and `CUDA_LAUNCH_BLOCKING` that is set to 1
-in `os.environ`. Silent where a condition decides about it (also about the call of its
-function), where it is switched off again before the training, where its value is not known, in tests, and in a run of
-at most a hundred steps.
+`with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True` and `profiler="pytorch"`, a
+`torch.profiler.profile` without a schedule around the loop of the training, and `CUDA_LAUNCH_BLOCKING` that is set to 1
+in `os.environ`. Silent where a condition decides about it (also about the call of its function), where it is switched
+off again before the training, where its value is not known, in tests, and in a run of at most a hundred steps.
 
 ## Why it is bad
 Anomaly detection keeps a stack trace for each operation of the forward pass and looks for NaN after each operation of
@@ -58,6 +58,7 @@ from truetune.checks.source.evidence.execution_order import (
     training_places,
     trains_anything,
 )
+from truetune.checks.source.evidence.training_step_places import backward_loops
 from truetune.source.module import Module
 
 SETS_ANOMALY = (
@@ -70,6 +71,13 @@ BLOCKING = "CUDA_LAUNCH_BLOCKING"
 SHORT_RUN = 100
 """Steps of a run that may be the search itself. Chosen, not measured: a training has hundreds"""
 OF_ANOMALY = "anomaly detection is on: it keeps a trace of each operation, and a step takes about twice as long"
+PROFILERS = ("torch.profiler.profile", "torch.autograd.profiler.profile")
+LIGHTNING_PROFILERS = ("advanced", "pytorch")
+"""Those that trace each function or operation; `simple` takes the time of a few hooks"""
+OF_PROFILER = (
+    "a profiler without a schedule records each operation of the whole run: steps are several times slower, and its"
+    " trace fills the memory"
+)
 OF_BLOCKING = f"{BLOCKING} is 1: the CPU waits for each kernel before it starts the next"
 
 
@@ -119,12 +127,32 @@ def _switches(module: Module) -> Iterator[_Switch]:
     for call in module.calls(*LIGHTNING):
         if module.flow.value(call.keywords.get("detect_anomaly")) is True:
             yield _Switch(call.keywords["detect_anomaly"], OF_ANOMALY)
+        if module.flow.value(call.keywords.get("profiler")) in LIGHTNING_PROFILERS:
+            yield _Switch(call.keywords["profiler"], OF_PROFILER)
+    yield from _profilers_of_whole_loops(module)
     yield from _switches_by_value(
         module,
         [(node, node.value) for node in module.nodes(ast.Assign) if _is_blocking(node.targets[0])],
         ("1", "0"),
         OF_BLOCKING,
     )
+
+
+def _profilers_of_whole_loops(module: Module) -> Iterator[_Switch]:
+    """Profilers without a schedule around a loop of the training; a loop that is left early is the measurement."""
+    loops = backward_loops(module) if any(module.calls(*PROFILERS)) else set()
+    for block in module.nodes(ast.With):
+        nodes = list(ast.walk(block))
+        is_whole = any(one in loops for one in nodes) and not any(
+            isinstance(one, ast.Break) for one in nodes
+        )
+        for item in block.items if is_whole else ():
+            node = item.context_expr
+            call = module.flow.call(node) if isinstance(node, ast.Call) else None
+            if call is None or call.open or "schedule" in call.keywords:
+                continue
+            if call.named(*PROFILERS):
+                yield _Switch(call.node, OF_PROFILER)
 
 
 def _switches_by_value(

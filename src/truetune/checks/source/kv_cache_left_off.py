@@ -96,6 +96,8 @@ WHILE_TRAINING = (
 """Methods of callbacks that a trainer calls with the model in training mode"""
 GENERATION_CONFIG = "transformers.GenerationConfig"
 LOOPS = (ast.For, ast.While)
+MODEL_PARAMETERS = ("model", "net", "policy", "student")
+"""Names of parameters that hold a model of transformers where checkpointing is switched on and it generates"""
 JOINING_CALLS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
 MODEL_LOADS = ("transformers.*Model*.from_pretrained", "transformers.*For*LM.from_pretrained")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
@@ -112,7 +114,7 @@ class StillTraining(NamedTuple):
 
 def _generating_places(module: Module) -> Iterator[object]:
     """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
-    yield from generate_calls(module)
+    yield from _generations_of_models(module)
     yield from _decoding_loops(module)
     yield from _callbacks_in_training_mode(module)
 
@@ -309,10 +311,10 @@ def _generation_while_training(
     early = [route for place in places for route in routes_to(module, place)]
     # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
     is_switched = any(
-        call.receiver is not None and "model" in module.flow.types(call.receiver)
+        call.receiver is not None and _may_be_model(module, call.receiver)
         for call in module.methods("train")
     )
-    for call in generate_calls(module):
+    for call in _generations_of_models(module):
         # A helper that is called before the training too is slow in the calls after it.
         for late in routes_to(module, call.node):
             if any(runs_after(late, one) for one in early):
@@ -320,6 +322,21 @@ def _generation_while_training(
             if is_switched and _runs_inside(module, late, places):
                 return StillTraining(call.node, switch, in_loop=True)
     return None
+
+
+def _generations_of_models(module: Module) -> Iterator[Call]:
+    """The calls of `generate` of what is a model, or may be one by its name."""
+    for call in module.methods("generate"):
+        if call.receiver is not None and _may_be_model(module, call.receiver):
+            yield call
+
+
+def _may_be_model(module: Module, node: ast.expr) -> bool:
+    """Is it a model? Of a parameter that no call in sight fills the name counts."""
+    types = module.flow.types(node)
+    if "model" in types:
+        return True
+    return not types and isinstance(node, ast.Name) and node.id in MODEL_PARAMETERS
 
 
 def _runs_inside(module: Module, route: Route, places: list[ast.AST]) -> bool:

@@ -6,9 +6,9 @@ shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators
 task's YAML, `count: 4` of a compose file's GPUs; a module after `python -m` counts as its file), or a file that shows
 them to itself. It also names a model that is trained so with `device_map="auto"` (or balanced, sequential; also in the
 settings that the command names), by a Trainer or a loop of one's own, where a launcher that starts a single process is
-the same. Silent where a launcher starts several, where Slurm starts it several times, and with unsloth, which takes one
-GPU; of spread models where `max_memory` says that the split is meant, where the model is too large for one GPU by its
-name, and where nothing is trained.
+the same; and `nn.DataParallel` in a loop of one's own. Silent where a launcher starts several, where Slurm starts it
+several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
+where the model is too large for one GPU by its name, and where nothing is trained.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
@@ -76,12 +76,13 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def _trainers_and_spread_models(module: Module) -> Iterator[Call]:
     """Trainers that are made, and models that a training of any kind spreads."""
-    yield from module.calls(*TRAINERS)
+    yield from module.calls(*TRAINERS, *DATA_PARALLEL)
     load = spread_load(module)
     if load is not None:
         yield load
@@ -103,7 +104,40 @@ class SeveralGpusInOneProcess(SourceRule):
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
             return
+        copied = next(module.calls(*DATA_PARALLEL), None)
+        if copied is not None and module.mentions(".backward("):
+            yield from self._of_copied_model(copied, visible, starts)
+            return
         yield from self._of_trainer(visible, starts)
+
+    def _of_copied_model(
+        self,
+        wrap: Call,
+        visible: ast.Assign | ast.Call | None,
+        starts: list[SingleProcessStart],
+    ) -> Iterator[Finding]:
+        """A loop of one's own wraps its model in DataParallel, and is shown several GPUs."""
+        module = self.subject
+        named = wrap.argument(1, "device_ids")
+        start = next((one for one in starts if not one.launcher), None)
+        gpus = _count_items(module, named) if named is not None else 0
+        if not gpus and visible is not None:
+            gpus = _gpu_count(module, visible)
+        if not gpus and named is None and start is not None:
+            gpus = start.gpus
+        if gpus < 2 or any(launches_of(Path(module.path))):
+            return
+        yield self.finding(
+            f"nn.DataParallel trains on {gpus} GPUs in one process: each step copies all weights to every GPU, and"
+            " gathers the outputs on the first, which fills while the others wait",
+            f"start one process for each GPU (`torchrun --nproc-per-node {gpus}`), and wrap the model in"
+            " DistributedDataParallel with a DistributedSampler; or leave DataParallel out, on one GPU",
+            evidence=[start.where] if start is not None else [],
+            cases=[
+                case_at(module, wrap.node),
+                *([case_at(module, visible)] if visible is not None else []),
+            ],
+        )
 
     def _of_trainer(
         self, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]

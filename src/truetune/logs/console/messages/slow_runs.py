@@ -77,6 +77,19 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "tgi-without-flash-attention",
+        "text-generation-inference runs without flash attention: requests share no batch, and each token is slow",
+        r"(?:[^ ]{10,40} +)?(?:WARN(?:ING)? +)?(?:text_generation_launcher: )?Could not import Flash Attention enabled"
+        r" models",
+        "a GPU before Turing, a container without the GPU, or a build without the kernels: TGI falls back to plain"
+        " transformers models, which have no continuous batching and no paged cache",
+        "start the official image with --gpus all on a GPU since Turing (A10, A100, L4, T4); else serve by vLLM or"
+        " llama.cpp",
+        "huggingface/text-generation-inference, server/text_generation_server/models/__init__.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "ollama-without-gpu",
         "Ollama finds no GPU that it can use: models run on the CPU",
         r'(?:time=\S+ )?(?:level=\w+ )?(?:source=\S+ )?msg="(?:no compatible GPUs were discovered'

@@ -1,0 +1,172 @@
+"""A training evaluates, or saves, at each of its steps.
+
+## What it does
+Looks in loops with a backward pass, and in the hooks of callbacks that run in each step (`on_step_end`), for what takes
+far longer than a step: a function that runs the model over a loader of its own without a backward pass, `evaluate` of a
+trainer, a `save_pretrained`, a `torch.save` or a `save_model`, and `control.should_evaluate = True` or
+`control.should_save = True`. It follows functions to their callers, also in other files. Silent where a condition is
+around it on the way, after an epoch, in a loop that a `break` leaves, and where the function itself returns early.
+
+## Why it is bad
+A pass over the held-out rows takes as long as dozens of steps, and a checkpoint with the states of the optimizer many
+seconds. The GPU trains for a small part of the time, and the curves say no more than every hundredth value.
+
+## Example
+```python
+import torch
+
+def validate(model, loader):
+    with torch.no_grad():
+        return sum(model(**batch).loss.item() for batch in loader)
+
+for batch in train_loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(validate(model, val_loader))
+```
+
+## Use instead
+```python
+import torch
+
+def validate(model, loader):
+    with torch.no_grad():
+        return sum(model(**batch).loss.item() for batch in loader)
+
+for step, batch in enumerate(train_loader):
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 500 == 0:
+        print(validate(model, val_loader))
+```
+
+## Fix safety
+What is learned stays the same. Fewer evaluations make the choice of the best checkpoint coarser.
+
+## References
+- transformers documentation, "Callbacks" (TrainerControl); truetune, docs/guides/slow-training.md
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
+from truetune.source.module import Module
+
+NO_GRADIENT = ("no_grad", "inference_mode")
+SAVES = ("save_pretrained", "save_model", "save_checkpoint", "save_state")
+CONTROL_SWITCHES = {
+    "should_evaluate": "the whole evaluation runs",
+    "should_save": "a whole checkpoint is written",
+}
+EVALUATES = "the model runs over the held-out rows"
+WRITES = "the weights are written"
+Comprehension = ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp
+
+
+class _SlowPlace(NamedTuple):
+    """What takes far longer than a step."""
+
+    node: ast.AST
+    why: str
+
+
+def _slow_places(module: Module) -> Iterator[_SlowPlace]:
+    """The places of a file that evaluate or save."""
+    for call in module.all_calls:
+        is_of_weights = call.named("torch.save") and "state_dict" in ast.unparse(call.node)
+        if is_of_weights or call.method in SAVES:
+            yield _SlowPlace(call.node, WRITES)
+        elif call.method == "evaluate" and "trainer" in ast.unparse(call.node.func).lower():
+            yield _SlowPlace(call.node, EVALUATES)
+    for function in module.nodes(ast.FunctionDef):
+        if _evaluates_rows(function):
+            yield from (_SlowPlace(one, EVALUATES) for one in module.flow.calls_of(function))
+    for assignment in module.nodes(ast.Assign):
+        target = assignment.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr in CONTROL_SWITCHES:
+            is_on = isinstance(assignment.value, ast.Constant) and assignment.value.value is True
+            if is_on:
+                yield _SlowPlace(assignment, CONTROL_SWITCHES[target.attr])
+
+
+class EvaluationAtEachTrainingStep(SourceRule):
+    code = "SRC399"
+    symptoms = ("slow-training",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces(
+        "what evaluates or saves", lambda module: (one.node for one in _slow_places(module))
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        seen: set[str] = set()
+        for slow in _slow_places(module):
+            place = place_in_each_step(module, slow.node)
+            if place is None or slow.why in seen or _may_have_few_passes(place):
+                continue
+            seen.add(slow.why)
+            yield self.finding(
+                f"{slow.why} at each training step, which takes many times as long as the step itself",
+                "do it every few hundred steps (`if step % 500 == 0`; eval_steps and save_steps of a trainer), or once"
+                " an epoch",
+                cases=[case_at(module, slow.node), case_at(module, place)],
+            )
+
+
+def _evaluates_rows(function: ast.FunctionDef) -> bool:
+    """Does a function go over batches without gradients, and make no backward pass?"""
+    nodes = list(ast.walk(function))
+    if any(is_backward(one) for one in nodes) or not _has_no_gradient(function):
+        return False
+    return any(
+        isinstance(one, ast.Call) and _is_model_call(one)
+        for loop in nodes
+        if isinstance(loop, Loop | Comprehension)
+        for one in ast.walk(loop)
+    )
+
+
+def _has_no_gradient(function: ast.FunctionDef) -> bool:
+    """Is it, or a block of it, without gradients: `@torch.no_grad()`, `with torch.inference_mode():`?"""
+    managers = [
+        item.context_expr
+        for node in ast.walk(function)
+        if isinstance(node, ast.With | ast.AsyncWith)
+        for item in node.items
+    ]
+    texts = [ast.unparse(one) for one in (*function.decorator_list, *managers)]
+    return any(name in text for text in texts for name in NO_GRADIENT)
+
+
+def _is_model_call(call: ast.Call) -> bool:
+    """Is it a forward pass: `model(**batch)`, `self.net(ids, labels=labels)`?"""
+    spreads = any(keyword.arg is None or keyword.arg == "labels" for keyword in call.keywords)
+    name = ast.unparse(call.func).lower()
+    return spreads and name.rpartition(".")[2].rstrip("0123456789_") in (
+        "model",
+        "net",
+        "lm",
+        "llm",
+    )
+
+
+def _may_have_few_passes(place: ast.AST) -> bool:
+    """Is a loop left by a `break`, or is each of its passes an epoch, with all rows in one batch?"""
+    if not isinstance(place, Loop):
+        return False
+    head = ast.unparse(place.target) + ast.unparse(place.iter) if isinstance(place, ast.For) else ""
+    return "epoch" in head.lower() or any(isinstance(one, ast.Break) for one in ast.walk(place))

@@ -1,0 +1,116 @@
+"""Answers are generated at each training step, to be looked at.
+
+## What it does
+Follows each `generate` to the hook of a callback (`on_step_end`, `on_train_batch_end`), or to a function whose result
+nobody takes and that the loop of a training calls. It speaks where no condition is around it on the way, besides one on
+the rank. Silent every hundred steps, after an epoch or an evaluation, and where the function keeps or gives back what
+it generates: that may be what is trained on, as in reinforcement learning.
+
+## Why it is bad
+Each token of an answer is a forward pass of its own: an answer of 200 tokens takes as long as dozens of training steps.
+The run takes several times as long, other processes wait at the next step, and nobody reads that many answers.
+
+## Example
+```python
+from transformers import TrainerCallback
+
+class ShowAnswers(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.eval()
+        out = model.generate(**self.prompts, max_new_tokens=200)
+        print(self.tokenizer.batch_decode(out))
+        model.train()
+```
+
+## Use instead
+```python
+from transformers import TrainerCallback
+
+class ShowAnswers(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step % 200 == 0:
+            model.eval()
+            out = model.generate(**self.prompts, max_new_tokens=200)
+            print(self.tokenizer.batch_decode(out))
+            model.train()
+```
+
+## Fix safety
+What is learned stays the same. Sampling draws random numbers: the order of the rows may differ from that of the slow
+run.
+
+## References
+- transformers documentation, "Callbacks"; truetune, docs/guides/slow-training.md
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.training_step_places import (
+    Function,
+    place_in_each_step,
+)
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+KEEPING_METHODS = frozenset(("append", "extend", "add", "put", "push", "update", "store"))
+"""Methods that keep what is generated, as a buffer of rollouts does"""
+
+
+class GenerationAtEachTrainingStep(SourceRule):
+    code = "SRC398"
+    symptoms = ("slow-training",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("calls of generate", lambda module: module.methods("generate"))
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.methods("generate"):
+            place = _place_of_shown_answers(module, call)
+            if place is None:
+                continue
+            yield self.finding(
+                "answers are generated at each training step: each of their tokens is a forward pass of its own, so"
+                " that most of the time goes there",
+                "generate every few hundred steps (`if step % 200 == 0`; `state.global_step` in a callback), or once"
+                " an epoch",
+                cases=[case_at(module, call.node), case_at(module, place)],
+            )
+            return
+
+
+def _place_of_shown_answers(module: Module, call: Call) -> ast.AST | None:
+    """The hook or the loop that generates in each step, where the answers are not taken into the training."""
+    function = next((one for one in module.parents(call.node) if isinstance(one, Function)), None)
+    if function is None or _may_keep_answers(function):
+        return None
+    place = place_in_each_step(module, call.node)
+    # A hook gives the trainer nothing but its control back.
+    if place is function or place is None:
+        return place
+    calls = module.flow.calls_of(function)
+    return place if all(_is_statement(module, one) for one in calls) else None
+
+
+def _may_keep_answers(function: Function) -> bool:
+    """May a function keep what it generates: by an attribute, an item or a list?"""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(one, ast.Attribute | ast.Subscript) for one in targets):
+                return True
+        if isinstance(node, ast.Attribute) and node.attr in KEEPING_METHODS:
+            return True
+    return False
+
+
+def _is_statement(module: Module, call: ast.AST) -> bool:
+    """Is a call a statement of its own, so that nobody takes what it gives back?"""
+    return isinstance(next(iter(module.parents(call)), None), ast.Expr)

@@ -1,0 +1,128 @@
+"""Lines that show what single causes take, and near misses that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.recognise_speed import speed_guides
+from truetune.troubleshooting.cause_signs import SIGNS, find_signs, signs_of_cause
+from truetune.troubleshooting.evidence import read_evidence
+from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_words import ProjectText
+from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+from truetune.troubleshooting.ruled_out import find_reason_against
+
+LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
+ADAPTER = "model = AutoPeftModelForCausalLM.from_pretrained(folder)\n"
+
+
+def shown(text: str) -> set[str]:
+    return {sign.words.lstrip("^") for sign in find_signs([ProjectText(Path("a.py"), text, True)])}
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("trainer = pl.Trainer(val_check_interval=0.01)\n", "an evaluation, or saving, too often"),
+        ("    --eval_steps 10 \\\n", "an evaluation, or saving, too often"),
+        ("save_steps: 20\n", "whole checkpoints are written too often"),
+        ("loader = DataLoader(rows, batch_size=8)\n", "data loader of one process"),
+        (
+            "per_device_train_batch_size=1,\ngradient_accumulation_steps=64,\n",
+            "a tiny batch with many accumulation steps",
+        ),
+        ("attn: eager\n", "the attention is computed eagerly"),
+        (
+            "net = GPT2LMHeadModel.from_pretrained('gpt2-xl')\n",
+            "weights and matrix products in float32",
+        ),
+        ("args = GRPOConfig(\n", "the completions of GRPO or RLOO"),
+        (
+            "tok = AutoTokenizer.from_pretrained(m, use_fast=False)\n",
+            "rows are tokenized one at a time",
+        ),
+        ("ds = raw.map(tokenize, remove_columns=cols)\n", "rows are tokenized one at a time"),
+        ("llama-server -m a.gguf -t 64\n", "llama.cpp runs more threads"),
+        (LOAD, "the model is loaded in float32"),
+    ],
+)
+def test_lines_that_show_a_cause(text: str, sign: str) -> None:
+    assert sign in shown(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainer = pl.Trainer(val_check_interval=1.0)\n",
+        "--eval_steps 500 --save_steps 1000 --logging_steps 10\n",
+        "eval_strategy: epoch\nsave_strategy: epoch\n",
+        "loader = DataLoader(rows, batch_size=8, num_workers=4)\n",
+        "per_device_train_batch_size=16,\ngradient_accumulation_steps=64,\n",
+        "per_device_train_batch_size=1,\ngradient_accumulation_steps=4,\n",
+        "attn_implementation: sdpa\n",
+        "args = GRPOConfig(\n    use_vllm=True,\n",
+        "ds = raw.map(tokenize, batched=True, num_proc=8)\n",
+        'labels = frame["label"].map(label2id)\n',
+        "model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)\n",
+        # cast, or computed in 16 bits, elsewhere
+        LOAD + "model.half()\n",
+        LOAD + "args = TrainingArguments('out', bf16=True)\nprint(torch.bfloat16)\n",
+        ADAPTER.replace("bfloat16", "") + "model = model.merge_and_unload().bfloat16()\n",
+        "# val_check_interval=0.01\n",
+    ],
+)
+def test_sound_lines_show_none(text: str) -> None:
+    assert shown(text) == set()
+
+
+def test_each_sign_is_of_a_cause() -> None:
+    texts = [cause.text for guide in GUIDES for cause in guide.causes]
+    assert {sign for text in texts for sign in signs_of_cause(text)} == set(SIGNS)
+
+
+def test_a_sign_gives_its_cause_a_line_and_a_better_place() -> None:
+    question = "training at 16k context is slow"
+    text = ProjectText(Path("conf.yaml"), "lr: 1e-5\nattention: x\nattn: eager\n", True)
+    [first, *_] = rank_causes(
+        choose_guides(question), question, frozenset(), read_facts(question, [text])
+    )
+    assert first.cause.text.startswith("the attention is computed eagerly")
+    assert [line.place for line in first.lines] == ["conf.yaml:3"]
+
+
+def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
+    [cause] = [
+        one
+        for guide in GUIDES
+        for one in guide.causes
+        if one.text.startswith("the model is loaded in float32")
+    ]
+
+    def reason(text: str) -> str:
+        evidence = read_evidence("slow", [ProjectText(Path("a.py"), text, True)], [])
+        return find_reason_against(cause.text, evidence)
+
+    assert reason("m = X.from_pretrained(p, torch_dtype=torch.bfloat16)\n")
+    assert not reason(LOAD)
+
+
+@pytest.mark.parametrize(
+    ("question", "guides"),
+    [
+        ("training is slow, GPU utilisation jumps between 0 and 100%", ("slow-training",)),
+        ("deepspeed training of a 1.5B model is slow on 8 A100", ("slow-training",)),
+        ("llama-server is slow though I have a RTX 4090", ("slow-generation",)),
+        ("evaluation takes forever", ("slow-training", "slow-generation")),
+        ("predictions take hours", ("slow-generation",)),
+        # a unit says it more surely
+        ("generation during training is slow, 3 tokens per second", ("slow-generation",)),
+        ("training is slow and the loss is nan", ()),
+        ("the model trains, its answers repeat", ()),
+        ("the learning rate decays too slowly for my loss", ()),
+    ],
+)
+def test_work_that_is_called_slow(question: str, guides: tuple[str, ...]) -> None:
+    assert speed_guides(question) == guides
