@@ -65,7 +65,15 @@ from truetune.data.script_rows.trained_rows import (
     tokenizer_of_script,
 )
 from truetune.data.sort_folder_files import list_training_files, sort_folder_files
-from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
+from truetune.errors import (
+    DataError,
+    SpecError,
+    TemplateError,
+    TokenizerError,
+    TruetuneError,
+    UsageError,
+    name_list,
+)
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
@@ -345,10 +353,10 @@ def _bring_tokenizer_of_scripts(scripts: Sequence[str], run: RunSpec) -> dict[st
 
 
 def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
-    """The tokenizer that all these scripts load; None where they load several, or it is not on this machine."""
+    """The tokenizer that all these scripts load; None where they load several, or it can't be loaded here."""
     names = {tokenizer_of_script(script) for script in scripts}
     name = names.pop() if len(names) == 1 else None
-    return name if _is_tokenizer_here(name) else None
+    return None if name is None or _lacking_tokenizer(RunSpec(tokenizer=name)) else name
 
 
 def _lacking_tokenizer_of_scripts(seen: PathsCheck) -> str:
@@ -423,14 +431,6 @@ def _judge_ids_of_script(
         judgement = Judgement(not_judged=(unread,))
     seen.judged.append(judgement)
     return report
-
-
-def _is_tokenizer_here(name: str | None) -> bool:
-    """Is the tokenizer of that name on this machine?"""
-    try:
-        return name is not None and find_tokenizer_folder(name).is_dir()
-    except TokenizerError:
-        return False
 
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
@@ -548,8 +548,7 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
         if seen.spec.tokenizer is not None or not seen.subjects:
             raise
         if run.data:
-            # transformers appends its own advice behind "Couldn't", which names options that truetune has not.
-            seen.no_tokenizer = str(error).partition("\n")[0].partition(": Couldn't")[0]
+            seen.no_tokenizer = _first_words(error)
             _judge_texts_of_rows(run, seen, progress)
             return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
@@ -1228,7 +1227,8 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
     else:
-        seen.no_tokenizer = _lacking_tokenizer(run)
+        is_users = bool(seen.spec.tokenizer or seen.spec.model)
+        seen.no_tokenizer = _lacking_tokenizer(run, is_users=is_users)
         if seen.no_tokenizer:
             run = run.model_copy(update={"tokenizer": None, "model": None})
         seen.run, seen.joined = run, _joins_texts(config)
@@ -1260,16 +1260,30 @@ def _joins_texts(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _lacking_tokenizer(run: RunSpec) -> str:
-    """Why the tokenizer of settings can't be had; empty where it can."""
+def _lacking_tokenizer(run: RunSpec, *, is_users: bool = False) -> str:
+    """Why the tokenizer that settings or a script name can't be used; empty where it can.
+
+    It is loaded, for a folder may be there and hold an adapter alone, other weights, or a broken file: whoever did not
+    name it himself is told so, and everything else is still judged. One that the user names is loaded where it is
+    used, and its error is his answer.
+    """
     named = run.tokenizer or run.model
     if not named:
         return "the settings name none"
     try:
-        find_tokenizer_folder(named)
-    except TokenizerError as error:
-        return str(error)
+        if is_users:
+            find_tokenizer_folder(named)
+        else:
+            prepare_probes_of_run(run)
+    except (TokenizerError, TemplateError, SpecError) as error:
+        return _first_words(error)
     return ""
+
+
+def _first_words(error: TruetuneError) -> str:
+    """What an error says, without what transformers appends: its own advice behind "Couldn't", on options that truetune
+    has not."""
+    return str(error).partition("\n")[0].partition(": Couldn't")[0]
 
 
 def _holds_rows(path: str, spec: RunSpec) -> bool:

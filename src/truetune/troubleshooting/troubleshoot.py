@@ -189,6 +189,8 @@ def _split_findings(
         key=lambda finding: (
             finding.severity != "error",
             not _explains(finding, near),
+            # A note is a fact beside the fault, not one that explains what users see.
+            finding.severity == "info",
         )
     )
     explaining = _with_causes_of_answers(explaining, report)
