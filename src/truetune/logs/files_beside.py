@@ -128,6 +128,11 @@ class RunBeside(NamedTuple):
     losses: tuple[tuple[float, float], ...] = ()
     """Step and loss at some places over the run, each the median of the records around it"""
     peak_rate: float | None = None
+    epoch_batches: int = 0
+    """Batches of an epoch for one process; 0 where no bar counts them"""
+    epoch_seconds: float = 0.0
+    batch: int | None = None
+    """Rows that one process takes at once, as printed"""
 
 
 class RowsBeside(NamedTuple):
