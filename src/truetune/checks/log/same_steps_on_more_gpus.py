@@ -3,8 +3,8 @@
 ## What it does
 Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both
 planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs
-or a larger batch. It says epochs, rows and time of both. It fires as well where an epoch has as many batches for each of
-several processes as for the fewer ones of the other log, and takes about as long: then every process reads all rows.
+or a larger batch. It says epochs, rows and time of both. It fires as well where an epoch has as many batches for each
+of several processes as for the fewer ones of the other log, and takes about as long: then every process reads all rows.
 
 ## Why it is bad
 `max_steps` counts steps, whatever a step has of rows. On eight GPUs it makes the run see eight times the rows in the
@@ -51,7 +51,7 @@ from truetune.logs.files_beside import RunBeside
 
 SAME_BATCHES = 0.02
 """Epochs whose batches differ by less have as many: the last batch may be filled up or left out"""
-# A batch that was made smaller by the number of processes takes a share of the time, and then as many batches are right.
+# A batch that is smaller by the number of processes takes a share of the time, and then as many batches are right.
 # Chosen, not measured: half of the rows take 0.5 to 0.7 of the time; DDP itself adds a few percent.
 SAME_EPOCH_TIME = 0.8
 """Share of the other run's time from which on an epoch takes about as long"""

@@ -221,8 +221,8 @@ class PreferenceLengthBias(PairRule):
         elif is_large and share >= RULE_SHARE:
             yield (
                 "so near to 100 %, the pairs seem to be chosen by their length, or the sides were exchanged when they"
-                " were built (a sort in the wrong direction, rank taken for score, columns read in the other order; then"
-                f" the {other} answer is the better one): read ten pairs"
+                " were built (a sort in the wrong direction, rank taken for score, columns read in the other order;"
+                f" then the {other} answer is the better one): read ten pairs"
             )
 
 
