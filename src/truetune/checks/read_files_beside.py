@@ -60,6 +60,7 @@ from truetune.logs.files_beside import (
     ADAPTERS_AT_ONCE,
     FILLED_TO_LIMIT,
     FROZEN_IN_CODE,
+    IMAGE_WITHOUT_VERBS,
     LABELS_OF_PADS,
     LENGTH_LIMIT,
     LOGITS_ON_HOST,
@@ -333,6 +334,14 @@ def limit_of_config(config: Config) -> Iterator[SettingBeside]:
         yield SettingBeside(FILLED_TO_LIMIT, True, padding.file, padding.line, text)
 
 
+PLAIN_IMAGE = re.compile(
+    r"(?:^|/)(?:python|ubuntu|debian|rockylinux|almalinux|fedora|continuumio/\w+|mambaorg/\S+|nvidia/cuda|pytorch/pytorch)"
+    r"(?:[:@]|$)"
+)
+"""Images that hold no library of InfiniBand by themselves; those of NVIDIA's NGC and of clouds do"""
+BRINGS_VERBS = re.compile(r"rdma-core|ibverbs|OFED|doca-|mlnx|aws-ofi|/efa", re.I)
+
+
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """What commands give as options: caps of servers, and settings of trainings."""
     for config in configs_of_commands(file):
@@ -342,6 +351,7 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield from _options_of_script(file, command)
         yield from _caps_of_command(file, command)
     yield from _adapters_at_once(file)
+    yield from _image_without_verbs(file)
     for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_whole_number(variable.value)
@@ -349,6 +359,16 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(variable.name, True, variable.file, variable.line, text)
         elif variable.name in CAP_VARIABLES and number:
             yield SettingBeside(variable.name, number, variable.file, variable.line, text)
+
+
+def _image_without_verbs(file: CommandFile) -> Iterator[SettingBeside]:
+    """The image of a Dockerfile that is a plain system, where no line installs the library of InfiniBand."""
+    if not PLAIN_IMAGE.search(file.image) or BRINGS_VERBS.search(file.text):
+        return
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if line.lstrip().upper().startswith("FROM ") and file.image in line:
+            text = f"FROM {file.image}"
+            yield SettingBeside(IMAGE_WITHOUT_VERBS, file.image, file.path, number, text)
 
 
 def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

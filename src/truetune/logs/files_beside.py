@@ -108,6 +108,10 @@ class SettingBeside(NamedTuple):
         return match[1] if match is not None and self.line else self.name
 
 
+IMAGE_WITHOUT_VERBS = "image_without_verbs"
+"""A Dockerfile's image in which nothing installs the library of InfiniBand"""
+
+
 class RunBeside(NamedTuple):
     """Another log of the project, as far as two runs can be compared by it."""
 
