@@ -30,7 +30,11 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
 from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
-from truetune.checks.reconcile_findings import reconcile_findings
+from truetune.checks.reconcile_findings import (
+    NAN_OF_EMPTY_BATCHES,
+    NO_LABEL_LEFT,
+    reconcile_findings,
+)
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
     find_trained_files,
@@ -277,9 +281,11 @@ def _name_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
 def _judge_rows_and_held_out(
     run: RunSpec, seen: PathsCheck, progress: Progress | None
 ) -> Report | None:
-    """As `_judge_rows`; rows that are held out by the name of their file are judged by themselves as well."""
+    """As `_judge_rows`; evaluation rows that a script, settings or the names of files tell are judged by themselves as
+    well: a run whose training is sound evaluates to nan where their prompts fill the limit."""
     report = _judge_rows(run, seen, progress)
-    if seen.is_paired:
+    is_told = seen.is_paired or not seen.spec.eval_data
+    if is_told and run.eval_data and not set(run.eval_data) & set(run.data):
         _judge_held_out_rows(run, seen, report, progress)
     return report
 
@@ -287,7 +293,7 @@ def _judge_rows_and_held_out(
 def _judge_held_out_rows(
     run: RunSpec, seen: PathsCheck, of_training: Report | None, progress: Progress | None
 ) -> None:
-    """Add the errors in rows that are held out by the name of their file; the rest of what rules say is of training.
+    """Add the errors in rows that are held out; the rest of what rules say is of training.
 
     What the training rows have as well is said of them alone.
     """
@@ -301,8 +307,22 @@ def _judge_held_out_rows(
     of_rows = Judgement.of([*seen.judged, _judgement_of(of_training)])
     known = {finding.code for finding in of_rows.findings}
     found = Judgement.of([*own.judged, _judgement_of(report)]).findings
-    errors = (one for one in found if one.severity == "error" and one.code not in known)
-    seen.judged.append(Judgement(tuple(errors)))
+    fresh = [one for one in found if one.code not in known]
+    errors = [
+        _of_evaluation_rows(one) if one.rule == NO_LABEL_LEFT else one
+        for one in fresh
+        if one.severity == "error"
+    ]
+    # A trainer that drops training rows without a label may still evaluate them, which gives nan.
+    empty = [one for one in fresh if one.rule == NO_LABEL_LEFT and one.severity != "error"]
+    seen.judged.append(Judgement((*errors, *map(_of_evaluation_rows, empty))))
+
+
+def _of_evaluation_rows(finding: Finding) -> Finding:
+    """A finding on rows without a label, said of the rows of an evaluation."""
+    return replace(
+        finding, evidence=(*finding.evidence, f"these are evaluation rows: {NAN_OF_EMPTY_BATCHES}")
+    )
 
 
 def _judgement_of(report: Report | None) -> Judgement:

@@ -273,11 +273,16 @@ def rules_of_many_causes() -> frozenset[str]:
 
 def names_cause(finding: Finding, cause: Cause) -> bool:
     """Does a finding say in its own words what a cause says?"""
+    return named_share(finding, cause) >= MIN_NAMED_WORDS
+
+
+def named_share(finding: Finding, cause: Cause) -> float:
+    """How much of what a cause says a finding says in its own words, rare words counting more."""
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
     words = frozenset(list_stems(cause.text))
     total = sum(_rarity(word) for word in words) or 1.0
     named = sum(_rarity(word) for word in words & said)
-    return named / total >= MIN_NAMED_WORDS
+    return named / total
 
 
 def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:

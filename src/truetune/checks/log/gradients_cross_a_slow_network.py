@@ -4,9 +4,9 @@
 Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run of several nodes,
 `NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
 NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. A library of InfiniBand that can't be opened (`Failed to open
-libibverbs.so`, as in plain images of Python) is named as the cause, with the image of a Dockerfile beside the log. Where logs with other numbers of nodes were given with it, the times of
-their steps stand beside those of this one. `Using network Socket` on one machine is none: nothing goes over the
-network.
+libibverbs.so`, as in plain images of Python) is named as the cause, with the image of a Dockerfile beside the log.
+Where logs with other numbers of nodes were given with it, the times of their steps stand beside those of this one.
+`Using network Socket` on one machine is none: nothing goes over the network.
 
 ## Why it is bad
 At each step every process sends as many bytes as its gradients have, twice. InfiniBand at 400 Gbit/s moves those of 8
@@ -100,8 +100,8 @@ class GradientsCrossASlowNetwork(OutputRule):
             )
         if lacks_library:
             first = (
-                "install the library in the image (Debian and Ubuntu: rdma-core libibverbs1 ibverbs-providers), or begin"
-                " with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband, where"
+                "install the library in the image (Debian and Ubuntu: rdma-core libibverbs1 ibverbs-providers), or"
+                " begin with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband, where"
                 " the nodes have InfiniBand or RoCE (`ibstat`)"
             )
         severity: Severity = "warning" if switched or is_slower or lacks_library else "info"
