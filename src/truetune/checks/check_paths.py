@@ -21,6 +21,7 @@ from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.detected_trainers import DetectedTrainers
+from truetune.checks.findings import Finding
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.held_out_files import pair_files
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED

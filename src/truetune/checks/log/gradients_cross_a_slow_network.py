@@ -101,8 +101,8 @@ class GradientsCrossASlowNetwork(OutputRule):
         if lacks_library:
             first = (
                 "install the library in the image (Debian and Ubuntu: rdma-core libibverbs1 ibverbs-providers), or"
-                " begin with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband, where"
-                " the nodes have InfiniBand or RoCE (`ibstat`)"
+                " begin with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband,"
+                " where the nodes have InfiniBand or RoCE (`ibstat`)"
             )
         severity: Severity = "warning" if switched or is_slower or lacks_library else "info"
         return self.finding(
