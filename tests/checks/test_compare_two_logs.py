@@ -106,3 +106,29 @@ def test_an_epoch_of_as_many_batches_on_more_processes(
     tmp_path.joinpath("four.log").write_text(epoch_log(4, *four))
     found = [one for one in truetune.check(tmp_path).findings if one.code == "LOG067"]
     assert [("every process reads all rows" in one.message) for one in found] == [True] * is_found
+
+
+@pytest.mark.parametrize(("steps", "is_named"), [(60, True), (400, False)])
+def test_a_warm_up_longer_than_the_run_is_named_with_its_line(
+    tmp_path: Path, steps: int, is_named: bool
+) -> None:
+    tmp_path.joinpath("train.yaml").write_text(CONFIG)
+    records = (
+        {
+            "current_steps": step,
+            "total_steps": steps + 7,
+            "loss": 1.5,
+            "lr": step * 1e-6,
+            "epoch": step / steps,
+        }
+        for step in range(10, steps + 1, 10)
+    )
+    ended = {"current_steps": steps + 7, "total_steps": steps + 7, "eval_loss": 1.4, "epoch": 1.0}
+    lines = "\n".join(json.dumps(one) for one in [*records, ended])
+    tmp_path.joinpath("trainer_log.jsonl").write_text(lines)
+    [finding] = [one for one in truetune.check(tmp_path).findings if one.code == "LOG011"]
+    assert f"at step {steps}, the last one logged of {steps + 7}" in finding.message
+    assert ("the warm-up of 100 steps (train.yaml:7)" in finding.message) is is_named
+    assert {Path(case.file or "").name for case in finding.cases} >= (
+        {"train.yaml"} if is_named else set()
+    )

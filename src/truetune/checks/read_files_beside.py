@@ -67,6 +67,7 @@ from truetune.logs.files_beside import (
     NOTHING_RESUMED,
     PICTURES_WITHOUT_LIMIT,
     SOFT_PROMPT,
+    WARMUP_STEPS,
     FilesBeside,
     RowsBeside,
     RunBeside,
@@ -291,6 +292,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     if model is not None and config.spec.model:
         name = config.spec.model
         yield SettingBeside("model", name, model.file, model.line, f"{model.key}={name}")
+    yield from _warmup_of_config(config)
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
     yield from model_of_config(config)
@@ -300,6 +302,13 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         value = getattr(training, name)
         if place is not None and isinstance(value, str):
             yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
+
+
+def _warmup_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The steps of a warm-up, where they are set as a number of steps."""
+    value, place = config.raw.get(WARMUP_STEPS), config.key_places.get(WARMUP_STEPS)
+    if type(value) is int and value > 0 and place is not None:
+        yield SettingBeside(WARMUP_STEPS, value, place.file, place.line, f"{WARMUP_STEPS}: {value}")
 
 
 def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:

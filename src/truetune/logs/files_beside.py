@@ -108,6 +108,8 @@ class SettingBeside(NamedTuple):
         return match[1] if match is not None and self.line else self.name
 
 
+WARMUP_STEPS = "warmup_steps"
+"""Steps in which the rate rises, as settings name them"""
 IMAGE_WITHOUT_VERBS = "image_without_verbs"
 """A Dockerfile's image in which nothing installs the library of InfiniBand"""
 
