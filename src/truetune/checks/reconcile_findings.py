@@ -101,6 +101,7 @@ def reconcile_findings(
     kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
+    kept = [_with_cache_of_all_requests(one, logs) for one in kept]
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
@@ -309,6 +310,28 @@ def _without_more_slots(findings: list[Finding]) -> list[Finding]:
     if not any(LAYERS_ON_CPU in text for one in findings for text in one.evidence):
         return findings
     return [one for one in findings if not _raises_slots_of_ollama(one)]
+
+
+def _with_cache_of_all_requests(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+    """Layers left on the CPU, with what pushes them there: a cache that many requests at once make larger than the
+    weights."""
+    if not any(LAYERS_ON_CPU in text for text in finding.evidence):
+        return finding
+    sizes = [log.output.layers for log in logs if log.output is not None]
+    large = [one for one in sizes if one.slots > 1 and one.cache_mib > one.weights_mib > 0]
+    if not large:
+        return finding
+    worst = max(large, key=lambda one: one.cache_mib)
+    each = worst.cells // worst.slots
+    fact = (
+        f"the cache takes {worst.cache_mib / 1024:,.3g} GiB and the weights {worst.weights_mib / 1024:,.3g} GiB: it has"
+        f" room for {worst.slots} requests at once (OLLAMA_NUM_PARALLEL, --parallel) of {each:,} tokens each (num_ctx)"
+    )
+    fewer = (
+        f"set OLLAMA_NUM_PARALLEL=1 (--parallel 1), which takes {worst.cache_mib / worst.slots / 1024:,.3g} GiB for the"
+        f" cache, or as many requests as come at once, and num_ctx to what a request needs; then {finding.remedy}"
+    )
+    return replace(finding, evidence=(fact, *finding.evidence), remedy=fewer)
 
 
 def _raises_slots_of_ollama(finding: Finding) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
 from truetune.logs.console.epoch_bars import EpochBarReader, EpochBars
 from truetune.logs.console.file_races import FileRace, find_file_race
-from truetune.logs.console.layer_devices import LayerDeviceReader
+from truetune.logs.console.layer_devices import LayerDeviceReader, LayerDevices
 from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
 from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.messages import (
@@ -202,6 +202,8 @@ class ConsoleOutput:
     """How a server worked on its requests"""
     pace: StepPace = field(default_factory=StepPace)
     """How steps followed one another"""
+    layers: LayerDevices = field(default_factory=LayerDevices)
+    """Where llama.cpp put layers, and how much memory they and the cache take"""
     epoch_bars: EpochBars = field(default_factory=EpochBars)
     """How many batches an epoch has for one process"""
     transports: NcclTransports = field(default_factory=NcclTransports)
@@ -385,6 +387,7 @@ class ConsoleReader:
             step_seconds=self._step_seconds,
             served=self._served.finish(),
             pace=self._pace.finish(),
+            layers=self._layers.finish(),
             epoch_bars=self._epoch_bars.read(),
             aside=self._aside.finish(),
             transports=self._transports.finish(),
