@@ -86,7 +86,7 @@ def test_a_hidden_nan_of_float16(tmp_path: Path) -> None:
 OLLAMA = """load_tensors: offloaded {layers}/49 layers to GPU
 load_tensors:   CPU_Mapped model buffer size =  5931.62 MiB
 load_tensors:        CUDA0 model buffer size =  2635.97 MiB
-llama_kv_cache_unified: size = {size}.00 MiB ({cells} cells,  48 layers,  {slots} seqs), K (f16): 1.00 MiB, V (f16): 1.00 MiB
+llama_kv_cache_unified: size = {size}.00 MiB ({cells} cells,  48 layers,  {slots} seqs), K (f16): 1.00 MiB
 [GIN] 2025/07/21 - 08:17:31 | 200 |  1m23.918204411s |     172.18.0.1 | POST     "/api/chat"
 """
 

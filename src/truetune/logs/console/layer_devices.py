@@ -16,8 +16,8 @@ DEVICE_LINE = re.compile(
 )
 WEIGHTS_LINE = re.compile(r"model buffer size = {0,8}(\d{1,9}(?:\.\d{1,4})?) MiB")
 CACHE_LINE = re.compile(
-    r"llama_kv_cache\w*: size = {0,8}(?P<mib>\d{1,9}(?:\.\d{1,4})?) MiB \( {0,8}(?P<cells>\d{1,9}) cells, {1,8}\d{1,5} layers"
-    r"(?:, {1,8}(?P<slots>\d{1,5})(?:/\d{1,5})? seqs)?"
+    r"llama_kv_cache\w*: size = {0,8}(?P<mib>\d{1,9}(?:\.\d{1,4})?) MiB \( {0,8}(?P<cells>\d{1,9}) cells"
+    r", {1,8}\d{1,5} layers(?:, {1,8}(?P<slots>\d{1,5})(?:/\d{1,5})? seqs)?"
 )
 LOADING_LINE = re.compile(r"load_tensors|llama_kv_cache|llama_model_load")
 CPU_DEVICES = ("CPU", "CPU_Mapped", "CPU_REPACK", "CPU_AARCH64", "CPU_HBM", "BLAS", "AMX")
