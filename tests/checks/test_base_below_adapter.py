@@ -44,6 +44,27 @@ PUTS_ON = {
         "serve.sh",
         "python -m sglang.launch_server --model-path {base} --lora-paths dpo=work/dpo\n",
     ),
+    "vllm in a container": (
+        "serve.sh",
+        "docker run --gpus all -v $PWD/work:/models vllm/vllm-openai:v0.9.2 --model {mounted} --enable-lora"
+        " --lora-modules dpo=/models/dpo\n",
+    ),
+    "sglang in a container": (
+        "serve.sh",
+        'podman run --mount type=bind,source="$(pwd)/work",target=/m lmsysorg/sglang:latest python3 -m'
+        " sglang.launch_server --model-path {base} --lora-paths dpo=/m/dpo\n",
+    ),
+    "tgi in a container": (
+        "serve.sh",
+        "docker run -v ./work:/data ghcr.io/huggingface/text-generation-inference:3.3 --model-id {base}"
+        " --lora-adapters dpo=/data/dpo\n",
+    ),
+    "compose with a volume": (
+        "compose.yaml",
+        "services:\n  llm:\n    image: vllm/vllm-openai:latest\n    volumes:\n      - type: bind\n"
+        "        source: ./work\n        target: /w\n"
+        "    command: --model {base} --enable-lora --lora-modules dpo=/w/dpo\n",
+    ),
     "script": ("ask.py", LOAD),
     "merge": ("merge.py", LOAD.replace("print(", "model.merge_and_unload().save_pretrained('out')\nprint(")),
     "llama-factory": (
@@ -69,7 +90,9 @@ def found(
     config = {"base_model_name_or_path": trained, "peft_type": "LORA", "r": 16}
     (folder / "work" / "dpo" / "adapter_config.json").write_text(json.dumps(config))
     name, text = PUTS_ON[form]
-    (folder / name).write_text(text.replace("{base}", base), encoding="utf-8")
+    mounted = base.replace("work/", "/models/") if base.startswith("work/") else base
+    text = text.replace("{base}", base).replace("{mounted}", mounted)
+    (folder / name).write_text(text, encoding="utf-8")
     (folder / "put_on.py").write_text(PUT_ON, encoding="utf-8")
     for stem, content in writers.items():
         suffix = "yaml" if content is EXPORT else "py"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import truetune
 from tests.checks.pages import block, sections
@@ -18,6 +21,7 @@ from truetune.checks.reports import Report
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.errors import DataError
+from truetune.settings.run_spec import RunSpec
 
 ABSENT = "nobody/no-such-model-9b"
 TEXT_RULES = [
@@ -116,3 +120,44 @@ def test_a_rule_on_texts_finds_the_same_without_a_tokenizer(
     spec = spec.model_copy(update={"tokenizer": None, "model": None, "select": (rule.name(),)})
     report = check_paths((), spec)
     assert (rule.code in codes(report)) is found
+
+
+def adapter_alone(folder: Path) -> None:
+    folder.joinpath("adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+
+
+def broken_file(folder: Path) -> None:
+    folder.joinpath("tokenizer.json").write_text('{"version": "1.0", "model": {')
+
+
+def weights_alone(folder: Path) -> None:
+    folder.joinpath("model-q4_k_m.gguf").write_bytes(b"GGUF")
+
+
+def broken_template(folder: Path) -> None:
+    backend = Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    backend.save(str(folder / "tokenizer.json"))
+    folder.joinpath("chat_template.jinja").write_text("{% for message in messages %}")
+
+
+@pytest.mark.parametrize(
+    "fill", [adapter_alone, broken_file, weights_alone, broken_template, lambda folder: None]
+)
+def test_a_script_s_tokenizer_that_can_not_be_loaded_hides_nothing(
+    fill: Callable[[Path], None], tmp_path: Path
+) -> None:
+    tmp_path.joinpath("tok").mkdir()
+    fill(tmp_path / "tok")
+    write_rows(tmp_path, are_broken=True)
+    tmp_path.joinpath("train.py").write_text(
+        "from datasets import load_dataset\nfrom transformers import AutoTokenizer\nfrom trl import SFTTrainer\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({str(tmp_path / 'tok')!r})\n"
+        "rows = load_dataset('json', data_files='rows.json', split='train')\n"
+        "rows = rows.map(lambda row: {'prompt': row['instruction'], 'completion': row['output']})\n"
+        "SFTTrainer(model='org/base', train_dataset=rows, processing_class=tokenizer).train()\n"
+    )
+    report = check_paths([tmp_path], RunSpec())
+    assert "broken-encoding" in {finding.rule for finding in report.findings}
+    assert any(
+        one.what == "the prompts, tokens and lengths of the data" for one in report.not_judged
+    )

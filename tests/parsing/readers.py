@@ -622,6 +622,7 @@ OWN = {
     "checks.rule": TYPES_ALONE,
     "checks.vllm_server_commands": TYPES_ALONE,
     "checks.sglang_server_commands": TYPES_ALONE,
+    "checks.tgi_server_commands": TYPES_ALONE,
     "checks.detect_text_encoding": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
     "generation.serialized_answers": OF_A_FIELD,

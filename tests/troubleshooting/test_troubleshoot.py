@@ -353,3 +353,16 @@ def test_a_cause_that_the_finding_names_is_not_listed_again(tmp_path: Path) -> N
     states = {judged.cause.text: judged.state for judged in report.causes}
     assert states["the adapter is scaled away: lora_alpha far below its rank"] == "found"
     assert any("base64" in text and state != "found" for text, state in states.items())
+
+
+def test_a_cause_whose_fault_was_found_is_not_said_to_lack_a_proof(tmp_path: Path) -> None:
+    tmp_path.joinpath("label.py").write_text(
+        "from openai import OpenAI\nclient = OpenAI(base_url='http://localhost:8000/v1')\n"
+        "for ticket in open('tickets.txt'):\n"
+        "    reply = client.chat.completions.create(model='labels', messages=[{'role': 'user', 'content': ticket}])\n"
+        "    print(reply.choices[0].message.content)\n"
+    )
+    report = truetune.troubleshoot("labelling all tickets takes days, vLLM is slow", str(tmp_path))
+    assert report.findings[0].rule == "generation-row-by-row"
+    open_causes = [one for one in report.remaining() if "generation-row-by-row" in one.rules]
+    assert not [one.cause.text for one in open_causes if one.cause.text.startswith("one prompt")]

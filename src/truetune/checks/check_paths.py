@@ -21,6 +21,7 @@ from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.detected_trainers import DetectedTrainers
+from truetune.checks.findings import Finding
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.held_out_files import pair_files
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
@@ -30,7 +31,11 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
 from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
-from truetune.checks.reconcile_findings import reconcile_findings
+from truetune.checks.reconcile_findings import (
+    NAN_OF_EMPTY_BATCHES,
+    NO_LABEL_LEFT,
+    reconcile_findings,
+)
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
     find_trained_files,
@@ -65,7 +70,15 @@ from truetune.data.script_rows.trained_rows import (
     tokenizer_of_script,
 )
 from truetune.data.sort_folder_files import list_training_files, sort_folder_files
-from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
+from truetune.errors import (
+    DataError,
+    SpecError,
+    TemplateError,
+    TokenizerError,
+    TruetuneError,
+    UsageError,
+    name_list,
+)
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
@@ -269,9 +282,11 @@ def _name_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
 def _judge_rows_and_held_out(
     run: RunSpec, seen: PathsCheck, progress: Progress | None
 ) -> Report | None:
-    """As `_judge_rows`; rows that are held out by the name of their file are judged by themselves as well."""
+    """As `_judge_rows`; evaluation rows that a script, settings or the names of files tell are judged by themselves as
+    well: a run whose training is sound evaluates to nan where their prompts fill the limit."""
     report = _judge_rows(run, seen, progress)
-    if seen.is_paired:
+    is_told = seen.is_paired or not seen.spec.eval_data
+    if is_told and run.eval_data and not set(run.eval_data) & set(run.data):
         _judge_held_out_rows(run, seen, report, progress)
     return report
 
@@ -279,7 +294,7 @@ def _judge_rows_and_held_out(
 def _judge_held_out_rows(
     run: RunSpec, seen: PathsCheck, of_training: Report | None, progress: Progress | None
 ) -> None:
-    """Add the errors in rows that are held out by the name of their file; the rest of what rules say is of training.
+    """Add the errors in rows that are held out; the rest of what rules say is of training.
 
     What the training rows have as well is said of them alone.
     """
@@ -293,8 +308,22 @@ def _judge_held_out_rows(
     of_rows = Judgement.of([*seen.judged, _judgement_of(of_training)])
     known = {finding.code for finding in of_rows.findings}
     found = Judgement.of([*own.judged, _judgement_of(report)]).findings
-    errors = (one for one in found if one.severity == "error" and one.code not in known)
-    seen.judged.append(Judgement(tuple(errors)))
+    fresh = [one for one in found if one.code not in known]
+    errors = [
+        _of_evaluation_rows(one) if one.rule == NO_LABEL_LEFT else one
+        for one in fresh
+        if one.severity == "error"
+    ]
+    # A trainer that drops training rows without a label may still evaluate them, which gives nan.
+    empty = [one for one in fresh if one.rule == NO_LABEL_LEFT and one.severity != "error"]
+    seen.judged.append(Judgement((*errors, *map(_of_evaluation_rows, empty))))
+
+
+def _of_evaluation_rows(finding: Finding) -> Finding:
+    """A finding on rows without a label, said of the rows of an evaluation."""
+    return replace(
+        finding, evidence=(*finding.evidence, f"these are evaluation rows: {NAN_OF_EMPTY_BATCHES}")
+    )
 
 
 def _judgement_of(report: Report | None) -> Judgement:
@@ -345,10 +374,10 @@ def _bring_tokenizer_of_scripts(scripts: Sequence[str], run: RunSpec) -> dict[st
 
 
 def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
-    """The tokenizer that all these scripts load; None where they load several, or it is not on this machine."""
+    """The tokenizer that all these scripts load; None where they load several, or it can't be loaded here."""
     names = {tokenizer_of_script(script) for script in scripts}
     name = names.pop() if len(names) == 1 else None
-    return name if _is_tokenizer_here(name) else None
+    return None if name is None or _lacking_tokenizer(RunSpec(tokenizer=name)) else name
 
 
 def _lacking_tokenizer_of_scripts(seen: PathsCheck) -> str:
@@ -423,14 +452,6 @@ def _judge_ids_of_script(
         judgement = Judgement(not_judged=(unread,))
     seen.judged.append(judgement)
     return report
-
-
-def _is_tokenizer_here(name: str | None) -> bool:
-    """Is the tokenizer of that name on this machine?"""
-    try:
-        return name is not None and find_tokenizer_folder(name).is_dir()
-    except TokenizerError:
-        return False
 
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
@@ -548,8 +569,7 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
         if seen.spec.tokenizer is not None or not seen.subjects:
             raise
         if run.data:
-            # transformers appends its own advice behind "Couldn't", which names options that truetune has not.
-            seen.no_tokenizer = str(error).partition("\n")[0].partition(": Couldn't")[0]
+            seen.no_tokenizer = _first_words(error)
             _judge_texts_of_rows(run, seen, progress)
             return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
@@ -1228,7 +1248,8 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
     else:
-        seen.no_tokenizer = _lacking_tokenizer(run)
+        is_users = bool(seen.spec.tokenizer or seen.spec.model)
+        seen.no_tokenizer = _lacking_tokenizer(run, is_users=is_users)
         if seen.no_tokenizer:
             run = run.model_copy(update={"tokenizer": None, "model": None})
         seen.run, seen.joined = run, _joins_texts(config)
@@ -1260,16 +1281,30 @@ def _joins_texts(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _lacking_tokenizer(run: RunSpec) -> str:
-    """Why the tokenizer of settings can't be had; empty where it can."""
+def _lacking_tokenizer(run: RunSpec, *, is_users: bool = False) -> str:
+    """Why the tokenizer that settings or a script name can't be used; empty where it can.
+
+    It is loaded, for a folder may be there and hold an adapter alone, other weights, or a broken file: whoever did not
+    name it himself is told so, and everything else is still judged. One that the user names is loaded where it is
+    used, and its error is his answer.
+    """
     named = run.tokenizer or run.model
     if not named:
         return "the settings name none"
     try:
-        find_tokenizer_folder(named)
-    except TokenizerError as error:
-        return str(error)
+        if is_users:
+            find_tokenizer_folder(named)
+        else:
+            prepare_probes_of_run(run)
+    except (TokenizerError, TemplateError, SpecError) as error:
+        return _first_words(error)
     return ""
+
+
+def _first_words(error: TruetuneError) -> str:
+    """What an error says, without what transformers appends: its own advice behind "Couldn't", on options that truetune
+    has not."""
+    return str(error).partition("\n")[0].partition(": Couldn't")[0]
 
 
 def _holds_rows(path: str, spec: RunSpec) -> bool:

@@ -60,12 +60,14 @@ from truetune.logs.files_beside import (
     ADAPTERS_AT_ONCE,
     FILLED_TO_LIMIT,
     FROZEN_IN_CODE,
+    IMAGE_WITHOUT_VERBS,
     LABELS_OF_PADS,
     LENGTH_LIMIT,
     LOGITS_ON_HOST,
     NOTHING_RESUMED,
     PICTURES_WITHOUT_LIMIT,
     SOFT_PROMPT,
+    WARMUP_STEPS,
     FilesBeside,
     RowsBeside,
     RunBeside,
@@ -290,6 +292,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     if model is not None and config.spec.model:
         name = config.spec.model
         yield SettingBeside("model", name, model.file, model.line, f"{model.key}={name}")
+    yield from _warmup_of_config(config)
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
     yield from model_of_config(config)
@@ -299,6 +302,13 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         value = getattr(training, name)
         if place is not None and isinstance(value, str):
             yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
+
+
+def _warmup_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The steps of a warm-up, where they are set as a number of steps."""
+    value, place = config.raw.get(WARMUP_STEPS), config.key_places.get(WARMUP_STEPS)
+    if type(value) is int and value > 0 and place is not None:
+        yield SettingBeside(WARMUP_STEPS, value, place.file, place.line, f"{WARMUP_STEPS}: {value}")
 
 
 def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
@@ -333,6 +343,14 @@ def limit_of_config(config: Config) -> Iterator[SettingBeside]:
         yield SettingBeside(FILLED_TO_LIMIT, True, padding.file, padding.line, text)
 
 
+PLAIN_IMAGE = re.compile(
+    r"(?:^|/)(?:python|ubuntu|debian|rockylinux|almalinux|fedora|continuumio/\w+|mambaorg/\S+|nvidia/cuda|pytorch/pytorch)"
+    r"(?:[:@]|$)"
+)
+"""Images that hold no library of InfiniBand by themselves; those of NVIDIA's NGC and of clouds do"""
+BRINGS_VERBS = re.compile(r"rdma-core|ibverbs|OFED|doca-|mlnx|aws-ofi|/efa", re.I)
+
+
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """What commands give as options: caps of servers, and settings of trainings."""
     for config in configs_of_commands(file):
@@ -342,6 +360,7 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield from _options_of_script(file, command)
         yield from _caps_of_command(file, command)
     yield from _adapters_at_once(file)
+    yield from _image_without_verbs(file)
     for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_whole_number(variable.value)
@@ -349,6 +368,16 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(variable.name, True, variable.file, variable.line, text)
         elif variable.name in CAP_VARIABLES and number:
             yield SettingBeside(variable.name, number, variable.file, variable.line, text)
+
+
+def _image_without_verbs(file: CommandFile) -> Iterator[SettingBeside]:
+    """The image of a Dockerfile that is a plain system, where no line installs the library of InfiniBand."""
+    if not PLAIN_IMAGE.search(file.image) or BRINGS_VERBS.search(file.text):
+        return
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if line.lstrip().upper().startswith("FROM ") and file.image in line:
+            text = f"FROM {file.image}"
+            yield SettingBeside(IMAGE_WITHOUT_VERBS, file.image, file.path, number, text)
 
 
 def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

@@ -24,6 +24,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.loss_is_a_sum import LossIsASum
+from truetune.checks.log.loss_not_finite import LossNotFinite
 from truetune.checks.log.run_ended_in_an_exception import RunEndedInAnException
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
@@ -50,6 +51,7 @@ from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFi
 from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
+from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
 from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
@@ -57,6 +59,11 @@ CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")
 """A call that advice names: `model.train()`"""
 FULL_MEMORY = "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)"
 PIECES = "PYTORCH_CUDA_ALLOC_CONF"
+NO_LABEL_LEFT = TruncationLeavesNoLabel.name()
+NAN_OF_EMPTY_BATCHES = "a batch of them alone has a loss of 0 / 0, which is nan, and so is the mean"
+"""What a finding on evaluation rows without a label says"""
+DROPPED_ROWS = "drops rows without a label"
+"""What is said of a trainer by default, which the log refutes"""
 MEMORY_FAULTS = {
     TrainedInEvalMode.name(): "eval() mode",
     RowsPaddedToAFixedLength.name(): "padding=",
@@ -89,10 +96,12 @@ def reconcile_findings(
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
+    kept = _with_evaluation_rows_without_labels(kept)
     kept = _with_cause_of_full_memory(kept)
     kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
+    kept = [_with_cache_of_all_requests(one, logs) for one in kept]
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
@@ -148,6 +157,35 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
         replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
         for one in findings
     ]
+
+
+def _with_evaluation_rows_without_labels(findings: list[Finding]) -> list[Finding]:
+    """A loss of the evaluation that is nan, where rows of that evaluation have no label left: these are its cause."""
+    empty = [
+        one
+        for one in findings
+        if one.rule == NO_LABEL_LEFT and any(NAN_OF_EMPTY_BATCHES in line for line in one.evidence)
+    ]
+    lost = [
+        one
+        for one in findings
+        if one.rule == LossNotFinite.name() and one.message.startswith("eval_loss")
+    ]
+    if not empty or not lost:
+        return findings
+    # The log proves that the rows are evaluated, whatever the trainer does with those of the training.
+    proved = [
+        replace(
+            one,
+            severity="error",
+            evidence=tuple(line for line in one.evidence if DROPPED_ROWS not in line),
+        )
+        for one in empty
+    ]
+    first = proved[0]
+    helped = [replace(one, remedy=f"{first.remedy}: {first.message}") for one in lost]
+    rest = [one for one in findings if one not in empty and one not in lost]
+    return [*proved, *helped, *rest]
 
 
 def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
@@ -272,6 +310,28 @@ def _without_more_slots(findings: list[Finding]) -> list[Finding]:
     if not any(LAYERS_ON_CPU in text for one in findings for text in one.evidence):
         return findings
     return [one for one in findings if not _raises_slots_of_ollama(one)]
+
+
+def _with_cache_of_all_requests(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+    """Layers left on the CPU, with what pushes them there: a cache that many requests at once make larger than the
+    weights."""
+    if not any(LAYERS_ON_CPU in text for text in finding.evidence):
+        return finding
+    sizes = [log.output.layers for log in logs if log.output is not None]
+    large = [one for one in sizes if one.slots > 1 and one.cache_mib > one.weights_mib > 0]
+    if not large:
+        return finding
+    worst = max(large, key=lambda one: one.cache_mib)
+    each = worst.cells // worst.slots
+    fact = (
+        f"the cache takes {worst.cache_mib / 1024:,.3g} GiB and the weights {worst.weights_mib / 1024:,.3g} GiB: it has"
+        f" room for {worst.slots} requests at once (OLLAMA_NUM_PARALLEL, --parallel) of {each:,} tokens each (num_ctx)"
+    )
+    fewer = (
+        f"set OLLAMA_NUM_PARALLEL=1 (--parallel 1), which takes {worst.cache_mib / worst.slots / 1024:,.3g} GiB for the"
+        f" cache, or as many requests as come at once, and num_ctx to what a request needs; then {finding.remedy}"
+    )
+    return replace(finding, evidence=(fact, *finding.evidence), remedy=fewer)
 
 
 def _raises_slots_of_ollama(finding: Finding) -> bool:

@@ -90,23 +90,6 @@ def model_of_server(server: VllmServerCommand) -> str | None:
     return last_option(options, "--model") or first
 
 
-def mounts_of_server(server: VllmServerCommand) -> Iterator[tuple[str, str]]:
-    """The folders of the host that a container gets, each with its place there."""
-    words = server.command.words[: len(server.command.words) - len(server.options)]
-    for option, word in pairwise(words):
-        source, colon, target = word.partition(":")
-        if option in ("-v", "--volume") and colon and source.startswith((".", "/", "~")):
-            yield source, target.partition(":")[0]
-
-
-def folder_on_host(server: VllmServerCommand, folder: str) -> str:
-    """Where a folder that a container is told lies on the host; the folder itself outside of its mounts."""
-    for source, target in mounts_of_server(server):
-        if folder == target or folder.startswith(target.rstrip("/") + "/"):
-            return source.rstrip("/") + folder[len(target.rstrip("/")) :]
-    return folder
-
-
 def adapters_by_served_name(server: VllmServerCommand) -> dict[str, str]:
     """Name -> folder of the adapters after `--lora-modules`: `NAME=FOLDER`, or `{"name": ..., "path": ...}`."""
     return adapters_by_option(server.options, "--lora-modules")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from truetune.logs.console.epoch_bars import EpochBars
 from truetune.logs.files_beside import RunBeside
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
@@ -28,6 +29,7 @@ def outline_run(log: RunLog) -> RunBeside | None:
     done = 0.0 if log.is_numbered else log.last_step
     done = max(done, float(output.done) if output is not None else 0.0)
     seconds = log.number("train_runtime")
+    bars = output.epoch_bars if output is not None else EpochBars()
     return RunBeside(
         file=log.path,
         steps=done,
@@ -43,6 +45,9 @@ def outline_run(log: RunLog) -> RunBeside | None:
         is_even=output.pace.is_even if output is not None else False,
         losses=_loss_places(log),
         peak_rate=_peak_rate(log),
+        epoch_batches=bars.batches,
+        epoch_seconds=bars.seconds,
+        batch=output.settings.batch if output is not None else None,
     )
 
 

@@ -108,6 +108,12 @@ class SettingBeside(NamedTuple):
         return match[1] if match is not None and self.line else self.name
 
 
+WARMUP_STEPS = "warmup_steps"
+"""Steps in which the rate rises, as settings name them"""
+IMAGE_WITHOUT_VERBS = "image_without_verbs"
+"""A Dockerfile's image in which nothing installs the library of InfiniBand"""
+
+
 class RunBeside(NamedTuple):
     """Another log of the project, as far as two runs can be compared by it."""
 
@@ -128,6 +134,11 @@ class RunBeside(NamedTuple):
     losses: tuple[tuple[float, float], ...] = ()
     """Step and loss at some places over the run, each the median of the records around it"""
     peak_rate: float | None = None
+    epoch_batches: int = 0
+    """Batches of an epoch for one process; 0 where no bar counts them"""
+    epoch_seconds: float = 0.0
+    batch: int | None = None
+    """Rows that one process takes at once, as printed"""
 
 
 class RowsBeside(NamedTuple):

@@ -80,7 +80,7 @@ def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
     yield from ("docker", "run")
     yield from _gpu_options(service)
     yield from _environment_words(service)
-    for one in _texts_of(service.get("volumes")):
+    for one in _volumes_of(service):
         yield from ("-v", one)
     for one in _texts_of(service.get("env_file")):
         yield from ("--env-file", one)
@@ -103,6 +103,16 @@ def _environment_words(service: Mapping[str, Any]) -> Iterator[str]:
         environment = [f"{name}={value}" for name, value in environment.items()]
     for one in environment if isinstance(environment, list) else ():
         yield from ("-e", str(one))
+
+
+def _volumes_of(service: Mapping[str, Any]) -> Iterator[str]:
+    """The volumes of a service as `SOURCE:TARGET`; they stand as such texts, or as mappings with a type."""
+    volumes = service.get("volumes")
+    for one in volumes if isinstance(volumes, list) else [volumes]:
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict) and one.get("type") == "bind":
+            yield f"{one.get('source')}:{one.get('target')}"
 
 
 def _texts_of(value: Any) -> list[str]:

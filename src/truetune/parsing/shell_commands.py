@@ -15,6 +15,7 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.container_words import CONTAINER_PROGRAMS, words_on_host
 from truetune.parsing.docker_compose_services import is_compose_file, services
 from truetune.parsing.harness_results import (
     TEMPLATE_HASH_KEY,
@@ -66,8 +67,6 @@ HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
 DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
 DOCKER_IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
-CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
-"""Programs that run a command in a container"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class ShellCommand:
     """One command of a file."""
 
     words: tuple[str, ...]
-    """Without quotes, and without the assignments before them"""
+    """Without quotes, and without the assignments before them; of a container as they would stand on the host"""
     line: int
     """1-based, where it begins"""
     text: str
@@ -134,7 +133,7 @@ def describes_containers(path: Path) -> bool:
 def words_of_container(command: ShellCommand) -> tuple[str, ...]:
     """The words of `docker run ...`, without `sudo`; empty where a command starts no container."""
     words = command.words[1:] if command.words[0] == "sudo" else command.words
-    is_run = words[:1] and words[0].rpartition("/")[2] in CONTAINERS and "run" in words[1:3]
+    is_run = words[:1] and words[0].rpartition("/")[2] in CONTAINER_PROGRAMS and "run" in words[1:3]
     return words if is_run else ()
 
 
@@ -176,7 +175,12 @@ def read_commands(path: Path) -> CommandFile:
         return _commands_of_results(path)
     if describes_containers(path):
         found = [
-            ShellCommand(one.words, one.line, shlex.join(one.words), option_lines=one.option_lines)
+            ShellCommand(
+                words_on_host(one.words),
+                one.line,
+                shlex.join(one.words),
+                option_lines=one.option_lines,
+            )
             for one in (services(path) if is_compose_file(path) else pod_containers(path))
         ]
         return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
@@ -429,7 +433,9 @@ def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         name, _, value = words[0].partition("=")
         own[name], words = value, words[1:]
-    return ShellCommand(tuple(words), number, shlex.join(words), own) if words else None
+    if not words:
+        return None
+    return ShellCommand(words_on_host(words), number, shlex.join(words), own)
 
 
 def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellCommand]:

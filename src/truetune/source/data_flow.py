@@ -398,6 +398,30 @@ class DataFlow:
                 return origin.node
         return self._method_called(node)
 
+    def function_called(
+        self, node: ast.expr
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+        """The function of the files that a call means, also as a method of an object that was handed in.
+
+        `function` does not ask where an object was made, for origins are found with its help.
+        """
+        function = self.function(node)
+        if function is not None or not isinstance(node, ast.Attribute):
+            return function
+        owners = {
+            owner for origin in self.origins(node.value) for owner in self._classes_of(origin.node)
+        }
+        # Objects of several classes have methods of the same name that do different things.
+        return self._methods(owners.pop()).get(node.attr) if len(owners) == 1 else None
+
+    def _classes_of(self, node: ast.AST) -> Iterator[ast.ClassDef]:
+        """The class of the files whose call made an object, or by which a parameter is annotated."""
+        named = node.func if isinstance(node, ast.Call) else getattr(node, "annotation", None)
+        if isinstance(named, ast.Name | ast.Attribute):
+            owner = self._class_named(named)
+            if owner is not None:
+                yield owner
+
     def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
         if owner not in self._methods_of:

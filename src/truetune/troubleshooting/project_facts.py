@@ -27,7 +27,7 @@ from truetune.troubleshooting.project_words import ProjectText, TextLine
 
 # Chosen, not measured: a line beyond is data or a minified file.
 MAX_LINE_CHARACTERS = 400
-MAX_LINES_OF_TRAIT = 4
+MAX_LINES_OF_TRAIT = 16
 COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
 IMPORT = re.compile(r"\s*(from\s+\S+\s+import|import)\s")
 ASSIGNED = re.compile(r"[\w\])]\s*[=:(]")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -104,6 +104,7 @@ MIN_CAUSES_OF_A_SYMPTOM = 3
 # there, and one that it does not name mostly 0.4 or less.
 MIN_NAMED_WORDS = 0.5
 """Of the words of a cause, by their rarity, that stand in a finding which names it"""
+SETTING_NAME = re.compile(r"\b[a-z]{2,20}(?:_[a-z0-9]{1,20}){1,5}\b")
 NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way. Measured
 # on `symptom_sentences.tsv` by cross-validation: the right guide is among those that are kept in 89 %, and 2.2 are kept
@@ -279,11 +280,16 @@ def rules_of_many_causes() -> frozenset[str]:
 
 def names_cause(finding: Finding, cause: Cause) -> bool:
     """Does a finding say in its own words what a cause says?"""
+    return named_share(finding, cause) >= MIN_NAMED_WORDS
+
+
+def named_share(finding: Finding, cause: Cause) -> float:
+    """How much of what a cause says a finding says in its own words, rare words counting more."""
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
     words = frozenset(list_stems(cause.text))
     total = sum(_rarity(word) for word in words) or 1.0
     named = sum(_rarity(word) for word in words & said)
-    return named / total >= MIN_NAMED_WORDS
+    return named / total
 
 
 def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
@@ -354,10 +360,12 @@ def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
     subject, missed = read_code_words(cause.text)
     negated = list_negated(cause.text)
     concerned = (list_mentioned(cause.text) & facts.lines.keys()) - negated
+    # A line with the very setting of the cause (`num_ctx`) says more than the first of its kind (`FROM`).
+    settings = [re.compile(rf"\b{name}\b") for name in SETTING_NAME.findall(cause.text)]
     found: dict[str, TextLine] = {}
     for trait in sorted(concerned, key=lambda trait: -_rarity_of_trait(trait)):
-        for line in facts.lines[trait]:
-            is_named = any(word.search(line.text) for word in subject)
+        for line in sorted(facts.lines[trait], key=lambda one: not _names_any(settings, one.text)):
+            is_named = _names_any(subject, line.text)
             is_refuted = any(word.search(line.text) for word in missed) or _is_of_other_bits(
                 cause, line.text
             )
@@ -365,7 +373,13 @@ def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
             if is_telling and not is_refuted:
                 found.setdefault(line.place, line)
                 break
-    return tuple(found.values())[:MAX_TELLING_LINES]
+    lines = sorted(found.values(), key=lambda one: not _names_any(settings, one.text))
+    return tuple(lines)[:MAX_TELLING_LINES]
+
+
+def _names_any(words: Iterable[re.Pattern[str]], line: str) -> bool:
+    """Does a line hold one of these words of code?"""
+    return any(word.search(line) for word in words)
 
 
 def _lines_of_signs(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:

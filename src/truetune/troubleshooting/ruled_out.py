@@ -92,6 +92,8 @@ DEMO_DATA = re.compile(
 WHOLE_MODULES = re.compile(
     r"modules_to_save|additional_target|embed_tokens|lm_head|\bwte\b|train_embeddings|trainable_token"
 )
+SWITCHES_TRANSPORT = re.compile(r"NCCL_(?:IB_DISABLE|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|NET)\b")
+SHOWS_LAUNCH = re.compile(r"NCCL INFO|\bsrun\b|\btorchrun\b|accelerate launch|mpirun")
 KEPT_ALIVE_ZERO = re.compile(r"keep_?alive\W{1,4}0\b", re.IGNORECASE)
 MODEL_LOADS = re.compile(
     r"loaded meta data with|starting runner|llama runner started", re.IGNORECASE
@@ -567,6 +569,13 @@ def _is_loaded_in_16_bits(evidence: Evidence) -> str:
     return ""
 
 
+def _no_transport_is_switched(evidence: Evidence) -> str:
+    """Does a run start here, or NCCL print how it was started, and no line switch a transport?"""
+    if evidence.has(SWITCHES_TRANSPORT) or not evidence.has(SHOWS_LAUNCH):
+        return ""
+    return "no file here sets NCCL_IB_DISABLE, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE or NCCL_NET"
+
+
 RULES: tuple[Row, ...] = (
     make_row(r"^the model is loaded in float32", _is_loaded_in_16_bits),
     make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
@@ -621,6 +630,7 @@ RULES: tuple[Row, ...] = (
         _classifier_pads_alike,
     ),
     make_row(r"^keep_alive is 0", _model_stays_loaded),
+    make_row(r"^a (?:job|script) switches a fast transport of NCCL off", _no_transport_is_switched),
     make_row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
     make_row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),
     make_row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),

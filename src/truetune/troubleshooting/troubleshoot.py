@@ -31,12 +31,19 @@ from truetune.troubleshooting.rank_causes import (
     LikelyCause,
     choose_guides,
     keep_possible_guides,
+    named_share,
     names_cause,
     rank_causes,
     rules_of_many_causes,
 )
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
+
+OF_LOGS = "LOG"
+"""How the codes of rules on logs begin"""
+# Chosen, not measured: half of what names a cause (MIN_NAMED_WORDS). At half of it, one common word would do.
+MIN_NEAR_SHARE = 0.25
+"""Share of a cause's words that the nearest finding says"""
 
 
 def troubleshoot(
@@ -116,7 +123,8 @@ def judge_causes(
     """
     found = _findings_by_rule(report.findings)
     examined = {examined.rule for examined in report.examined}
-    judged = [(one, _judge_cause(one, found, examined, evidence)) for one in likely]
+    nearest = _nearest_causes(likely, found)
+    judged = [(one, _judge_cause(one, found, examined, evidence, nearest)) for one in likely]
     judged.sort(key=lambda pair: _order(*pair))
     return tuple(one for _, one in judged)
 
@@ -137,18 +145,47 @@ def _findings_by_rule(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
     return by_rule
 
 
+def _nearest_causes(
+    likely: Sequence[LikelyCause], found: Mapping[str, Sequence[Finding]]
+) -> frozenset[tuple[str, str]]:
+    """Rule and text of the causes that are nearest to the words of a finding which many causes name as their proof.
+
+    A finding on code or rows is a fault, and so the cause of the symptom in one of these ways: of the nearest ones the
+    list does not say that nothing proves them. A log's finding is a symptom, which any of its causes may have.
+    """
+    nearest: set[tuple[str, str]] = set()
+    for rule in found.keys() & rules_of_many_causes():
+        faults = [one for one in found[rule] if not one.code.startswith(OF_LOGS)]
+        if not faults:
+            continue
+        shares = {
+            one.cause.text: max(named_share(finding, one.cause) for finding in faults)
+            for one in likely
+            if rule in one.cause.rules
+        }
+        best = max(shares.values(), default=0.0)
+        if best >= MIN_NEAR_SHARE:
+            nearest |= {(rule, text) for text, share in shares.items() if share >= best / 2}
+    return frozenset(nearest)
+
+
 def _judge_cause(
     likely: LikelyCause,
     found: Mapping[str, Sequence[Finding]],
     examined: set[str],
     evidence: Evidence,
+    nearest: frozenset[tuple[str, str]],
 ) -> JudgedCause:
     """What is known of one cause by the rules that fired and those that found nothing, and by what speaks against it.
 
     What a rule found stays, whatever lines say.
     """
     rules = likely.cause.rules
-    firing = tuple(rule for rule in rules if _proves(rule, found.get(rule, ()), likely.cause))
+    firing = tuple(
+        rule
+        for rule in rules
+        if _proves(rule, found.get(rule, ()), likely.cause) or (rule, likely.cause.text) in nearest
+    )
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
     against = find_reason_against(f"{likely.cause.text}\n{likely.cause.seen}", evidence)
@@ -156,6 +193,8 @@ def _judge_cause(
         return JudgedCause(
             likely.cause, likely.guide, "ruled out", rules, likely.lines, against=against
         )
+    # What fired, and is about another of its causes, is no proof that is still to come.
+    rules = tuple(rule for rule in rules if rule not in found) or rules
     was_looked_for = bool(rules) and examined.issuperset(rules)
     state: CauseState = "looked for" if was_looked_for else "open"
     lacking = sorted(READING_OF_TRAIT[trait].label for trait in likely.lacking)
@@ -189,6 +228,8 @@ def _split_findings(
         key=lambda finding: (
             finding.severity != "error",
             not _explains(finding, near),
+            # A note is a fact beside the fault, not one that explains what users see.
+            finding.severity == "info",
         )
     )
     explaining = _with_causes_of_answers(explaining, report)

@@ -90,3 +90,37 @@ def test_settings_and_answers_beside_a_state_are_judged(tmp_path: Path) -> None:
     assert {"LOG124", "CFG015"} <= {finding.code for finding in report.findings}
     steps = next(dict(one.facts)["steps"] for one in report.subjects if one.log is not None)
     assert steps == "406 of 406"
+
+
+def write_falling_log(folder: Path, *, has_reference: bool) -> None:
+    """A run whose two sides fall from the first record on, with rewards away from 0 there."""
+    history: list[dict[str, Any]] = []
+    for number in range(1, 31):
+        fall = -25.0 * min(1.0, number / 20)
+        logps = {"chosen": -25 + fall, "rejected": -50 + 2 * fall}
+        references = {"chosen": -95 + number % 3, "rejected": -105 - number % 4}
+        shift = references if has_reference else {"chosen": 0.0, "rejected": 0.0}
+        history.append(
+            {"step": 5 * number, "epoch": number / 30, "loss": 0.5 - 0.01 * number}
+            | {f"logps/{side}": value for side, value in logps.items()}
+            | {f"rewards/{side}": 0.2 * (logps[side] - shift[side]) for side in logps}
+            | {"rewards/margins": 1.0 + 0.1 * number, "rewards/accuracies": 0.9}
+        )
+    state = {"global_step": 150, "max_steps": 150, "log_history": history}
+    (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("has_reference", "severity", "words"),
+    [
+        (True, "info", "reference is the model that training begins with"),
+        (False, "warning", "this loss has no reference"),
+    ],
+)
+def test_a_loss_has_no_reference_where_rewards_are_multiples_of_the_log_probabilities(
+    tmp_path: Path, has_reference: bool, severity: str, words: str
+) -> None:
+    write_falling_log(tmp_path, has_reference=has_reference)
+    [finding] = run_rule(read_run(tmp_path), find_rule("dpo-chosen-falls")).findings
+    assert finding.severity == severity
+    assert words in finding.remedy

@@ -326,6 +326,27 @@ def test_length_bias(found: Found) -> None:
     assert biased(1.0, 4) is None
 
 
+@pytest.mark.parametrize(("words", "severity"), [(24, "info"), (60, "warning")])
+def test_a_small_difference_of_lengths_is_a_note(found: Found, words: int, severity: str) -> None:
+    text = (
+        "the lamp of the desk is dark again and nobody knows why it went out so early on that day"
+    )
+    rows = [
+        conversational(
+            {
+                "prompt": f"{i}?",
+                "chosen": f"{i} " + " ".join((text.split() * 4)[:words]),
+                "rejected": f"{i} " + text,
+            }
+        )
+        for i in range(200)
+    ]
+    finding = found(rows)["preference-length-bias"]
+    assert finding.severity == severity
+    assert finding.remedy.startswith("balance the lengths")
+    assert ("exchange" in finding.remedy) is (severity == "warning")
+
+
 def test_cut_on_one_side(found: Found) -> None:
     rows = list(map(conversational, plain(10)))
     rows[0]["chosen"][0]["content"] = "and so on, " * 400

@@ -145,6 +145,39 @@ def train_step(batch):
 epoch_of(train)
 """
 
+ENGINE = """
+class Engine:
+    def __init__(self, model):
+        self.model = model
+    def micro_step(self, batch):
+        loss = self.model(**batch).loss
+        loss.backward()
+    def validate(self, batch):
+        return self.model(**batch).loss.item()
+"""
+OF_ENGINE = """
+def epoch_loop(engine, loader):
+    for batch in loader:
+        try:
+            engine.micro_step(batch)
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            continue
+"""
+CALLED = "\nepoch_loop(Engine(model), train)\n"
+HELD = """
+class Run:
+    def __init__(self, engine):
+        self.engine = engine
+    def fit(self, loader):
+        for batch in loader:
+            try:
+                self.engine.micro_step(batch)
+            except torch.cuda.OutOfMemoryError:
+                torch.cuda.empty_cache()
+Run(Engine(model)).fit(train)
+"""
+
 
 def indented(text: str, spaces: int) -> str:
     return "\n".join(" " * spaces + line if line else line for line in text.strip().splitlines())
@@ -182,6 +215,9 @@ def found(text: str, folder: Path) -> list[str]:
         DDP + loop(after=ON_ONE_RANK),
         ACCELERATE + "best_of = Best(3)\n" + loop(after=ON_THE_MAIN_PROCESS),
         DDP + loop(after=FLAG_OF_ONE),
+        DDP + ENGINE + OF_ENGINE + CALLED,
+        DDP + ENGINE + OF_ENGINE.replace("engine, loader", "engine: Engine, loader"),
+        DDP + ENGINE + HELD,
     ],
 )  # fmt: skip
 def test_one_process_goes_another_way(text: str, tmp_path: Path) -> None:
@@ -236,6 +272,8 @@ def any_process(flag):
         DDP + loop(after="if rank == 0:\n    for row in samples:\n        if row is None:\n            break"),
         DDP + loop(after="if rank == 0 and step == 9:\n    save(model)\n    break\nelse:\n    break"),
         PLAIN + loop(after="if rank == 0:\n    break"),
+        DDP + ENGINE + OF_ENGINE.replace("micro_step", "validate") + CALLED,
+        DDP + ENGINE + OF_ENGINE.replace("            continue", "            raise") + CALLED,
     ],
 )  # fmt: skip
 def test_all_processes_go_the_same_way(text: str, tmp_path: Path) -> None:

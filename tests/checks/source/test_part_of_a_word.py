@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
+from truetune.checks.source.pattern_takes_part_of_a_word import around
 
 IN_WORDS = ["Answer: C", "Because of it, D", "C", "Answer: B", "After all, A", "D", "B"] * 3
 ALONE = ["C", "(D) is right", "C.", "option B", "A", "D", "B"] * 3
@@ -85,3 +86,9 @@ def test_a_part_is_taken(tmp_path: Path, script: str, pattern: str, texts: list[
 )
 def test_a_whole_is_taken(tmp_path: Path, script: str, pattern: str, texts: list[str]) -> None:
     assert messages(tmp_path, script.replace("PATTERN", pattern), texts) == []
+
+
+def test_the_excerpt_holds_the_word_that_is_taken() -> None:
+    text = "Lithium calls for a check of the sodium intake and serum level. Answer: C"
+    assert "Answer" in around(text, text.index("Answer"))
+    assert around("A short one", 0) == "A short one"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from truetune.checks.check_paths import check_paths
 from truetune.checks.diagnose_log import diagnose
+from truetune.settings.run_spec import RunSpec
 
 LAYERS = "".join(
     f"load_tensors: layer {n:3} assigned to device {{}}, is_swa = 0\n" for n in range(4)
@@ -79,3 +81,34 @@ def test_a_hidden_nan_of_float16(tmp_path: Path) -> None:
     other = "+ python t.py --model_name_or_path m-8b --bf16 True\n"
     rate = NOTHING.replace("'learning_rate': 0.0", "'learning_rate': 1e-4")
     assert "if it is trained in float16" in findings(tmp_path, other + rate)[HIDDEN]
+
+
+OLLAMA = """load_tensors: offloaded {layers}/49 layers to GPU
+load_tensors:   CPU_Mapped model buffer size =  5931.62 MiB
+load_tensors:        CUDA0 model buffer size =  2635.97 MiB
+llama_kv_cache_unified: size = {size}.00 MiB ({cells} cells,  48 layers,  {slots} seqs), K (f16): 1.00 MiB
+[GIN] 2025/07/21 - 08:17:31 | 200 |  1m23.918204411s |     172.18.0.1 | POST     "/api/chat"
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "cells", "slots", "is_cause"),
+    [
+        (49152, 262144, 8, True),
+        (12288, 65536, 2, True),
+        (6144, 32768, 1, False),
+        (1536, 8192, 4, False),
+    ],
+)
+def test_a_cache_of_many_requests_that_pushes_layers_to_the_cpu(
+    tmp_path: Path, size: int, cells: int, slots: int, is_cause: bool
+) -> None:
+    path = tmp_path / "ollama.log"
+    path.write_text(OLLAMA.format(layers=16, size=size, cells=cells, slots=slots))
+    [found] = [
+        one
+        for one in check_paths([str(path)], RunSpec()).findings
+        if one.rule == "fault-named-in-the-output"
+    ]
+    assert found.remedy.startswith("set OLLAMA_NUM_PARALLEL=1") is is_cause
+    assert (f"room for {slots} requests at once" in found.evidence[0]) is is_cause

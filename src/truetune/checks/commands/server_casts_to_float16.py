@@ -44,7 +44,6 @@ from truetune.checks.source.evidence.model_folder_settings import read_folder_se
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     find_vllm_server_commands,
-    folder_on_host,
     model_of_server,
 )
 from truetune.parsing.shell_commands import CommandFile, last_option
@@ -133,7 +132,7 @@ def _settings_of_checkpoint(
     """The config.json of the model that is served: in its folder, or in one of the same name beside the commands."""
     if not model:
         return {}
-    beside, path = Path(file.path).parent, folder_on_host(server, model)
+    beside, path = Path(file.path).parent, model
     # The job names the cluster's folder; a copy of it lies beside the job where someone asks for help.
     for folder in (Path(path), beside / path, beside / Path(path).name):
         settings = read_folder_settings(folder / "config.json")

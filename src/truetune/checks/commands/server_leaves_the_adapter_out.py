@@ -37,9 +37,10 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.prompt_forms import written_folders
-from truetune.checks.vllm_server_commands import find_vllm_server_commands, mounts_of_server
+from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
+from truetune.parsing.container_words import mounts_in_words
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.module import Module, read_module
 
@@ -117,8 +118,10 @@ def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
 def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
     """Servers of vLLM that get a mounted folder with an adapter, and name nothing in it."""
     for server in find_vllm_server_commands(file):
-        for source, target in mounts_of_server(server):
-            if any(target in word for word in server.options) or "$" in server.command.text:
+        if any("$" in word for word in server.options):
+            continue
+        for source, target in mounts_in_words(server.command.words):
+            if any(folder in word for folder in (source, target) for word in server.options):
                 continue
             if _holds_adapter(Path(file.path).parent, source):
                 name = Path(source).name

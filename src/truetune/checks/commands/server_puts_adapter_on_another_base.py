@@ -1,8 +1,9 @@
 """A server puts an adapter on another model than the one that it was trained on.
 
 ## What it does
-Compares the model of each server that is given adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, as
-`NAME=FOLDER` or JSON, in a shell script, a job file or a compose file) with `base_model_name_or_path` in its
+Compares the model of each server that is given adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, TGI's
+`--lora-adapters`, as `NAME=FOLDER` or JSON, in a shell script, a job file or a compose file, started in a container or
+not) with `base_model_name_or_path` in its
 adapter_config.json: in the folder itself, behind a mount of the container, or, where the folder is not here, in the
 only file of that kind beside the command. The same is asked of a command that gives a merge script a base and an
 adapter. Family, generation, size, release, and whether the model is instruction-tuned are read off the names. A folder
@@ -48,10 +49,10 @@ from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, script_
 from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
+from truetune.checks.tgi_server_commands import tgi_server
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
-    folder_on_host,
     model_of_server,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
@@ -69,8 +70,6 @@ class _AdapterOnModel(NamedTuple):
     adapters: dict[str, str]
     """Name -> folder"""
     verb: str
-    hosts: dict[str, str]
-    """Folder as the command says it -> where it lies on the host"""
 
 
 class ServerPutsAdapterOnAnotherBase(CommandRule):
@@ -89,7 +88,9 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
     def places(file: CommandFile) -> Iterator[_AdapterOnModel]:
         yield from _vllm_servers(file)
         for command in file.commands:
-            found = _sglang_server(command) or _merge_by_script(file, command)
+            found = (
+                _sglang_server(command) or _tgi_server(command) or _merge_by_script(file, command)
+            )
             if found is not None:
                 yield found
 
@@ -122,7 +123,7 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
 
     def _trained_base(self, one: _AdapterOnModel, folder: str) -> tuple[str, Path] | None:
         """The base that an adapter was trained on, and the file that says so."""
-        known = base_of_adapter(one.hosts.get(folder, folder), self.subject.path)
+        known = base_of_adapter(folder, self.subject.path)
         # One adapter and one file: there is nothing else that the file could be about.
         if known is None and len(one.adapters) == 1:
             return base_in_only_adapter_file(Path(self.subject.path).absolute().parent, folder)
@@ -134,9 +135,7 @@ def _vllm_servers(file: CommandFile) -> Iterator[_AdapterOnModel]:
     for server in find_vllm_server_commands(file):
         adapters, model = adapters_by_served_name(server), model_of_server(server)
         if adapters and model:
-            hosts = {folder: folder_on_host(server, folder) for folder in adapters.values()}
-            base = folder_on_host(server, model)
-            yield _AdapterOnModel(server.command, base, adapters, "served on", hosts)
+            yield _AdapterOnModel(server.command, model, adapters, "served on")
 
 
 def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
@@ -144,7 +143,15 @@ def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
     server = sglang_server(command)
     if server is None or not server.adapters:
         return None
-    return _AdapterOnModel(command, server.model, server.adapters, "served on", {})
+    return _AdapterOnModel(command, server.model, server.adapters, "served on")
+
+
+def _tgi_server(command: ShellCommand) -> _AdapterOnModel | None:
+    """A server of TGI with adapters; None where a command starts none."""
+    server = tgi_server(command)
+    if server is None or not server.adapters:
+        return None
+    return _AdapterOnModel(command, server.model, server.adapters, "served on")
 
 
 def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
@@ -154,4 +161,4 @@ def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnMode
         return None
     if PUTS_ADAPTERS_ON not in script_of_command(Path(file.path), command):
         return None
-    return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on", {})
+    return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on")

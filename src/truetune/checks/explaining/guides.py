@@ -1427,8 +1427,8 @@ GUIDES = (
             Cause("llama.cpp or llama-cpp-python was built without CUDA: -ngl is ignored and all runs on the CPU",
                   "llama.cpp, GGUF or ollama is slow on a GPU; no usable GPU found; compiled without GPU support",
                   ("llama-cpp-built-for-the-cpu",)),
-            Cause("the context is so long that its cache takes the GPU, and layers stay on the CPU: lower num_ctx (-c,"
-                  " --max-model-len), quantize the cache",
+            Cause("the context (num_ctx, -c, --max-model-len) is so long that its cache takes the GPU, and layers stay"
+                  " on the CPU: lower it, or the requests at once (OLLAMA_NUM_PARALLEL), quantize the cache",
                   "ollama ps shows 48%/52% CPU/GPU, with a SIZE far above the file's; num_ctx 131072; KV cache",
                   ("modelfile-parameters-unfit",)),
             Cause("layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization",

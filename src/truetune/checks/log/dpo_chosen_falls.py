@@ -60,6 +60,10 @@ LOSSES_WITH_REFERENCE = frozenset(
     ("sigmoid", "hinge", "ipo", "robust", "apo_zero", "apo_down", "kto", "bco_pair")
 )
 """TRL's losses of DPO, and LLaMA-Factory's; simpo and orpo have none"""
+# Logged figures are rounded to three or four digits, and a mean over uneven batches moves the ratio by less than this.
+# A reward that is counted from a reference leaves it within some records: the reference's part differs by row.
+MAX_RATIO_SPREAD = 0.02
+"""By how much of itself the ratio of reward to log-probability may differ between records, without a reference"""
 
 
 def _names(group: str) -> tuple[str, str]:
@@ -153,7 +157,9 @@ class DpoChosenFalls(LogRule):
             f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
             f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
             self._remedy(),
-            severity="warning" if lost >= LARGE_FALL else "info",
+            severity="warning"
+            if lost >= LARGE_FALL and not self._lacks_its_reference()
+            else "info",
             figure=draw_curves(
                 "log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}
             ),
@@ -162,17 +168,45 @@ class DpoChosenFalls(LogRule):
     def _remedy(self) -> str:
         """What helps: beta holds the policy at its reference, and a loss without one has nothing to be held at."""
         log = self.subject
-        rewards = log.curve("rewards/chosen").finite()
-        starts_away = bool(rewards.value.size) and abs(_ends(rewards)[0]) > MAX_FIRST_REWARD
         has_none = log.facts.get("loss_type") == "simpo" or (
-            starts_away and not self._has_reference()
+            self._starts_away() and self._are_rewards_multiples() and not self._has_reference()
         )
+        if not has_none and self._starts_away():
+            return (
+                "see first that the reference is the model that training begins with: the rewards begin far from 0"
+                " (rewards-not-zero-at-first); then lower the learning rate or raise beta"
+            )
         if has_none:
             return (
                 "lower the learning rate (SimPO: 3e-7 to 1e-6), or add an SFT term on the chosen answers (cpo_alpha);"
                 " this loss has no reference that a larger beta could hold it at"
             )
         return "lower the learning rate, raise beta, or add an SFT term on the chosen answers"
+
+    def _lacks_its_reference(self) -> bool:
+        """Do rewards that are counted from a reference begin away from 0? Then the fall is what that does."""
+        return self._starts_away() and (self._has_reference() or not self._are_rewards_multiples())
+
+    def _starts_away(self) -> bool:
+        """Do the rewards begin far from 0, where those that are counted from the own beginning stand?"""
+        rewards = self.subject.curve("rewards/chosen").finite()
+        return bool(rewards.value.size) and abs(_ends(rewards)[0]) > MAX_FIRST_REWARD
+
+    def _are_rewards_multiples(self) -> bool:
+        """Is each reward the same multiple of its log-probability, as in SimPO, CPO and ORPO (no reference)?"""
+        return all(self._is_multiple(side) for side in ("chosen", "rejected"))
+
+    def _is_multiple(self, side: str) -> bool:
+        """Is the reward of this side the same multiple of its log-probability in each record?"""
+        rewards, logps = (
+            self.subject.curve(f"{kind}/{side}").finite() for kind in ("rewards", "logps")
+        )
+        both = np.intersect1d(rewards.step, logps.step)
+        if both.size < MIN_POINTS or both.size != rewards.step.size or both.size != logps.step.size:
+            return False
+        ratios = rewards.value / np.where(logps.value == 0, np.nan, logps.value)
+        middle = float(np.nanmedian(ratios))
+        return bool(np.nanmax(np.abs(ratios - middle)) <= MAX_RATIO_SPREAD * abs(middle))
 
     def _has_reference(self) -> bool:
         """Do the settings beside the log name a loss that has a reference? They say more than how its rewards begin."""

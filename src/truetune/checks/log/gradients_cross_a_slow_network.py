@@ -3,9 +3,10 @@
 ## What it does
 Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run of several nodes,
 `NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
-NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. Where logs with other numbers of nodes were given with it, the times of
-their steps stand beside those of this one. `Using network Socket` on one machine is none: nothing goes over the
-network.
+NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. A library of InfiniBand that can't be opened (`Failed to open
+libibverbs.so`, as in plain images of Python) is named as the cause, with the image of a Dockerfile beside the log.
+Where logs with other numbers of nodes were given with it, the times of their steps stand beside those of this one.
+`Using network Socket` on one machine is none: nothing goes over the network.
 
 ## Why it is bad
 At each step every process sends as many bytes as its gradients have, twice. InfiniBand at 400 Gbit/s moves those of 8
@@ -48,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
-from truetune.logs.files_beside import RunBeside
+from truetune.logs.files_beside import IMAGE_WITHOUT_VERBS, RunBeside
 from truetune.settings.run_spec import Severity
 
 OVER_TCP = ("NCCL_IB_DISABLE", "NCCL_NET")
@@ -86,15 +87,24 @@ class GradientsCrossASlowNetwork(OutputRule):
         compared, is_slower = self._steps_beside(transports)
         switched = " and ".join(sorted(transports.names_disabled.intersection(OVER_TCP)))
         why = f": {switched} switches InfiniBand off" if switched else ""
+        lacks_library = not switched and transports.lacks_library[0] > 0
         if not switched and transports.finds_no_device:
             why = ": NCCL finds no InfiniBand device"
+        elif lacks_library:
+            why = ": libibverbs can't be opened, so that NCCL does not look for InfiniBand"
         first = f"unset {switched} where the nodes have InfiniBand or RoCE (`ibstat`)"
         if not switched:
             first = (
                 "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE,"
                 " and on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
             )
-        severity: Severity = "warning" if switched or is_slower else "info"
+        if lacks_library:
+            first = (
+                "install the library in the image (Debian and Ubuntu: rdma-core libibverbs1 ibverbs-providers), or"
+                " begin with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband,"
+                " where the nodes have InfiniBand or RoCE (`ibstat`)"
+            )
+        severity: Severity = "warning" if switched or is_slower or lacks_library else "info"
         return self.finding(
             f"the {transports.nodes:,} nodes exchange gradients over TCP (NET/Socket){why}",
             f"{first}; where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients"
@@ -142,6 +152,11 @@ class GradientsCrossASlowNetwork(OutputRule):
                 yield Case(text, file=file, line=line)
         for setting in dict.fromkeys(self.subject.files_beside.all_named(*names)):
             yield Case(setting.text, file=setting.file, line=setting.line)
+        if names == OVER_TCP and transports.lacks_library[0]:
+            line, text = transports.lacks_library
+            yield Case(text, file=file, line=line)
+            for setting in self.subject.files_beside.all_named(IMAGE_WITHOUT_VERBS):
+                yield Case(setting.text, file=setting.file, line=setting.line)
         if transports.line:
             yield Case(transports.text, file=file, line=transports.line)
 

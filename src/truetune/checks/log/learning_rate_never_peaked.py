@@ -40,10 +40,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.count_optimizer_steps import has_run_ended
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.logs.files_beside import WARMUP_STEPS, SettingBeside
 from truetune.logs.robust_statistics import warmup_slope
 from truetune.logs.run_log import Curve
 from truetune.settings.run_spec import Severity
@@ -101,16 +102,43 @@ class LearningRateNeverPeaked(LogRule):
         )
         unit = "record" if log.is_numbered else "step"
         is_over = bool(log.total_steps) or has_run_ended(log)
+        last = f"the last {unit} ({rate.step[-1]:,.0f})"
+        # The last steps may fall between two records.
+        if not log.is_numbered and log.last_step > rate.step[-1]:
+            last = f"step {rate.step[-1]:,.0f}, the last one logged of {log.last_step:,.0f}"
+        warmup = self._warmup_beside()
+        why = "the warm-up is longer than the run"
+        if warmup is not None:
+            why = f"the warm-up of {warmup.value:,} steps ({warmup.place}) is longer than the run"
         yield self.finding(
-            f"the learning rate still rises at the last {unit} ({rate.step[-1]:,.0f}): it reached"
-            f" {peak:.3g}{of_configured}; the warm-up is longer than the run",
+            f"the learning rate still rises at {last}: it reached {peak:.3g}{of_configured}; {why}",
             ("" if is_over else "if the run is over: ")
             + "set the warm-up (warmup_steps; warmup_num_steps of a DeepSpeed scheduler, warmup_ratio as a share) to"
             " a small part of the run: 3 % is usual",
             severity=self._severity(rate, is_over=is_over),
             evidence=tuple(self._evidence(rate, slope, unit)),
+            cases=tuple(self._cases(rate, unit, warmup)),
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
+
+    def _warmup_beside(self) -> SettingBeside | None:
+        """The warm-up that settings beside the log set, where it is longer than the run; None for any other."""
+        found = self.subject.files_beside.setting(WARMUP_STEPS)
+        is_counted = not self.subject.is_numbered
+        is_longer = (
+            found is not None
+            and isinstance(found.value, int)
+            and is_counted
+            and found.value > max(self.subject.last_step, self.subject.total_steps or 0)
+        )
+        return found if is_longer else None
+
+    def _cases(self, rate: Curve, unit: str, warmup: SettingBeside | None) -> Iterator[Case]:
+        """The log, which may be one of several, and the setting that makes the warm-up so long."""
+        log = self.subject
+        yield Case(f"{unit} {rate.step[-1]:,.0f}: {rate.value[-1]:.3g}", file=log.path)
+        if warmup is not None:
+            yield Case(warmup.text, file=warmup.file, line=warmup.line)
 
     def _severity(self, rate: Curve, *, is_over: bool) -> Severity:
         """An error in a run that is over; a warning where so much was logged that its rate should have come."""

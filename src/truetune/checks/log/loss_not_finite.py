@@ -37,6 +37,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -45,7 +46,7 @@ from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY
-from truetune.logs.run_log import Curve, RunLog
+from truetune.logs.run_log import Curve, Floats, RunLog
 
 LOSSES = ("loss", "eval_loss")
 
@@ -102,19 +103,41 @@ class LossNotFinite(LogRule):
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
             known = self._known_cause(curve, name, stays=stays)
+            unit = "evaluations" if name == "eval_loss" else "logged steps"
+            places = np.flatnonzero(bad) + 1
+            is_all = count == total
             yield self.finding(
-                f"{name} is not finite at {count:,} of {total:,} logged steps"
-                + (f", and never again from step {first:,.0f} on" if stays else ""),
+                f"{name} is not finite at {count:,} of {total:,} {unit}"
+                + (
+                    f", and never again from {self._place(name, first, int(places[0]))} on"
+                    if stays and not is_all
+                    else ""
+                ),
                 known.advice if known is not None else _remedy(self.subject, first),
                 evidence=(
-                    describe_steps(curve.step[bad]),
+                    self._places(name, curve.step[bad], places),
                     *((known.evidence,) if known is not None else ()),
                     *(_last_checkpoint(self.subject, first) if name == "loss" else ()),
                 ),
                 count=count,
                 total=total,
-                figure=draw_curves(name, {name: curve}, {"not finite": first}),
+                # A curve without a number has nothing to draw.
+                figure=None if is_all else draw_curves(name, {name: curve}, {"not finite": first}),
             )
+
+    def _place(self, name: str, step: float, number: int) -> str:
+        """Where a value stands: its step, or which evaluation or record it is of a log that has no steps."""
+        if not self.subject.is_numbered:
+            return f"step {step:,.0f}"
+        return f"evaluation {number:,}" if name == "eval_loss" else f"record {step:,.0f}"
+
+    def _places(self, name: str, steps: Floats, numbers: NDArray[np.intp]) -> str:
+        """Where the values stand that are not finite, in one line."""
+        if not self.subject.is_numbered:
+            return describe_steps(steps)
+        if name == "eval_loss":
+            return describe_steps(numbers.tolist()).replace("step", "evaluation", 1)
+        return describe_steps(steps).replace("step", "record", 1)
 
     def _known_cause(self, curve: Curve, name: str, *, stays: bool) -> _Cause | None:
         """Why the values are not finite, where the curves themselves say it."""

@@ -73,8 +73,9 @@ class OutputStopsInTheMiddle(OutputRule):
             yield self._of_peers()
             return
         yield self.finding(
-            f"the output stops at step {done:,} of {output.total:,}, without an exception",
-            "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
+            f"the log ends at step {done:,} of {output.total:,} with no word of an end: the run was still going when it"
+            " was copied, or stopped without a message",
+            "nothing, if it still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
             " PID` names the line of each process; if it is gone, look in the files of other ranks,"
             " of the scheduler and in `dmesg`",
             evidence=(

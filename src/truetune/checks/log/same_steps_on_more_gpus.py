@@ -3,7 +3,8 @@
 ## What it does
 Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both
 planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs
-or a larger batch. It says epochs, rows and time of both.
+or a larger batch. It says epochs, rows and time of both. It fires as well where an epoch has as many batches for each
+of several processes as for the fewer ones of the other log, and takes about as long: then every process reads all rows.
 
 ## Why it is bad
 `max_steps` counts steps, whatever a step has of rows. On eight GPUs it makes the run see eight times the rows in the
@@ -48,6 +49,12 @@ from truetune.checks.rule import LogRule
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import RunBeside
 
+SAME_BATCHES = 0.02
+"""Epochs whose batches differ by less have as many: the last batch may be filled up or left out"""
+# A batch that is smaller by the number of processes takes a share of the time, and then as many batches are right.
+# Chosen, not measured: half of the rows take 0.5 to 0.7 of the time; DDP itself adds a few percent.
+SAME_EPOCH_TIME = 0.8
+"""Share of the other run's time from which on an epoch takes about as long"""
 MORE_ROWS = 1.5
 """Times as many rows in a step that are worth a word"""
 SAME_TIME = 0.6
@@ -63,6 +70,8 @@ class SameStepsOnMoreGpus(LogRule):
         if not self.subject.files_beside.runs:
             return Unmet("no other log was given with it")
         own = outline_run(self.subject)
+        if own is not None and own.epoch_batches and own.processes:
+            return None
         if own is None or own.total is None or own.rows_a_step is None:
             return Unmet(
                 "the log does not say how many steps were planned, or how many rows a step has"
@@ -71,11 +80,16 @@ class SameStepsOnMoreGpus(LogRule):
 
     def figure(self) -> str:
         own = outline_run(self.subject)
-        return _in_words(own, "this run") if own is not None else ""
+        if own is None:
+            return ""
+        return _in_words(own, "this run") if own.rows_a_step else _epoch_in_words(own, "this run")
 
     def findings(self) -> Iterator[Finding]:
         own = outline_run(self.subject)
-        if own is None or not own.rows_a_step or not own.total:
+        if own is None:
+            return
+        yield from self._epochs_as_long(own)
+        if not own.rows_a_step or not own.total:
             return
         smaller = [run for run in self.subject.files_beside.runs if _has_smaller_steps(run, own)]
         if not smaller:
@@ -92,6 +106,44 @@ class SameStepsOnMoreGpus(LogRule):
             severity="warning" if by_gpus else "info",
             evidence=(_in_words(own, "this run"), _in_words(other, name)),
         )
+
+    def _epochs_as_long(self, own: RunBeside) -> Iterator[Finding]:
+        """An epoch of as many batches for each process as for the fewer ones of another run."""
+        others = [run for run in self.subject.files_beside.runs if _has_epochs_as_long(own, run)]
+        if not others:
+            return
+        other = min(others, key=lambda run: run.processes or 1)
+        name = Path(other.file).name
+        fewer = other.processes or 1
+        yield self.finding(
+            f"an epoch has {own.epoch_batches:,} batches for each of {own.processes} processes here, and"
+            f" {other.epoch_batches:,} in {name} with {fewer}: every process reads all rows, and none is done sooner",
+            "divide the rows over the processes: a DistributedSampler, split_dataset_by_node for a stream, or in the"
+            " __iter__ of an IterableDataset every world_size-th row from the rank on, and of the loader's workers too",
+            evidence=(_epoch_in_words(own, "this run"), _epoch_in_words(other, name)),
+        )
+
+
+def _has_epochs_as_long(own: RunBeside, other: RunBeside) -> bool:
+    """Has an epoch of this run, on more processes, as many batches and takes it about as long as in the other run?"""
+    if other.file == own.file or not own.epoch_batches or not other.epoch_batches:
+        return False
+    if (own.processes or 1) <= (other.processes or 1):
+        return False
+    # A smaller batch on each process makes as many batches of fewer rows.
+    if own.batch and other.batch and own.batch != other.batch:
+        return False
+    has_as_many = abs(own.epoch_batches - other.epoch_batches) <= SAME_BATCHES * other.epoch_batches
+    return has_as_many and own.epoch_seconds >= SAME_EPOCH_TIME * other.epoch_seconds > 0
+
+
+def _epoch_in_words(run: RunBeside, name: str) -> str:
+    """Batches and time of an epoch of a run."""
+    count = run.processes or 1
+    return (
+        f"{name}: {count} process{'es' * (count > 1)}, an epoch of {run.epoch_batches:,} batches in"
+        f" {run.epoch_seconds:,.0f} s"
+    )
 
 
 def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:

@@ -3,7 +3,8 @@
 ## What it does
 Measures how often the longer answer is the chosen one, with a 95 % interval (Wilson), over the pairs whose lengths
 differ by more than a tenth of the longer side, in tokens that reach the loss (in bytes, where no tokenizer is named).
-It is a note where half of the prompts ask for such answers by their words (concise, one sentence; in detail).
+It is a note where half of the prompts ask for such answers by their words (concise, one sentence; in detail), and where
+the longer side is less than a third longer than the other.
 
 ## Why it is bad
 DPO sums log-probabilities over tokens, so length is the easiest thing to learn: answers grow (or shrink) without end,
@@ -62,10 +63,15 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 RULE_SHARE = 0.95
 """Share from which length, or a sort, seems to be what the pairs were built by"""
 
+# Chosen, not measured: answers that are a fifth longer are a habit of whoever wrote them, and a loss that learns them
+# makes answers a fifth longer. At half of it, a word more would warn; at double, "twice as long" would be a note.
+LARGE_RATIO = 4 / 3
+"""The longer side by the shorter one, in the median of the pairs that differ, from which the bias is a warning"""
+
 REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"
 REMEDY_WHERE_LENGTH_TELLS_ALL = (
-    "read ten pairs first: where chosen is the worse answer, exchange the sides (--map chosen=rejected --map"
-    f" rejected=chosen) and correct what built them; else {REMEDY}"
+    f"{REMEDY}; read ten pairs: only where chosen is the worse answer, exchange the sides instead (--map"
+    " chosen=rejected --map rejected=chosen) and correct what built them"
 )
 REMEDY_WHERE_ASKED = f"nothing to do where this length is what you want to teach; else {REMEDY}"
 MAX_PROMPT_CHARS = 4_000
@@ -161,12 +167,13 @@ class PreferenceLengthBias(PairRule):
         longer, of = self.longer
         low, high = wilson_interval(longer, of)
         count = longer if word == "longer" else of - longer
-        is_clear = low > WARNING_SHARE or high < 1 - WARNING_SHARE
+        is_large = _median_ratio(lengths) >= LARGE_RATIO
+        is_clear = is_large and (low > WARNING_SHARE or high < 1 - WARNING_SHARE)
         unit = "bytes" if self.setup.is_by_bytes else "tokens"
         medians = [int(np.median(side)) for side in lengths.T]
         return self.finding(
             f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",
-            self._remedy(word, count / of),
+            self._remedy(word, count / of, is_large=is_large),
             severity="warning" if is_clear and not self._is_asked(word) else "info",
             evidence=[
                 (
@@ -175,7 +182,7 @@ class PreferenceLengthBias(PairRule):
                 ),
                 f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
                 f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
-                *self._reasons(word, count / of),
+                *self._reasons(word, count / of, is_large=is_large),
             ],
             count=count,
             total=of,
@@ -190,14 +197,14 @@ class PreferenceLengthBias(PairRule):
         right, of = self.scored
         return right > of / 2
 
-    def _remedy(self, word: str, share: float) -> str:
-        """What to do where so large a share of the chosen answers is longer, or shorter."""
+    def _remedy(self, word: str, share: float, *, is_large: bool) -> str:
+        """What to do where so large a share of the chosen answers is longer, or shorter; much longer, if `is_large`."""
         if self._is_asked(word):
             return REMEDY_WHERE_ASKED
-        may_be_exchanged = share >= RULE_SHARE and not self._are_acquitted()
+        may_be_exchanged = is_large and share >= RULE_SHARE and not self._are_acquitted()
         return REMEDY_WHERE_LENGTH_TELLS_ALL if may_be_exchanged else REMEDY
 
-    def _reasons(self, word: str, share: float) -> Iterator[str]:
+    def _reasons(self, word: str, share: float, *, is_large: bool) -> Iterator[str]:
         """Why the length may tell the sides apart: prompts, scores, or how the pairs were built."""
         right, of = self.scored
         other = "shorter" if word == "longer" else "longer"
@@ -211,11 +218,11 @@ class PreferenceLengthBias(PairRule):
                 "the sides are not exchanged: the rows' own scores are better for the chosen side in"
                 f" {right:,} of {of:,}; so near to 100 % the scores follow the length: read ten pairs"
             )
-        elif share >= RULE_SHARE:
+        elif is_large and share >= RULE_SHARE:
             yield (
-                "so near to 100 % is no judgement: check whether the sides were exchanged when the pairs were built (a"
-                f" sort in the wrong direction, rank taken for score, columns read in the other order; then the {other}"
-                " answer is the better one), or whether they were chosen by length: read ten pairs"
+                "so near to 100 %, the pairs seem to be chosen by their length, or the sides were exchanged when they"
+                " were built (a sort in the wrong direction, rank taken for score, columns read in the other order;"
+                f" then the {other} answer is the better one): read ten pairs"
             )
 
 
@@ -224,6 +231,14 @@ def _count_longer_chosen(lengths: NDArray[np.int32]) -> tuple[int, int]:
     chosen, rejected = lengths.T
     differ = np.abs(chosen - rejected) > MIN_LENGTH_DIFFERENCE * lengths.max(axis=1)
     return int((chosen > rejected)[differ].sum()), int(differ.sum())
+
+
+def _median_ratio(lengths: NDArray[np.int32]) -> float:
+    """How many times as long as its shorter side the longer one is, in the median of the pairs whose lengths differ."""
+    shorter, longer = lengths.min(axis=1), lengths.max(axis=1)
+    differ = longer - shorter > MIN_LENGTH_DIFFERENCE * longer
+    # An empty side has no length to divide by: any answer is far longer.
+    return float(np.median(longer[differ] / np.maximum(shorter[differ], 1)))
 
 
 def _prompt_text(row: Conversation) -> str:

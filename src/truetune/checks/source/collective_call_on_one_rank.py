@@ -362,7 +362,7 @@ def _make_collective_call(module: Module, statements: list[ast.stmt], depth: int
         _waits_for_all(module, call) or _gathers_sharded_weights(module, call) for call in calls
     ):
         return True
-    functions = (module.flow.function(call.node.func) for call in calls) if depth else ()
+    functions = (module.flow.function_called(call.node.func) for call in calls) if depth else ()
     return any(
         _make_collective_call(module, function.body, depth - 1)
         for function in functions

@@ -128,9 +128,9 @@ class PatternTakesPartOfAWord(SourceRule):
                 matches = _part_matches(module, pattern, text)
             if pattern is None or matches is None:
                 continue
-            first = matches.parts[0].strip()[:PROOF_CHARACTERS]
             found = pattern.search(matches.parts[0])
             taken = found.group() if found else ""
+            first = around(matches.parts[0], found.start() if found else 0)
             yield self.finding(
                 f"{pattern.pattern!r} takes a part of a word or number in {len(matches.parts):,} of {matches.found:,}"
                 f" texts of `{matches.column}`: {taken!r} of {first!r}",
@@ -160,6 +160,19 @@ def _is_part(text: str, match: re.Match[str]) -> bool:
     if character.isdigit():
         return after.isdigit() or before.isdigit()
     return character.isalpha() and (after.isalpha() or before.isalpha())
+
+
+def around(text: str, place: int) -> str:
+    """What stands around a place of a text, from the begin of a word on, so that the word at the place is in it."""
+    begin = max(0, place - PROOF_CHARACTERS // 2)
+    end = begin + PROOF_CHARACTERS
+    # A word that is cut in two at the begin or at the end is left out, unless it is the one at the place.
+    if begin:
+        begin = max(begin, text.find(" ", begin, place) + 1)
+    if end < len(text):
+        cut = text.rfind(" ", place, end)
+        end = cut if cut > place else end
+    return ("... " if begin else "") + text[begin:end].strip() + (" ..." if end < len(text) else "")
 
 
 def _remedy(pattern: re.Pattern[str]) -> str:

@@ -2,9 +2,10 @@
 
 ## What it does
 Looks for a streaming data set, or an `IterableDataset` of one's own whose code names no rank, in a `DataLoader` of a
-script that starts `torch.distributed` itself, in this file or one that runs with it, and neither splits the stream
-(`split_dataset_by_node`, `shard`) nor prepares the loader with accelerate. Rows that are divided over the loader's
-workers alone are not divided over processes.
+script that starts `torch.distributed` itself, or lets Lightning start processes (`devices=4`, or a strategy that is
+named for several), in this file or one that runs with it, and neither splits the stream (`split_dataset_by_node`,
+`shard`) nor prepares the loader with accelerate. Rows that are divided over the loader's workers alone are not divided
+over processes, and Lightning puts no sampler into a stream.
 
 ## Why it is bad
 A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
@@ -50,12 +51,18 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.lightning_processes import (
+    lightning_trainers,
+    starts_lightning_processes,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 SPLITS = re.compile(
-    r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\("
+    r"split_dataset_by_node|\.shard\(|\.prepare\(|IterableDatasetShard|rank\s*::|islice\("
 )
+TRAINER = re.compile(r"Trainer\(")
+"""A Trainer of transformers or TRL, which divides streams itself; Lightning's does not"""
 
 OF_A_RANK = re.compile(
     r"rank|world|replica|node|num_processes|process_(?:index|id)|islice|num_shards|shard_(?:id|idx|index|count)"
@@ -68,9 +75,28 @@ SHARD_IN_LOOP = "for shard in "
 STARTS = ("*.init_process_group", "deepspeed.init_distributed")
 
 
+def _starts_processes(module: Module) -> bool:
+    """Does a script start processes, or Lightning for it, in this file or another?"""
+    parts = module.with_linked
+    return any(
+        any(True for _ in part.calls(*STARTS)) or starts_lightning_processes(part) for part in parts
+    )
+
+
+def _is_divided(module: Module) -> bool:
+    """Does any of the files divide rows, or give them to a Trainer that does?"""
+    for part in module.with_linked:
+        # Any sign in any of the files: the split may stand in another one than the loader.
+        if SPLITS.search(part.text):
+            return True
+        if TRAINER.search(part.text) and not any(True for _ in lightning_trainers(part)):
+            return True
+    return False
+
+
 def _loaders_of_processes(module: Module) -> Iterator[Call]:
     """The loaders of a script that starts processes, in this file or another."""
-    if any(True for part in module.with_linked for _ in part.calls(*STARTS)):
+    if _starts_processes(module):
         yield from module.calls(
             "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
         )
@@ -104,8 +130,7 @@ class StreamReadWholeByEveryRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        # Any sign in any of the files: the split may stand in another one than the loader.
-        if any(SPLITS.search(part.text) for part in module.with_linked):
+        if _is_divided(module):
             return
         streams = any(
             module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls

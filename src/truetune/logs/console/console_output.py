@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
+from truetune.logs.console.epoch_bars import EpochBarReader, EpochBars
 from truetune.logs.console.file_races import FileRace, find_file_race
-from truetune.logs.console.layer_devices import LayerDeviceReader
+from truetune.logs.console.layer_devices import LayerDeviceReader, LayerDevices
 from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
 from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.messages import (
@@ -201,6 +202,10 @@ class ConsoleOutput:
     """How a server worked on its requests"""
     pace: StepPace = field(default_factory=StepPace)
     """How steps followed one another"""
+    layers: LayerDevices = field(default_factory=LayerDevices)
+    """Where llama.cpp put layers, and how much memory they and the cache take"""
+    epoch_bars: EpochBars = field(default_factory=EpochBars)
+    """How many batches an epoch has for one process"""
     transports: NcclTransports = field(default_factory=NcclTransports)
     """Over what the processes exchange gradients"""
     aside: TimeAside = field(default_factory=TimeAside)
@@ -268,6 +273,7 @@ class ConsoleReader:
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
     _pace: PaceReader = field(default_factory=PaceReader)
+    _epoch_bars: EpochBarReader = field(default_factory=EpochBarReader)
     _aside: TimeAsideReader = field(default_factory=TimeAsideReader)
     _transports: TransportReader = field(default_factory=TransportReader)
     _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
@@ -291,6 +297,7 @@ class ConsoleReader:
         self._served.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._transports.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
+        self._epoch_bars.add_line(text[:MAX_LINE_CHARACTERS])
         self._pictures.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
             self._add_bar(text, bar)
@@ -380,6 +387,8 @@ class ConsoleReader:
             step_seconds=self._step_seconds,
             served=self._served.finish(),
             pace=self._pace.finish(),
+            layers=self._layers.finish(),
+            epoch_bars=self._epoch_bars.read(),
             aside=self._aside.finish(),
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),

@@ -14,6 +14,11 @@ DEVICE_LINE = re.compile(
     r"|llama_kv_cache\w*: layer +\d+: dev = (\w+)"
     r"|(?:llama_kv_cache\w*|load_tensors|llm_load_tensors): +(\w+) (?:KV|model) buffer size"
 )
+WEIGHTS_LINE = re.compile(r"model buffer size = {0,8}(\d{1,9}(?:\.\d{1,4})?) MiB")
+CACHE_LINE = re.compile(
+    r"llama_kv_cache\w*: size = {0,8}(?P<mib>\d{1,9}(?:\.\d{1,4})?) MiB \( {0,8}(?P<cells>\d{1,9}) cells"
+    r", {1,8}\d{1,5} layers(?:, {1,8}(?P<slots>\d{1,5})(?:/\d{1,5})? seqs)?"
+)
 LOADING_LINE = re.compile(r"load_tensors|llama_kv_cache|llama_model_load")
 CPU_DEVICES = ("CPU", "CPU_Mapped", "CPU_REPACK", "CPU_AARCH64", "CPU_HBM", "BLAS", "AMX")
 """Names of the machine's own memory; anything else is a GPU or another accelerator"""
@@ -37,6 +42,13 @@ class LayerDevices:
     """The first that names the CPU"""
     means_gpu: bool = False
     """The log names a GPU, or asks for layers on one"""
+    weights_mib: float = 0.0
+    cache_mib: float = 0.0
+    """Of all requests together; 0 where the log does not say it"""
+    cells: int = 0
+    """Tokens that the cache has room for"""
+    slots: int = 0
+    """Requests among which they are divided"""
 
     @property
     def all_on_cpu(self) -> bool:
@@ -53,6 +65,8 @@ class LayerDeviceReader:
     _line: int = 0
     _text: str = ""
     _means_gpu: bool = False
+    _weights: float = 0.0
+    _cache: tuple[float, int, int] = (0.0, 0, 0)
 
     def add_line(self, text: str, number: int) -> None:
         """One line."""
@@ -60,12 +74,29 @@ class LayerDeviceReader:
             match = DEVICE_LINE.search(text)
             if match is not None:
                 self._count(match[1] or match[2] or match[3], text, number)
+            self._read_sizes(text)
         elif not self._means_gpu:
             self._means_gpu = GPU_MENTION.search(text) is not None
 
     def finish(self) -> LayerDevices:
         """What was counted."""
-        return LayerDevices(self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu)
+        return LayerDevices(
+            self._on_cpu,
+            self._elsewhere,
+            self._line,
+            self._text,
+            self._means_gpu,
+            self._weights,
+            *self._cache,
+        )
+
+    def _read_sizes(self, text: str) -> None:
+        """How much memory the weights and the cache take; of several loads, the weights of all and the last cache."""
+        weights, cache = WEIGHTS_LINE.search(text), CACHE_LINE.search(text)
+        if weights is not None:
+            self._weights += float(weights[1])
+        if cache is not None:
+            self._cache = (float(cache["mib"]), int(cache["cells"]), int(cache["slots"] or 1))
 
     def _count(self, device: str, text: str, number: int) -> None:
         """Counts a layer or a buffer on its device, and keeps the first line that names the CPU."""

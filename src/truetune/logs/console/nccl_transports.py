@@ -22,6 +22,7 @@ SIZES = re.compile(
     r"\bnranks (?P<ranks>\d{1,6})\b|\bnRanks (?P<ranks2>\d{1,6}) nNodes (?P<nodes>\d{1,5})\b"
 )
 WITHOUT_DEVICE = re.compile(r"NET/IB : No device found")
+WITHOUT_LIBRARY = re.compile(r"Failed to open libibverbs\.so|Unable to open libibverbs")
 WITHOUT_DIRECT = re.compile(r"\bGDR 0\b|GPU Direct RDMA (?:\([^)]{1,40}\) )?[Dd]isabled")
 SWITCHED_OFF = {
     "NCCL_IB_DISABLE": ("1",),
@@ -47,6 +48,8 @@ class NcclTransports:
     """Variable, line of the log, its number"""
     finds_no_device: bool = False
     """NCCL looked for InfiniBand and found none"""
+    lacks_library: tuple[int, str] = (0, "")
+    """The line that says that the library of InfiniBand is not there, and its text"""
     is_direct: bool = False
     """Network cards read the memory of GPUs (GDRDMA)"""
     lacks_direct: bool = False
@@ -76,6 +79,7 @@ class TransportReader:
     _ranks: int = 0
     _disabled: dict[str, tuple[str, int]] = field(default_factory=dict)
     _no_device: bool = False
+    _library: tuple[int, str] = (0, "")
     _direct: bool = False
     _no_direct: bool = False
     _first: tuple[int, str] = (0, "")
@@ -101,6 +105,8 @@ class TransportReader:
             self._ranks = max(self._ranks, int(sizes["ranks"] or sizes["ranks2"]))
             self._nodes = max(self._nodes, int(sizes["nodes"] or 0))
         self._no_device = self._no_device or WITHOUT_DEVICE.search(text) is not None
+        if not self._library[0] and WITHOUT_LIBRARY.search(text) is not None:
+            self._library = (number, text.strip()[-200:])
         self._no_direct = self._no_direct or WITHOUT_DIRECT.search(text) is not None
 
     def finish(self) -> NcclTransports:
@@ -113,6 +119,7 @@ class TransportReader:
             ranks=self._ranks,
             disabled=tuple((name, said, at) for name, (said, at) in self._disabled.items()),
             finds_no_device=self._no_device,
+            lacks_library=self._library,
             is_direct=self._direct,
             lacks_direct=self._no_direct,
             line=line,

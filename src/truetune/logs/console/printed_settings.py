@@ -24,6 +24,7 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         "world",
         r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT_GROUP.format("world"),
     ),
+    ("world", r"Starting with " + COUNT_GROUP.format("world") + r" processes\b"),
     (
         "nodes",
         r"\b(?:nnodes|num_nodes|num_machines|[Nn]umber of nodes|SLURM_NNODES|SLURM_JOB_NUM_NODES)['\"]?\s?[:=]\s?"
@@ -175,6 +176,7 @@ LARGEST_GROUPS = ("rows_of_file", "rows_read", "rows_mapped")
 NAME_GROUPS = ("model", "old_gpu", "gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
 SETTING_WORDS = (
+    "Starting with ",
     "batch",
     "ccumulation",
     "orld",

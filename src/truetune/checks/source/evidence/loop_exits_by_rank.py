@@ -232,7 +232,7 @@ def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> It
         if isinstance(part, ast.Attribute) and part.attr == "backward":
             yield part.lineno
         elif isinstance(part, ast.Call) and depth:
-            function = module.flow.function(part.func)
+            function = module.flow.function_called(part.func)
             if isinstance(function, FUNCTIONS) and any(
                 True for _ in _lines_of_backward(module, function, depth - 1)
             ):

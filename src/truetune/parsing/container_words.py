@@ -1,0 +1,121 @@
+"""The words of a command that starts a container, as they would stand without the container.
+
+A server in a container is told of folders by their names there (`-v $PWD/out:/models ... --model /models/sft`), and its
+image starts the program that the command leaves out. With folders by their names on the host, and with the program, one
+set of rules judges servers in and out of containers. The trade-off: a volume that has a name and no folder, or a folder
+that only the shell knows, leaves the words as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+CONTAINER_PROGRAMS = frozenset(("docker", "podman", "nerdctl"))
+"""Programs that run a command in a container"""
+VOLUME_OPTIONS = frozenset(("-v", "--volume"))
+OPTIONS_OF_THE_CONTAINER = frozenset(
+    (*VOLUME_OPTIONS, "--mount", "-e", "--env", "--env-file", "-w", "--workdir", "--tmpfs")
+)
+"""Options of `docker run` whose values are no words of the program inside"""
+HERE = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\{?SLURM_SUBMIT_DIR\}?)(?=/|$)", re.I)
+"""The folder in which the command is given"""
+SOURCE_KEYS, TARGET_KEYS = ("source", "src"), ("target", "destination", "dst")
+PROGRAM_OF_IMAGE = (
+    (re.compile(r"(?:^|/)text-generation-inference(?:[:@]|$)"), "text-generation-launcher"),
+    (re.compile(r"(?:^|/)llama\.cpp:server(?:-[\w.-]+)?(?:@|$)"), "llama-server"),
+)
+"""What an image of a server starts, with the words behind the image as its options"""
+
+
+def words_on_host(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command, with the folders of its container by their names on the host, and the image's program.
+
+    A command that starts no container keeps its words.
+    """
+    if not _starts_container(words):
+        return tuple(words)
+    # The longest place first: a mount may lie below another.
+    mounts = sorted(mounts_in_words(words), key=lambda one: len(one[1]), reverse=True)
+    return tuple(_with_program(list(_with_host_folders(words, mounts))))
+
+
+def mounts_in_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The folders of the host that a container gets, each with its place there."""
+    for option, value in _options_of_container(words):
+        if option in VOLUME_OPTIONS:
+            source, colon, rest = value.partition(":")
+            target = rest.partition(":")[0] if colon else ""
+        elif option == "--mount":
+            source, target = _of_mount(value)
+        else:
+            continue
+        source = HERE.sub(".", source)
+        if target.startswith("/") and source.startswith((".", "/", "~")) and "$" not in source:
+            yield source, target
+
+
+def _starts_container(words: Sequence[str]) -> bool:
+    """Is it `docker run ...`, with or without `sudo` or a launcher before it?"""
+    return any(
+        word.rpartition("/")[2] in CONTAINER_PROGRAMS and "run" in words[number + 1 : number + 3]
+        for number, word in enumerate(words[:4])
+    )
+
+
+def _options_of_container(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of the container among the words, each with its value."""
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option not in OPTIONS_OF_THE_CONTAINER:
+            continue
+        if equals:
+            yield option, value
+        elif number + 1 < len(words):
+            yield option, words[number + 1]
+
+
+def _of_mount(value: str) -> tuple[str, str]:
+    """Folder and place of `type=bind,source=FOLDER,target=PLACE`; empty for another kind of mount."""
+    pairs = dict(one.partition("=")[::2] for one in value.split(","))
+    if pairs.get("type", "volume") != "bind":
+        return "", ""
+    source = next((pairs[key] for key in SOURCE_KEYS if key in pairs), "")
+    return source, next((pairs[key] for key in TARGET_KEYS if key in pairs), "")
+
+
+def _with_host_folders(words: Sequence[str], mounts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """The words, with those that name a folder of the container renamed."""
+    before = ""
+    for word in words:
+        is_of_container = {word.partition("=")[0], before} & OPTIONS_OF_THE_CONTAINER
+        yield word if is_of_container else _on_host(word, mounts)
+        before = word
+
+
+def _on_host(word: str, mounts: Sequence[tuple[str, str]]) -> str:
+    """A word with the folder that it names, alone or behind an equals sign (`--model=/m`, `name=/m`), on the host."""
+    head, equals, path = word.rpartition("=")
+    for source, target in mounts:
+        place, folder = target.rstrip("/"), source.rstrip("/")
+        # A place at the root of the container would rename every path there is.
+        if not place:
+            continue
+        if path == place or path.startswith(f"{place}/"):
+            return f"{head}{equals}{folder}{path.removeprefix(place)}"
+        # `--lora-modules '{"name": "a", "path": "/models/a"}'`
+        in_json = (f'"{place}"', f'"{place}/')
+        if word.startswith(("{", "[")) and any(one in word for one in in_json):
+            return word.replace(in_json[0], f'"{folder}"').replace(in_json[1], f'"{folder}/')
+    return word
+
+
+def _with_program(words: list[str]) -> list[str]:
+    """The words with the program of the image behind it, where the command leaves it out."""
+    if any(word.partition("=")[0] == "--entrypoint" for word in words):
+        return words
+    for number, word in enumerate(words):
+        for image, program in PROGRAM_OF_IMAGE:
+            if image.search(word) and program not in words:
+                return [*words[: number + 1], program, *words[number + 1 :]]
+    return words
