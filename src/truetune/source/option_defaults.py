@@ -117,7 +117,7 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
     path = Path(script)
     given = [
         GivenOption(_parse_option(value), file, line)
-        for file, line, words in _commands_starting(path.parent, path.name)
+        for file, line, words, _ in commands_starting(path.parent, path.name)
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
         for value in [last_option(words, f"--{spelling}")]
         if value is not None
@@ -132,7 +132,7 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
 def is_left_out_by_commands(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, each by a command that does not give the option?"""
     path = Path(script)
-    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    commands = [one.words for one in commands_starting(path.parent, path.name)]
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
     # A variable of the shell may hold more options.
     return bool(commands) and not any(
@@ -152,10 +152,22 @@ def _parse_option(text: str) -> int | float | bool | str:
     return text
 
 
+class StartingCommand(NamedTuple):
+    """A command of a shell script that starts a script beside it."""
+
+    file: str
+    line: int
+    """Where it begins, 1-based"""
+    words: tuple[str, ...]
+    """Those behind the script"""
+    text: str
+    """The text of the file"""
+
+
 @lru_cache(maxsize=64)
-def _commands_starting(folder: Path, script: str) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
-    """File, line and words behind the script of each command of a shell script beside it that starts it."""
-    found: list[tuple[str, int, tuple[str, ...]]] = []
+def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
+    """The commands of shell scripts in a folder that start a script of it, in the order of files and lines."""
+    found: list[StartingCommand] = []
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
     except OSError:
@@ -164,14 +176,15 @@ def _commands_starting(folder: Path, script: str) -> tuple[tuple[str, int, tuple
         if not entry.name.endswith(SHELL_SUFFIXES) or not entry.is_file():
             continue
         try:
-            commands = read_commands(Path(entry.path)).commands
+            read = read_commands(Path(entry.path))
         except DataError:
             continue
-        for command in commands:
+        for command in read.commands:
             names = [Path(word).name for word in command.words]
             if script in names:
                 words = command.words[names.index(script) + 1 :]
-                found.append((str(folder / entry.name), command.line, words))
+                file = str(folder / entry.name)
+                found.append(StartingCommand(file, command.line, words, read.text))
     return tuple(found)
 
 
