@@ -209,7 +209,8 @@ GUIDES = (
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
          "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
-         "scheduler stepped once per epoch", "learning rate too high"),
+         "scheduler stepped once per epoch", "learning rate too high", "loss plateaus high", "training diverges",
+         "loss spikes", "does not converge", "training is unstable"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
