@@ -226,7 +226,7 @@ GUIDES = (
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
-                   "response-marker-of-another-family")),
+                   "response-marker-of-another-family", "response-marker-not-written")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
                   "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
                   "reward",
@@ -259,7 +259,8 @@ GUIDES = (
                   ("loss-repeats-exactly", "updates-smaller-than-rounding", "pure-bf16-updates-rounded-away",
                    "bf16-weights-updated-in-place")),
             Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup never ends",
-                  ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run")),
+                  ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run",
+                   "schedule-never-stepped")),
             Cause("the scheduler counts optimizer steps and is stepped once an epoch, or the other way round",
                   "a loop of one's own, or Lightning", ("scheduler-length-miscounted",)),
             Cause("the optimizer never steps, steps on cleared gradients, or was made before the adapter",
