@@ -170,6 +170,33 @@ def test_a_helper_that_freezes_by_names(made: str, count: int, tmp_path: Path) -
     assert len(lint(files, select=["SRC016"]).findings) == count
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("model = get_peft_model(model, LoraConfig(r=8, inference_mode=True))\n" + TRAIN, 1),
+        (
+            "config = LoraConfig(inference_mode=True)\n"
+            + TRAIN.replace("=ds", "=ds, peft_config=config"),
+            1,
+        ),
+        ("model = get_peft_model(model, LoraConfig(r=8, inference_mode=False))\n" + TRAIN, 0),
+        # What is only asked may be frozen.
+        (
+            "model = get_peft_model(model, LoraConfig(r=8, inference_mode=True))\nmodel.generate(**batch)\n",
+            0,
+        ),
+        (
+            "model = get_peft_model(model, LoraConfig(inference_mode=True))\nmodel.set_adapter('default')\n"
+            + TRAIN,
+            0,
+        ),
+    ],
+)
+def test_an_adapter_that_is_made_for_inference(text: str, count: int, tmp_path: Path) -> None:
+    imports = "from peft import LoraConfig, get_peft_model\nfrom trl import SFTTrainer\n"
+    assert len(_findings(imports + text, "SRC016", tmp_path)) == count
+
+
 NETWORK = """import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -109,6 +109,22 @@ def test_a_loss_that_a_trainer_is_given(
     assert bool(errors(tmp_path, train=CUSTOM.format(lines=lines, after=after))) is fires
 
 
+@pytest.mark.parametrize(
+    ("loss", "fires"),
+    [
+        ("out.loss.detach().requires_grad_()", True),
+        ("out.loss", False),
+        ("(out.loss * 1.0).requires_grad_()", False),
+    ],
+)
+def test_a_dictionary_of_a_lightning_step(tmp_path: Path, loss: str, fires: bool) -> None:
+    text = (
+        "import lightning as L\nclass M(L.LightningModule):\n    def training_step(self, batch, i):\n"
+        f"        out = self.net(**batch)\n        loss = {loss}\n        return {{'loss': loss}}\n"
+    )
+    assert bool(errors(tmp_path, module=text)) is fires
+
+
 @pytest.mark.parametrize(("decorator", "fires"), [("@torch.no_grad()", True), ("", False)])
 def test_a_forced_loss_of_a_function_without_gradients_is_an_error(
     tmp_path: Path, decorator: str, fires: bool

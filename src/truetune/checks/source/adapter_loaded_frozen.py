@@ -5,6 +5,7 @@ It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a t
 `merge_and_unload()`: the merged model is as frozen. `load_adapter` of transformers freezes what it loads, too.
 `prepare_model_for_kbit_training` behind `get_peft_model` freezes the adapter with its base, and so does a loop over all
 parameters that freezes each, or those whose names do not pass its test, where no name of LoRA's weights can.
+`inference_mode=True` in the settings of an adapter freezes what `get_peft_model` makes of them.
 
 ## Why it is bad
 peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
@@ -80,6 +81,7 @@ class AdapterLoadedFrozen(SourceRule):
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
         yield from self._frozen_in_place()
+        yield from self._made_for_inference()
         if not any(map(_switches_gradients_on, module.with_linked)):
             yield from self._loaded_frozen()
 
@@ -127,6 +129,29 @@ class AdapterLoadedFrozen(SourceRule):
             cases=[case_at(module, load.node), case_at(module, user)],
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
         )
+
+    def _made_for_inference(self) -> Iterator[Finding]:
+        """Adapters whose settings say `inference_mode=True`, and that are trained."""
+        module = self.subject
+        if any(map(_gives_gradients_to_adapters, module.with_linked)):
+            return
+        trained = list(_trained_models(module))
+        for call in module.calls(*ADAPTER_WRAPPERS, "trl.*Trainer"):
+            config = module.flow.producing_call(call.argument(1, "peft_config"))
+            if call.named("trl.*Trainer"):
+                config = module.flow.producing_call(call.keywords.get("peft_config"))
+                users: list[ast.AST] = [call.node]
+            else:
+                users = [user for user, model in trained if _stands_for(module, model, call.node)]
+            if config is None or not users or not config.named("peft.*Config"):
+                continue
+            mode = config.keywords.get("inference_mode")
+            if mode is not None and module.flow.value(mode) is True:
+                yield self.finding(
+                    "the adapter is made with inference_mode=True, which freezes its weights: nothing is trained",
+                    "remove inference_mode=True from its settings",
+                    cases=[case_at(module, config.node), case_at(module, users[0])],
+                )
 
     def _frozen_again(self) -> Iterator[Finding]:
         """Adapters that the preparation for k-bit training freezes with their base."""

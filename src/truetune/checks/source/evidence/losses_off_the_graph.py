@@ -112,6 +112,12 @@ class LossSearch:
             self.found.append(node)
             return
         call = self.module.flow.call(node)
+        if call.method == "requires_grad_" and call.receiver is not None:
+            # `out.loss.detach().requires_grad_()` in one expression.
+            self._follow(call.receiver)
+            if not self.may_hold_graph:
+                self.found.append(node)
+            return
         called = ast.unparse(node.func).rpartition(".")[2]
         if called in CUTTING_METHODS or called in CUTTING_FUNCTIONS:
             return
@@ -166,5 +172,9 @@ def _loss_parts(value: ast.expr) -> Iterator[ast.expr]:
         yield from _loss_parts(value.orelse)
     elif isinstance(value, ast.Tuple):
         yield from value.elts[:1]
+    elif isinstance(value, ast.Dict):
+        for key, part in zip(value.keys, value.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "loss":
+                yield part
     else:
         yield value
