@@ -164,3 +164,27 @@ def test_settings_that_no_class_is_seen_to_take_are_named(tmp_path: Path) -> Non
 def test_other_yaml_is_no_settings_of_a_training(tmp_path: Path) -> None:
     report = judged(tmp_path, "print(1)\n", "service.yaml", "name: app\nport: 1\nseed: 2\n")
     assert not any(one.always_told for one in report.not_judged)
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "fires"),
+    [
+        ("scripts/run.sh", "src/train.py", True),
+        ("run.sh", "src/train.py", True),
+        ("scripts/run.sh", "train.py", True),
+        # Another script of that name.
+        ("scripts/run.sh", "other/train.py", False),
+    ],
+)
+def test_commands_in_the_folders_around_a_script(
+    tmp_path: Path, command: str, script: str, fires: bool
+) -> None:
+    for file in (command, script):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+    started = script.replace("other", "src")
+    (tmp_path / command).write_text(
+        COMMAND.format(rate="5e-3", more="").replace("train.py", started)
+    )
+    (tmp_path / script).write_text(COMMANDED.format(imports="", adapter="", field="margin"))
+    report = truetune.check([str(tmp_path)], allow_unjudged=True)
+    assert ("CFG015" in codes(report)) is fires

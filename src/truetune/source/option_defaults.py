@@ -4,8 +4,8 @@ Scripts hand their settings on from the command line. The default of `add_argume
 HfArgumentParser fills, is what a run takes that gives no other.
 
 The trade-off: a command beside the script that gives the option overrules the default. Its value is known where all
-shell scripts in the folder give the same one, and written out. Only
-the script's own folder is searched for commands, so one that stands elsewhere, or is typed, is not seen.
+shell scripts there give the same one, and written out. The script's own folder, the one above and their `scripts` are
+searched for commands, so one that stands elsewhere, or is typed, is not seen.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ COMMAND_SUFFIXES = (
 """Files in which a command may stand"""
 SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm")
 """Files of which a command's own words are read"""
+SCRIPTS_FOLDER = "scripts"
+"""The usual name of a folder of commands"""
 COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
 """Files of commands without a suffix"""
 MAX_FILES_IN_FOLDER = 100
@@ -166,26 +168,51 @@ class StartingCommand(NamedTuple):
 
 @lru_cache(maxsize=64)
 def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
-    """The commands of shell scripts in a folder that start a script of it, in the order of files and lines."""
+    """The commands of shell scripts that start a script of a folder, in the order of files and lines.
+
+    They are looked for in its own folder, where the script's name counts, and in `scripts`, the folder above and its
+    `scripts`, where the path in the command has to lead to it.
+    """
     found: list[StartingCommand] = []
+    above = folder.parent
+    for place in dict.fromkeys((folder, folder / SCRIPTS_FOLDER, above, above / SCRIPTS_FOLDER)):
+        for file in _shell_scripts(place):
+            try:
+                read = read_commands(Path(file))
+            except DataError:
+                continue
+            for command in read.commands:
+                at = _place_of_script(command.words, place, folder, script)
+                if at is not None:
+                    words = command.words[at + 1 :]
+                    found.append(StartingCommand(file, command.line, words, read.text))
+    return tuple(found)
+
+
+def _shell_scripts(folder: Path) -> list[str]:
+    """The shell scripts of a folder, by name; none where it can't be read."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
+        return [
+            str(folder / entry.name)
+            for entry in entries
+            if entry.name.endswith(SHELL_SUFFIXES) and entry.is_file()
+        ]
     except OSError:
-        return ()
-    for entry in entries:
-        if not entry.name.endswith(SHELL_SUFFIXES) or not entry.is_file():
+        return []
+
+
+def _place_of_script(words: tuple[str, ...], place: Path, folder: Path, script: str) -> int | None:
+    """Which word of a command in `place` names the script of a folder; None where none does."""
+    wanted = os.path.abspath(folder / script)
+    for number, word in enumerate(words):
+        if os.path.basename(word) != script:
             continue
-        try:
-            read = read_commands(Path(entry.path))
-        except DataError:
-            continue
-        for command in read.commands:
-            names = [Path(word).name for word in command.words]
-            if script in names:
-                words = command.words[names.index(script) + 1 :]
-                file = str(folder / entry.name)
-                found.append(StartingCommand(file, command.line, words, read.text))
-    return tuple(found)
+        # A command is run in the folder of its file, or in the one above.
+        leads_to = {os.path.abspath(base / word) for base in (place, place.parent)}
+        if place == folder or wanted in leads_to:
+            return number
+    return None
 
 
 def _is_parsed_command_line(node: ast.AST) -> bool:

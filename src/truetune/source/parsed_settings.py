@@ -5,7 +5,7 @@ How it works: the parser (`HfArgumentParser`, `TrlParser`) is given classes in t
 decides what the keys of the file mean. Keys of the other classes are the script's own, and left out.
 
 The trade-off: a class that the script imports from elsewhere has fields that are not seen here. Then a key that no
-trainer knows is taken for one of them. Commands are read from shell scripts in the script's own folder.
+trainer knows is taken for one of them. Commands are read from shell scripts near the script.
 """
 
 from __future__ import annotations

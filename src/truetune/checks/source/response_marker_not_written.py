@@ -12,26 +12,26 @@ other code keeps such rows whole, the prompt is trained too.
 
 ## Example
 ```python
-from datasets import load_dataset
-from trl import DataCollatorForCompletionOnlyLM, SFTTrainer
+from trl import SFTTrainer
+from unsloth.chat_templates import train_on_responses_only
 
 def write(row):
-    return f"### Question:\\n{row['question']}\\n\\n### Answer:\\n{row['answer']}"
+    return f"### Question:\\n{row['question']}\\n\\n### Answer:\\n{row['answer']}" + tokenizer.eos_token
 
-collator = DataCollatorForCompletionOnlyLM("### Response:", tokenizer=tokenizer)
-SFTTrainer("model", train_dataset=rows, formatting_func=write, data_collator=collator).train()
+trainer = SFTTrainer(model, train_dataset=rows, formatting_func=write)
+trainer = train_on_responses_only(trainer, instruction_part="### Question:", response_part="### Response:")
 ```
 
 ## Use instead
 ```python
-from datasets import load_dataset
-from trl import DataCollatorForCompletionOnlyLM, SFTTrainer
+from trl import SFTTrainer
+from unsloth.chat_templates import train_on_responses_only
 
 def write(row):
-    return f"### Question:\\n{row['question']}\\n\\n### Answer:\\n{row['answer']}"
+    return f"### Question:\\n{row['question']}\\n\\n### Answer:\\n{row['answer']}" + tokenizer.eos_token
 
-collator = DataCollatorForCompletionOnlyLM("### Answer:", tokenizer=tokenizer)
-SFTTrainer("model", train_dataset=rows, formatting_func=write, data_collator=collator).train()
+trainer = SFTTrainer(model, train_dataset=rows, formatting_func=write)
+trainer = train_on_responses_only(trainer, instruction_part="### Question:", response_part="### Answer:")
 ```
 
 ## Fix safety
@@ -67,7 +67,9 @@ HASHED_FROM_VALUE = re.compile(r"#{2,4}[ \t]*[{%]")
 """A header whose words are put in: `### {role}:`"""
 PLAIN_FROM_VALUE = re.compile(r"^[ \t]*(?:\{\w*\}|%s)[ \t]*:", re.M)
 FILLED = re.compile(r"\{\w*\}|%s")
-TEMPLATES_OF_OTHERS = ("apply_chat_template", "chat_template", "from_template", "Template(")
+TEMPLATES_OF_OTHERS = re.compile(
+    r"(?:apply|get)_chat_template|\.chat_template\b|from_template|Template\("
+)
 WRITES_ROWS = ("formatting_func", ".map(", "tokenizer(", "tok(", "encode(")
 
 
@@ -113,7 +115,9 @@ class ResponseMarkerNotWritten(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*TEMPLATES_OF_OTHERS) or not module.mentions(*WRITES_ROWS):
+        if any(TEMPLATES_OF_OTHERS.search(part.text) for part in module.with_linked):
+            return
+        if not module.mentions(*WRITES_ROWS):
             return
         markers = list(_header_markers(module))
         given = {marker.text for marker in markers}
@@ -121,11 +125,11 @@ class ResponseMarkerNotWritten(SourceRule):
         for marker in markers:
             headers = _headers_like(marker.text.strip(), texts)
             if headers:
-                place = next(iter(headers.values()))
+                answer, place = next(one for one in headers.items() if ANSWER.search(one[0]))
                 yield self.finding(
                     f"the marker {marker.text!r} is in no text that the script writes, whose headers are"
                     f" {', '.join(map(repr, headers))}: no answer is found, and no token has a label",
-                    "give the header that stands before the answer in this text",
+                    f"give {answer!r}, the header before the answer in this text",
                     cases=[case_at(module, marker.place), case_at(module, place)],
                 )
                 return
