@@ -153,16 +153,18 @@ def _row_texts(module: Module) -> Iterator[RowText]:
 
 def _pieces(node: ast.AST) -> Iterator[str]:
     """The pieces of a text in their order, `{}` for each value."""
-    if isinstance(node, ast.Constant):
-        yield node.value if isinstance(node.value, str) else "{}"
-    elif isinstance(node, ast.JoinedStr):
-        for part in node.values:
-            yield from _pieces(part)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        yield from _pieces(node.left)
-        yield from _pieces(node.right)
-    else:
-        yield "{}"
+    # A stack in place of recursion: sums of a thousand texts are as deep.
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.JoinedStr):
+            waiting += reversed(part.values)
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
+            waiting += (part.right, part.left)
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+        else:
+            yield "{}"
 
 
 def _headers_like(marker: str, texts: list[RowText]) -> dict[str, ast.AST]:

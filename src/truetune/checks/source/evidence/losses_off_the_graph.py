@@ -30,8 +30,8 @@ TAKES_GRADIENTS_ITSELF = re.compile(r"\.grad\b|autograd\.grad|autograd\.backward
 """In files: gradients of a cut tensor are handed on by hand"""
 PARAMETERS = ("weight", "bias")
 """Attributes of a layer that are trained"""
-MAX_NODES = 300
-"""Expressions that one loss opens; the loss of a training loop takes some 30"""
+MAX_NODES = 150
+"""Expressions that one loss opens; the loss of a training loop takes some 30, and each is two calls deep"""
 
 
 class LossSearch:
