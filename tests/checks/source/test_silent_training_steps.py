@@ -216,6 +216,8 @@ class Tuned(L.LightningModule):
         loss = self.model(**batch).loss
         self.manual_backward(loss)
         {step}
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=2e-5)
 """
 
 

@@ -355,7 +355,12 @@ class GradientsNeverUsed(SourceRule):
                 "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
                 cases=[case_at(module, switched[0])],
             )
-        elif switched and not any(_steps_of_lightning(module)):
+        # Without its optimizer in sight, another file may step it.
+        elif (
+            switched
+            and module.mentions("configure_optimizers")
+            and not any(_steps_of_lightning(module))
+        ):
             yield self.finding(
                 "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
                 "call step() of self.optimizers() behind self.manual_backward(loss)",
