@@ -333,7 +333,14 @@ def test_explain_shows_messages_guides_and_hits() -> None:
         "title": "The loss does not fall",
         "about": ["loss", "flat"],
         "causes": [
-            {"text": "the learning rate is far too small", "rules": ["flat-loss"]},
+            {
+                "text": "the learning rate is far too small",
+                "rules": [
+                    "flat-loss",
+                    "learning-rate-far-from-published",
+                    "learning-rate-beyond-reason",
+                ],
+            },
             {
                 "text": "the adapter is scaled away: lora_alpha far below its rank",
                 "rules": ["flat-loss"],

@@ -89,6 +89,70 @@ def test_sound_settings_are_left_alone(
     assert not any("was not read" in one.reason for one in report.not_judged)
 
 
+COMMANDED = """from dataclasses import dataclass
+import transformers
+from transformers import AutoModelForCausalLM, Trainer
+{imports}
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = "facebook/opt-125m"
+    {field}: float = 0.5
+
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    model_max_length: int = 512
+
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, TrainingArguments))
+    names, args = parser.parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained(names.model_name_or_path)
+    {adapter}
+    Trainer(model, args, train_dataset=rows()).train()
+"""
+COMMAND = """RATE={rate}
+torchrun --nproc_per_node 4 train.py --model_name_or_path org/model-3b --output_dir out \\
+  --bf16 True --no_remove_unused_columns --learning_rate $RATE {more} --model_max_length 256 > run.log 2>&1
+"""
+
+
+def commanded(
+    folder: Path, rate: object, *, more: str = "", lora: bool = False, field: str = "margin"
+) -> truetune.Report:
+    """The report on a script whose arguments a shell script gives."""
+    adapter = (
+        'model = get_peft_model(model, LoraConfig(r=8, task_type="CAUSAL_LM"))' if lora else ""
+    )
+    imports = "from peft import LoraConfig, get_peft_model" if lora else ""
+    script = COMMANDED.format(imports=imports, adapter=adapter, field=field)
+    return judged(folder, script, "run.sh", COMMAND.format(rate=rate, more=more))
+
+
+def test_options_of_the_command_are_the_settings_of_the_class(tmp_path: Path) -> None:
+    report = commanded(tmp_path, "5e-3", more="--warmup_steps 500 --max_steps 60")
+    found = {finding.code: finding for finding in report.findings}
+    assert {"CFG015", "CFG004"} <= found.keys()
+    case = found["CFG015"].cases[0]
+    assert (case.file, case.line) == (str(tmp_path / "run.sh"), 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rate": "2e-5"},
+        {"rate": "5e-4", "lora": True},
+        {"rate": "$1"},
+        # The rate is the script's own, and the trainer keeps its default.
+        {"rate": "5e-3", "field": "learning_rate"},
+        # A file of settings decides too.
+        {"rate": "5e-3", "more": "--config run.yaml"},
+    ],
+)
+def test_sound_options_are_left_alone(tmp_path: Path, change: dict[str, str]) -> None:
+    report = commanded(tmp_path, change.pop("rate"), **change)  # type: ignore[arg-type]
+    assert not codes(report) & {"CFG015", "CFG010", "CFG004", "CFG001"}
+
+
 def test_settings_that_no_class_is_seen_to_take_are_named(tmp_path: Path) -> None:
     script = "import our_library\nour_library.train('run.yaml')\n"
     report = judged(tmp_path, script, "run.yaml", KEYS.format(rate=2e-5) + "our_key: 1\n")
@@ -100,3 +164,27 @@ def test_settings_that_no_class_is_seen_to_take_are_named(tmp_path: Path) -> Non
 def test_other_yaml_is_no_settings_of_a_training(tmp_path: Path) -> None:
     report = judged(tmp_path, "print(1)\n", "service.yaml", "name: app\nport: 1\nseed: 2\n")
     assert not any(one.always_told for one in report.not_judged)
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "fires"),
+    [
+        ("scripts/run.sh", "src/train.py", True),
+        ("run.sh", "src/train.py", True),
+        ("scripts/run.sh", "train.py", True),
+        # Another script of that name.
+        ("scripts/run.sh", "other/train.py", False),
+    ],
+)
+def test_commands_in_the_folders_around_a_script(
+    tmp_path: Path, command: str, script: str, fires: bool
+) -> None:
+    for file in (command, script):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+    started = script.replace("other", "src")
+    (tmp_path / command).write_text(
+        COMMAND.format(rate="5e-3", more="").replace("train.py", started)
+    )
+    (tmp_path / script).write_text(COMMANDED.format(imports="", adapter="", field="margin"))
+    report = truetune.check([str(tmp_path)], allow_unjudged=True)
+    assert ("CFG015" in codes(report)) is fires

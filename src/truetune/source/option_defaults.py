@@ -4,8 +4,8 @@ Scripts hand their settings on from the command line. The default of `add_argume
 HfArgumentParser fills, is what a run takes that gives no other.
 
 The trade-off: a command beside the script that gives the option overrules the default. Its value is known where all
-shell scripts in the folder give the same one, and written out. Only
-the script's own folder is searched for commands, so one that stands elsewhere, or is typed, is not seen.
+shell scripts there give the same one, and written out. The script's own folder, the one above and their `scripts` are
+searched for commands, so one that stands elsewhere, or is typed, is not seen.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ COMMAND_SUFFIXES = (
 """Files in which a command may stand"""
 SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm")
 """Files of which a command's own words are read"""
+SCRIPTS_FOLDER = "scripts"
+"""The usual name of a folder of commands"""
 COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
 """Files of commands without a suffix"""
 SWITCHED_ON = frozenset(("", "true", "1", "yes"))
@@ -119,7 +121,7 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
     path = Path(script)
     given = [
         GivenOption(_parse_option(value), file, line)
-        for file, line, words in _commands_starting(path.parent, path.name)
+        for file, line, words, _ in commands_starting(path.parent, path.name)
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
         for value in [last_option(words, f"--{spelling}")]
         if value is not None
@@ -134,7 +136,7 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
 def is_left_out_by_commands(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, each by a command that does not give the option?"""
     path = Path(script)
-    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    commands = [one.words for one in commands_starting(path.parent, path.name)]
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
     # A variable of the shell may hold more options.
     return bool(commands) and not any(
@@ -172,27 +174,65 @@ def _parse_option(text: str) -> int | float | bool | str:
     return text
 
 
+class StartingCommand(NamedTuple):
+    """A command of a shell script that starts a script beside it."""
+
+    file: str
+    line: int
+    """Where it begins, 1-based"""
+    words: tuple[str, ...]
+    """Those behind the script"""
+    text: str
+    """The text of the file"""
+
+
 @lru_cache(maxsize=64)
-def _commands_starting(folder: Path, script: str) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
-    """File, line and words behind the script of each command of a shell script beside it that starts it."""
-    found: list[tuple[str, int, tuple[str, ...]]] = []
+def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
+    """The commands of shell scripts that start a script of a folder, in the order of files and lines.
+
+    They are looked for in its own folder, where the script's name counts, and in `scripts`, the folder above and its
+    `scripts`, where the path in the command has to lead to it.
+    """
+    found: list[StartingCommand] = []
+    above = folder.parent
+    for place in dict.fromkeys((folder, folder / SCRIPTS_FOLDER, above, above / SCRIPTS_FOLDER)):
+        for file in _shell_scripts(place):
+            try:
+                read = read_commands(Path(file))
+            except DataError:
+                continue
+            for command in read.commands:
+                at = _place_of_script(command.words, place, folder, script)
+                if at is not None:
+                    words = command.words[at + 1 :]
+                    found.append(StartingCommand(file, command.line, words, read.text))
+    return tuple(found)
+
+
+def _shell_scripts(folder: Path) -> list[str]:
+    """The shell scripts of a folder, by name; none where it can't be read."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
+        return [
+            str(folder / entry.name)
+            for entry in entries
+            if entry.name.endswith(SHELL_SUFFIXES) and entry.is_file()
+        ]
     except OSError:
-        return ()
-    for entry in entries:
-        if not entry.name.endswith(SHELL_SUFFIXES) or not entry.is_file():
+        return []
+
+
+def _place_of_script(words: tuple[str, ...], place: Path, folder: Path, script: str) -> int | None:
+    """Which word of a command in `place` names the script of a folder; None where none does."""
+    wanted = os.path.abspath(folder / script)
+    for number, word in enumerate(words):
+        if os.path.basename(word) != script:
             continue
-        try:
-            commands = read_commands(Path(entry.path)).commands
-        except DataError:
-            continue
-        for command in commands:
-            names = [Path(word).name for word in command.words]
-            if script in names:
-                words = command.words[names.index(script) + 1 :]
-                found.append((str(folder / entry.name), command.line, words))
-    return tuple(found)
+        # A command is run in the folder of its file, or in the one above.
+        leads_to = {os.path.abspath(base / word) for base in (place, place.parent)}
+        if place == folder or wanted in leads_to:
+            return number
+    return None
 
 
 def _is_parsed_command_line(node: ast.AST) -> bool:

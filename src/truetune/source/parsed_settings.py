@@ -1,10 +1,11 @@
-"""Files of settings that a script reads into a class of a trainer's arguments: `parse_yaml_file`, `parse_json_file`.
+"""What a script's parser puts into a class of a trainer's arguments: a file of settings (`parse_yaml_file`,
+`parse_json_file`), or the options of the command that starts the script.
 
 How it works: the parser (`HfArgumentParser`, `TrlParser`) is given classes in the open; the one that a trainer takes
 decides what the keys of the file mean. Keys of the other classes are the script's own, and left out.
 
 The trade-off: a class that the script imports from elsewhere has fields that are not seen here. Then a key that no
-trainer knows is taken for one of them.
+trainer knows is taken for one of them. Commands are read from shell scripts near the script.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.settings.located_document import read_document
+from truetune.settings.located_document import TextPosition, read_document
+from truetune.settings.stacks.command_options import SETTINGS_FILE, locate_option, parse_options
+from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.config_file import identify_stack
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
+from truetune.source.option_defaults import StartingCommand, commands_starting
 from truetune.source.settings_files import ARGUMENT_FILES
 
 PARSERS = (
@@ -28,6 +33,23 @@ PARSERS = (
     "trl.TrlParser",
     "trl.*.TrlParser",
 )
+COMMAND_PARSINGS = ("parse_args_into_dataclasses", "parse_args_and_config")
+"""Methods of the parsers that read the command line"""
+MAX_COMMANDS = 8
+"""Commands that start one script. Chosen, not measured: folders hold a command for each model or stage"""
+
+
+class CommandSettings(NamedTuple):
+    """The options of a command that become the arguments of a trainer."""
+
+    class_name: str
+    """`SFTConfig`, or the library's class that one of the script is made of"""
+    file: str
+    values: Mapping[str, Any]
+    """Argument -> its value; UNKNOWN_VALUE where only the shell or the script knows it"""
+    spots: Mapping[str, TextPosition]
+    is_whole: bool
+    """No option is hidden in a variable of the shell: what is not given has its default"""
 
 
 class ParsedSettings(NamedTuple):
@@ -69,6 +91,63 @@ def find_parsed_settings(module: Module) -> Iterator[ParsedSettings]:
                 }
                 kept = {key: one for key, one in entries.items() if key in known}
             yield ParsedSettings(named[0], home.path, home.text, kept)
+
+
+def find_command_settings(module: Module) -> Iterator[CommandSettings]:
+    """What the commands of shell scripts beside a script give to the class of a trainer's arguments, by its parser.
+
+    A command that names a file of settings is left out, for the file and the options decide together.
+    """
+    for method in COMMAND_PARSINGS:
+        for call in module.methods(method):
+            parser = module.flow.producing_call(call.receiver)
+            if parser is None or not parser.named(*PARSERS):
+                continue
+            classes = list(_given_classes(module, parser.argument(0, "dataclass_types")))
+            trainers = [one for one in classes if _trainer_class(module, one)]
+            if len(trainers) != 1:
+                continue
+            path = Path(module.path)
+            for command in commands_starting(path.parent, path.name)[:MAX_COMMANDS]:
+                options = dict(parse_options(command.words))
+                if options and not any(f"--{key}" in SETTINGS_FILE for key in options):
+                    yield _settings_of_command(module, trainers[0], classes, command, options)
+
+
+def _settings_of_command(
+    module: Module,
+    trainer: ast.expr,
+    classes: list[ast.expr],
+    command: StartingCommand,
+    options: Mapping[str, Any],
+) -> CommandSettings:
+    """The options that the trainer's class takes; those of the other classes are the script's own."""
+    name = _trainer_class(module, trainer)
+    known = {*class_defaults(name), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
+    values = {key: value for key, value in _own_defaults(module, trainer) if key in known}
+    others = [one for one in classes if one is not trainer]
+    known -= {key for one in others for key, _ in _own_defaults(module, one)}
+    spots: dict[str, TextPosition] = {}
+    text_lines = command.text.splitlines()
+    for option, value in options.items():
+        is_negated = option not in known and option.removeprefix("no_") in known
+        key = option.removeprefix("no_") if is_negated else option
+        if key not in known:
+            continue
+        values[key] = False if is_negated else value
+        spots[key] = locate_option(text_lines, command.line, option)
+    is_whole = not any(word.startswith(("$", "`")) for word in command.words)
+    return CommandSettings(name, command.file, values, spots, is_whole)
+
+
+def _own_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
+    """The fields that a class of the script declares, with their defaults."""
+    for origin in module.flow.origins(node):
+        body = origin.node.body if isinstance(origin.node, ast.ClassDef) else []
+        for line in body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                value = module.flow.value(line.value) if line.value is not None else UNKNOWN
+                yield line.target.id, UNKNOWN_VALUE if value is UNKNOWN else value
 
 
 def _given_classes(module: Module, node: ast.expr | None) -> Iterator[ast.expr]:

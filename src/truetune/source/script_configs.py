@@ -27,7 +27,12 @@ from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_de
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module, read_module
 from truetune.source.option_defaults import find_given_option, find_option_default
-from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
+from truetune.source.parsed_settings import (
+    CommandSettings,
+    ParsedSettings,
+    find_command_settings,
+    find_parsed_settings,
+)
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
@@ -87,21 +92,45 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
         if classes:
             argument_calls.append((call, classes[0]))
     from_files = list(find_parsed_settings(module))
-    if not argument_calls and not from_files:
+    # A class that the script also fills itself is judged there.
+    from_commands = [] if argument_calls else list(find_command_settings(module))
+    if not argument_calls and not from_files and not from_commands:
         return ()
     parts = _read_parts(module)
     made = [_make_config(module, call, name, parts) for call, name in argument_calls]
-    return (*made, *(_config_of_file(module, parsed, parts) for parsed in from_files))
+    made += [_config_of_file(module, parsed, parts) for parsed in from_files]
+    made += [_config_of_command(module, parsed, parts) for parsed in from_commands]
+    return tuple(made)
+
+
+def _config_of_command(module: Module, parsed: CommandSettings, parts: _FileParts) -> Config:
+    """The Config of a command's options that a parser of the script reads into a class of arguments."""
+    places = {
+        key: SettingLocation(parsed.file, spot.line, key, spot.column)
+        for key, spot in parsed.spots.items()
+    }
+    arguments = ConfigCall(
+        parsed.class_name, parsed.values, places, complete=parsed.is_whole, older=parts.older
+    )
+    return _config_of_parser(module, arguments, parts, module.path, module.file_text)
 
 
 def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -> Config:
     """The Config of a file of settings that a parser of the script reads into a class of arguments."""
-    own = [_lay_out_file(module, parsed, older=parts.older), *parts.single]
+    arguments = _lay_out_file(module, parsed, older=parts.older)
+    return _config_of_parser(module, arguments, parts, parsed.file, parsed.text)
+
+
+def _config_of_parser(
+    module: Module, arguments: ConfigCall, parts: _FileParts, path: str, text: str
+) -> Config:
+    """The Config of arguments that a parser fills, with the parts of the script that belong to them."""
+    own = [arguments, *parts.single]
     if len(parts.loads) > 1:
         own.append(
             _common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads])
         )
-    config = config_of_calls(own, parsed.file, parsed.text)
+    config = config_of_calls(own, path, text)
     limit = config.limit if "max_length" in config.places else None
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from truetune.checks.lint import lint
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.source.module import parse_module
 
 GOLD = [{"id": i, "answer": f"a{i}"} for i in range(20)]
 PREDICTIONS = [{"id": i, "prediction": f"a{i}"} for i in (*range(10, 20), *range(10))]
@@ -66,3 +69,41 @@ def test_one_order(tmp_path: Path, code: str) -> None:
 )
 def test_joined_by_id(tmp_path: Path, code: str) -> None:
     assert found(tmp_path, code, GOLD, PREDICTIONS) == 0
+
+
+SHUFFLED = """
+import random
+questions = [line.strip() for line in open("questions.txt")]
+answers = [line.strip() for line in open("answers.txt")]
+random.seed(0)
+{moved}
+rows = [{record} for one, other in zip(questions, answers)]
+"""
+ROW = '{"prompt": one, "completion": other}'
+CHAT = (
+    '{"messages": [{"role": "user", "content": one}, {"role": "assistant", "content": other}],'
+    ' "question": one, "answer": other}'
+)
+
+
+@pytest.mark.parametrize(
+    ("moved", "record", "fires"),
+    [
+        ("random.shuffle(questions)", ROW, True),
+        ("answers = random.sample(answers, len(answers))", CHAT, True),
+        ("pass", ROW, False),
+        # Negatives are drawn at random on purpose.
+        (
+            "random.shuffle(answers)",
+            '{"question": one, "answer": gold(one), "negative": other}',
+            False,
+        ),
+        ("random.shuffle(answers)", '{"anchor": one, "text": other}', False),
+        # Both files are put into one order.
+        ("random.shuffle(questions)\nrandom.seed(0)\nrandom.shuffle(answers)", ROW, False),
+    ],
+)
+def test_one_of_two_files_is_shuffled(moved: str, record: str, fires: bool) -> None:
+    module = parse_module(SHUFFLED.format(moved=moved, record=record), "prep.py")
+    told = run_rule(module, find_rule("rows-joined-by-position")).findings
+    assert any("was shuffled" in one.message for one in told) is fires

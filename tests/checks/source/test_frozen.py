@@ -107,6 +107,96 @@ def test_a_loop_that_freezes_the_adapter_too(text: str, count: int, tmp_path: Pa
     assert len(_findings(imports + text, "SRC016", tmp_path)) == count
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (LOOP + "weight.requires_grad = 'classifier' in name\n", 1),
+        (
+            LOOP
+            + "weight.requires_grad = any(key in name for key in ('lm_head', 'embed_tokens'))\n",
+            1,
+        ),
+        (LOOP + "if 'lm_head' not in name:\n        weight.requires_grad_(False)\n", 1),
+        (
+            LOOP
+            + "if name.startswith('lora'):\n        continue\n    weight.requires_grad = False\n",
+            1,
+        ),
+        (
+            LOOP
+            + "kept = 'score' in name or name.endswith('bias')\n    weight.requires_grad = kept\n",
+            1,
+        ),
+        # Some of LoRA's names pass, or may.
+        (LOOP + "weight.requires_grad = 'layers.31' in name\n", 0),
+        (LOOP + "weight.requires_grad = any(key in name for key in ('embed', 'lora_B'))\n", 0),
+        (LOOP + "if 'embed' in name or 'norm' in name:\n        weight.requires_grad = True\n", 0),
+        (LOOP + "if 'lora' in name:\n        continue\n    weight.requires_grad = False\n", 0),
+        (LOOP + "weight.requires_grad = any(key in name for key in keys())\n", 0),
+        (LOOP + "weight.requires_grad = pattern.search(name) is not None\n", 0),
+        (
+            LOOP
+            + "weight.requires_grad = 'head' in name\nfor one in loras(model):\n    one.requires_grad = True\n",
+            0,
+        ),
+    ],
+)
+def test_a_loop_whose_test_no_name_of_the_adapter_passes(
+    text: str, count: int, tmp_path: Path
+) -> None:
+    imports = "from peft import LoraConfig, get_peft_model\n"
+    assert len(_findings(imports + ADAPTED + text, "SRC016", tmp_path)) == count
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [
+        ("model = get_peft_model(base, LoraConfig(r=8))\nfreeze(model)\n", 1),
+        ("freeze(base)\nmodel = get_peft_model(base, LoraConfig(r=8))\n", 0),
+        # Weights of other adapters have other names.
+        ("model = get_peft_model(base, IA3Config())\nfreeze(model)\n", 0),
+    ],
+)
+def test_a_helper_that_freezes_by_names(made: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(
+        "def freeze(model, keep=('ia3_', 'score')):\n    for name, one in model.named_parameters():\n"
+        "        one.requires_grad = any(part in name for part in keep)\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "from peft import IA3Config, LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
+        f"from parts import freeze\nbase = AutoModelForCausalLM.from_pretrained('some/model')\n{made}"
+    )
+    files = [str(tmp_path / name) for name in ("train.py", "parts.py")]
+    assert len(lint(files, select=["SRC016"]).findings) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("model = get_peft_model(model, LoraConfig(r=8, inference_mode=True))\n" + TRAIN, 1),
+        (
+            "config = LoraConfig(inference_mode=True)\n"
+            + TRAIN.replace("=ds", "=ds, peft_config=config"),
+            1,
+        ),
+        ("model = get_peft_model(model, LoraConfig(r=8, inference_mode=False))\n" + TRAIN, 0),
+        # What is only asked may be frozen.
+        (
+            "model = get_peft_model(model, LoraConfig(r=8, inference_mode=True))\nmodel.generate(**batch)\n",
+            0,
+        ),
+        (
+            "model = get_peft_model(model, LoraConfig(inference_mode=True))\nmodel.set_adapter('default')\n"
+            + TRAIN,
+            0,
+        ),
+    ],
+)
+def test_an_adapter_that_is_made_for_inference(text: str, count: int, tmp_path: Path) -> None:
+    imports = "from peft import LoraConfig, get_peft_model\nfrom trl import SFTTrainer\n"
+    assert len(_findings(imports + text, "SRC016", tmp_path)) == count
+
+
 NETWORK = """import torch
 import torch.nn as nn
 import torch.nn.functional as F

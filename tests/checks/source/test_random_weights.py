@@ -30,6 +30,11 @@ FROM_CONFIG = "model = AutoModelForCausalLM.from_config(config)\n"
 RANDOM = {
     "trl": FROM_CONFIG + SFT,
     "cache off": "config.use_cache = False\n" + FROM_CONFIG + SFT,
+    "set by a helper": (
+        "def make(config, **more):\n    for key, value in more.items():\n        setattr(config, key, value)\n"
+        "    return AutoModelForCausalLM.from_config(config)\nmodel = make(config, use_cache=False)\n"
+    )
+    + SFT,
     "adapter": FROM_CONFIG + "model = get_peft_model(model, LoraConfig(r=8))\n" + PLAIN,
     "chat model in a loop": (
         "config = AutoConfig.from_pretrained('meta-llama/Llama-3.2-1B-Instruct')\n"
@@ -60,6 +65,12 @@ MEANT = {
     + SFT,
     "resumed": FROM_CONFIG + SFT.replace("train()", "train(resume_from_checkpoint='out/c-5')"),
     "own sizes": "config.num_hidden_layers = 4\n" + FROM_CONFIG + SFT,
+    "own sizes by a helper": "for key, value in {'num_hidden_layers': 4}.items():\n    setattr(config, key, value)\n"
+    + FROM_CONFIG
+    + SFT,
+    "own sizes by any name": "for key, value in given.items():\n    setattr(config, key, value)\n"
+    + FROM_CONFIG
+    + SFT,
     "own sizes at the load": "config = AutoConfig.from_pretrained(NAME, n_layer=2)\n"
     + FROM_CONFIG
     + SFT,

@@ -91,3 +91,24 @@ def test_messages_as_text(tmp_path: Path, script: str) -> None:
 @pytest.mark.parametrize("script", AS_MESSAGES)
 def test_messages_as_messages(tmp_path: Path, script: str) -> None:
     assert codes(tmp_path, script, CHATS) == set()
+
+
+READS_TEXT = 'def f(completions, answer, **k):\n    return [c.split("#")[-1] == a for c, a in zip(completions, answer)]'
+MAKES_MESSAGES = 'ds = ds.map(lambda r: {"prompt": [{"role": "user", "content": r["question"]}]})\n'
+MAKES_TEXT = (
+    'ds = ds.map(lambda r: {"prompt": tok.apply_chat_template(r["turns"], tokenize=False)})\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("maps", "expected"),
+    [
+        (MAKES_MESSAGES, {"SRC275"}),
+        (MAKES_TEXT, set()),
+        (MAKES_MESSAGES + MAKES_TEXT, set()),
+        (MAKES_MESSAGES.replace("[{", "messages(r) or [{"), set()),
+    ],
+)
+def test_prompts_that_the_script_makes(tmp_path: Path, maps: str, expected: set[str]) -> None:
+    rows = [{"question": "1 + 1?", "answer": "2"}]
+    assert codes(tmp_path, maps + READS_TEXT, rows) == expected

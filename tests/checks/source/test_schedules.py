@@ -256,3 +256,102 @@ SOUND = {
 @pytest.mark.parametrize("way", SOUND)
 def test_a_schedule_at_its_own_pace_is_fine(tmp_path: Path, way: str) -> None:
     assert not counted_by_accumulation(tmp_path, *SOUND[way])
+
+
+ONE_EPOCH = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup, get_scheduler
+EPOCHS = {epochs}
+model = AutoModelForCausalLM.from_pretrained("some/model")
+loader = DataLoader(rows, batch_size=8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+{before}
+for epoch in range(EPOCHS):
+    {inside}
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        plan.step()
+        optimizer.zero_grad()
+"""
+BY_NAME = 'plan = get_scheduler("linear", optimizer, num_warmup_steps=0, num_training_steps={})'
+
+
+def findings_of(tmp_path: Path, code: str, **files: str) -> list[str]:
+    """The messages of a rule on these files."""
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    report = lint([str(tmp_path / f"{name}.py") for name in files])
+    return [finding.message for finding in report.findings if finding.code == code]
+
+
+@pytest.mark.parametrize(
+    ("before", "epochs", "fires"),
+    [
+        (BY_NAME.format("len(loader)"), 3, True),
+        ("n = len(loader)\nplan = get_linear_schedule_with_warmup(optimizer, 10, n)", 4, True),
+        (BY_NAME.format("EPOCHS * len(loader)"), 3, False),
+        (BY_NAME.format("len(loader)"), 1, False),
+        (BY_NAME.format("len(loader) * args.epochs"), 3, False),
+        ("plan = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(loader))", 3, False),
+    ],
+)  # fmt: skip
+def test_a_schedule_of_one_epoch_ends_before_the_others(
+    tmp_path: Path, before: str, epochs: int, fires: bool
+) -> None:
+    text = ONE_EPOCH.format(before=before, inside="pass", epochs=epochs)
+    assert (
+        any("of one epoch" in one for one in findings_of(tmp_path, "SRC021", train=text)) is fires
+    )
+
+
+def test_a_schedule_that_each_epoch_makes_anew_is_left_alone(tmp_path: Path) -> None:
+    text = ONE_EPOCH.format(before="pass", inside=BY_NAME.format("len(loader)"), epochs=3)
+    assert findings_of(tmp_path, "SRC021", train=text) == []
+
+
+HELPER = """
+import torch
+from transformers import get_cosine_schedule_with_warmup, get_scheduler
+def build(model, total):
+    opt = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    return opt, {schedule}
+"""
+CALLER = """
+from transformers import AutoModelForCausalLM
+from helper import build
+model = AutoModelForCausalLM.from_pretrained("some/model")
+optimizer, plan = build(model, 1000)
+for batch in batches:
+    loss = model(**batch).loss
+    loss.backward()
+    {step}
+    optimizer.zero_grad()
+{after}
+"""
+WARMED = "get_cosine_schedule_with_warmup(opt, num_warmup_steps=int(0.03 * total), num_training_steps=total)"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "after", "fires"),
+    [
+        (WARMED, "optimizer.step()", "", True),
+        ('get_scheduler("linear", opt, 100, total)', "scaler.step(optimizer); scaler.update()", "", True),
+        ("torch.optim.lr_scheduler.OneCycleLR(opt, 2e-5, total)", "optimizer.step()", "", True),
+        (WARMED, "optimizer.step(); plan.step()", "", False),
+        (WARMED, "for one in (optimizer, plan):\n        one.step()", "", False),
+        (WARMED, "optimizer.step()", "def on_batch(self):\n    self.plan.step()", False),
+        # A schedule without a warm-up begins at its peak.
+        ('get_scheduler("linear", opt, 0, total)', "optimizer.step()", "", False),
+        (WARMED, "optimizer.param_groups[0]['lr'] = rate(); optimizer.step()", "", False),
+        (WARMED, "optimizer.step()", "Trainer(model, optimizers=(optimizer, plan)).train()", False),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_is_never_stepped_stays_at_its_first_rate(
+    tmp_path: Path, schedule: str, step: str, after: str, fires: bool
+) -> None:
+    helper = HELPER.format(schedule=schedule)
+    train = CALLER.format(step=step, after=after)
+    found = findings_of(tmp_path, "SRC390", helper=helper, train=train)
+    assert bool(found) is fires

@@ -159,3 +159,78 @@ def test_a_loader_that_shuffles_is_a_note() -> None:
     text = AGAIN["while"].replace("shuffle=False", "shuffle=True")
     (one,) = found("first-batch-at-every-step", LOADER + text)
     assert one.severity == "info"
+
+
+STEP = """
+import torch
+from transformers import Trainer
+from trl import SFTTrainer
+class Mine({base}):
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        model.train()
+        inputs = self._prepare_inputs(inputs)
+        with self.compute_loss_context_manager():
+            loss = self.compute_loss(model, inputs)
+        {line}
+        return {value}
+"""
+
+
+@pytest.mark.parametrize("base", ["Trainer", "SFTTrainer"])
+@pytest.mark.parametrize(
+    "line", ["pass", "self.log({'raw': loss.item()})", "del inputs; torch.cuda.empty_cache()"]
+)
+def test_a_step_of_a_trainer_without_backward_is_told(base: str, line: str) -> None:
+    text = STEP.format(
+        base=base, line=line, value="loss.detach() / self.args.gradient_accumulation_steps"
+    )
+    (one,) = found("gradients-never-used", text)
+    assert "backward" in one.message
+
+
+@pytest.mark.parametrize(
+    ("base", "line", "value"),
+    [
+        ("Trainer", "self.accelerator.backward(loss)", "loss.detach()"),
+        ("Trainer", "kwargs = {}; self.accelerator.backward(loss, **kwargs)", "loss.detach()"),
+        ("Trainer", "pass", "super().training_step(model, inputs, num_items_in_batch)"),
+        ("Trainer", "self.differentiate(loss)", "loss.detach()"),
+        ("Plain", "pass", "loss"),
+    ],
+)
+def test_a_step_of_a_trainer_that_computes_gradients_is_fine(
+    base: str, line: str, value: str
+) -> None:
+    assert not found("gradients-never-used", STEP.format(base=base, line=line, value=value))
+
+
+MANUAL = """
+import lightning as L
+import torch
+class Tuned(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+    def training_step(self, batch, batch_idx):
+        opt, plan = self.optimizers(), self.lr_schedulers()
+        loss = self.model(**batch).loss
+        self.manual_backward(loss)
+        {step}
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=2e-5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "fires"),
+    [
+        ("plan.step()", True),
+        ("opt.zero_grad()", True),
+        ("opt.step(); plan.step()", False),
+        ("self.optimizers().step()", False),
+        ("for one in (opt, plan):\n            one.step()", False),
+    ],
+)
+def test_a_manual_module_has_to_step_its_optimizer(step: str, fires: bool) -> None:
+    told = [one.message for one in found("gradients-never-used", MANUAL.format(step=step))]
+    assert any("no optimizer steps" in one for one in told) is fires

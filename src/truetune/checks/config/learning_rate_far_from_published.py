@@ -174,7 +174,9 @@ class LearningRateFarFromPublished(ConfigRule):
         # Its adapters are published at the rates of DPO's; its authors warn of 1e-5 on all weights.
         if training.loss_type == "simpo" and not adapter:
             at = RATE_RANGES["simpo", False]
-        if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
+        # A Trainer of transformers may continue a pretraining, whose rates are higher.
+        is_tuning = training.method == "sft" and self.subject.stack != "transformers"
+        if at is not None and not adapter and is_tuning and _is_large(self.subject):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
         if at is not None and not adapter and _may_train_adapter(self.subject):
             return at._replace(high=RATE_RANGES[KIND_OF_METHOD[training.method], True].high)

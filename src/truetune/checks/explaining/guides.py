@@ -209,7 +209,8 @@ GUIDES = (
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
          "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
-         "scheduler stepped once per epoch", "learning rate too high"),
+         "scheduler stepped once per epoch", "learning rate too high", "loss plateaus high", "training diverges",
+         "loss spikes", "does not converge", "training is unstable"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
@@ -225,7 +226,7 @@ GUIDES = (
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
-                   "response-marker-of-another-family")),
+                   "response-marker-of-another-family", "response-marker-not-written")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
                   "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
                   "reward",
@@ -235,7 +236,8 @@ GUIDES = (
                   "begin without resume_from_checkpoint",
                   "training finishes immediately or ends at once after resume, resume_from_checkpoint; Continuing "
                   "training from global step; train_loss is 0.0", ()),
-            Cause("the learning rate is far too small", "a flat loss", ("flat-loss",)),
+            Cause("the learning rate is far too small", "a flat loss",
+                  ("flat-loss", "learning-rate-far-from-published", "learning-rate-beyond-reason")),
             Cause("activations or gradients overflow in float16 (most of all Gemma and T5), so that the scaler skips"
                   " each step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
                   "loss is 0.0 or nan, grad norm is nan or inf and the learning rate stays at 0; fp16",
@@ -249,13 +251,16 @@ GUIDES = (
             Cause("the answers can't be learned: base64, hex, other rows' answers, chance",
                   "the loss falls by a few percent and stays; gradients are healthy", ("flat-loss",)),
             Cause("the learning rate is far too large", "the loss climbs, jumps about or diverges",
-                  ("loss-climbs-above-guessing", "loss-diverges", "loss-is-chaotic", "steps-larger-than-the-weights")),
+                  ("loss-climbs-above-guessing", "loss-diverges", "loss-is-chaotic", "steps-larger-than-the-weights",
+                   "learning-rate-far-from-published", "learning-rate-beyond-reason")),
             Cause("labels do not belong to the inputs", "labels shifted twice; the loss stays near guessing",
                   ("double-label-shift", "loss-learns-other-targets")),
             Cause("weights in bfloat16 alone, and steps that are rounded away", "the same loss at every step",
-                  ("loss-repeats-exactly", "updates-smaller-than-rounding")),
+                  ("loss-repeats-exactly", "updates-smaller-than-rounding", "pure-bf16-updates-rounded-away",
+                   "bf16-weights-updated-in-place")),
             Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup never ends",
-                  ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run")),
+                  ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run",
+                   "schedule-never-stepped")),
             Cause("the scheduler counts optimizer steps and is stepped once an epoch, or the other way round",
                   "a loop of one's own, or Lightning", ("scheduler-length-miscounted",)),
             Cause("the optimizer never steps, steps on cleared gradients, or was made before the adapter",

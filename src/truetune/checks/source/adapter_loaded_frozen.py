@@ -3,7 +3,9 @@
 ## What it does
 It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer or an optimizer, also through
 `merge_and_unload()`: the merged model is as frozen. `load_adapter` of transformers freezes what it loads, too.
-`prepare_model_for_kbit_training` behind `get_peft_model` freezes the adapter with its base.
+`prepare_model_for_kbit_training` behind `get_peft_model` freezes the adapter with its base, and so does a loop over all
+parameters that freezes each, or those whose names do not pass its test, where no name of LoRA's weights can.
+`inference_mode=True` in the settings of an adapter freezes what `get_peft_model` makes of them.
 
 ## Why it is bad
 peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
@@ -45,6 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
 from truetune.checks.source.evidence.settings_beside_script import surely_lacks
@@ -78,6 +81,7 @@ class AdapterLoadedFrozen(SourceRule):
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
         yield from self._frozen_in_place()
+        yield from self._made_for_inference()
         if not any(map(_switches_gradients_on, module.with_linked)):
             yield from self._loaded_frozen()
 
@@ -126,6 +130,29 @@ class AdapterLoadedFrozen(SourceRule):
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
         )
 
+    def _made_for_inference(self) -> Iterator[Finding]:
+        """Adapters whose settings say `inference_mode=True`, and that are trained."""
+        module = self.subject
+        if any(map(_gives_gradients_to_adapters, module.with_linked)):
+            return
+        trained = list(_trained_models(module))
+        for call in module.calls(*ADAPTER_WRAPPERS, "trl.*Trainer"):
+            config = module.flow.producing_call(call.argument(1, "peft_config"))
+            if call.named("trl.*Trainer"):
+                config = module.flow.producing_call(call.keywords.get("peft_config"))
+                users: list[ast.AST] = [call.node]
+            else:
+                users = [user for user, model in trained if _stands_for(module, model, call.node)]
+            if config is None or not users or not config.named("peft.*Config"):
+                continue
+            mode = config.keywords.get("inference_mode")
+            if mode is not None and module.flow.value(mode) is True:
+                yield self.finding(
+                    "the adapter is made with inference_mode=True, which freezes its weights: nothing is trained",
+                    "remove inference_mode=True from its settings",
+                    cases=[case_at(module, config.node), case_at(module, users[0])],
+                )
+
     def _frozen_again(self) -> Iterator[Finding]:
         """Adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
@@ -146,20 +173,27 @@ class AdapterLoadedFrozen(SourceRule):
                 )
 
     def _frozen_by_hand(self) -> Iterator[Finding]:
-        """Adapters whose parameters a loop over all parameters freezes, without a condition."""
+        """Adapters whose parameters a loop over all parameters freezes: each, or those whose names do not fit."""
         module = self.subject
         adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
-        if _switches_gradients_on(module):
+        if not adapters or module.mentions("modules_to_save", "trainable_token_indices"):
             return
-        for loop, model in _freezing_loops(module):
-            origins = module.flow.origins(model)
+        for found in loops_that_freeze_adapters(module):
+            origins = module.flow.origins(found.model)
             adapter = next((one.node for one in origins if one.node in adapters), None)
-            if len(origins) == 1 and adapter is not None:
-                yield self.finding(
-                    "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
-                    "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
-                    cases=[case_at(module, loop), case_at(module, adapter)],
-                )
+            if len(origins) != 1 or adapter is None:
+                continue
+            # Weights of other adapters than LoRA have other names.
+            if found.has_test and not _is_lora(module, adapter):
+                continue
+            chosen = "no name of LoRA's weights passes the test of the loop, so they are frozen with all others"
+            yield self.finding(
+                f"behind get_peft_model {chosen}: nothing of the adapter is trained"
+                if found.has_test
+                else "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
+                "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
+                cases=[case_at(module, found.loop), case_at(module, adapter)],
+            )
 
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
         return self.finding(
@@ -171,33 +205,13 @@ class AdapterLoadedFrozen(SourceRule):
         )
 
 
-def _freezing_loops(module: Module) -> Iterator[tuple[ast.For, ast.expr]]:
-    """Loops that set requires_grad to False on each parameter of a model, under no condition, and the model."""
-    for loop in module.nodes(ast.For):
-        call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
-        if call is None or call.method not in ("parameters", "named_parameters"):
-            continue
-        if call.receiver is not None and any(
-            _freezes_parameter(module, part) for part in loop.body
-        ):
-            yield loop, call.receiver
-
-
-def _freezes_parameter(module: Module, statement: ast.stmt) -> bool:
-    """`p.requires_grad = False`, `p.requires_grad_(False)`."""
-    if isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
-        return is_switch and module.flow.value(statement.value) is False
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        call = module.flow.call(statement.value)
-        given = call.argument(0, "requires_grad")
-        return (
-            call.method == "requires_grad_"
-            and given is not None
-            and module.flow.value(given) is False
-        )
-    return False
+def _is_lora(module: Module, adapter: ast.AST) -> bool:
+    """Does `get_peft_model` surely put a LoRA on the model?"""
+    call = module.flow.call(adapter) if isinstance(adapter, ast.Call) else None
+    if call is None or not call.named(*ADAPTER_WRAPPERS):
+        return False
+    config = module.flow.producing_call(call.argument(1, "peft_config"))
+    return config is not None and config.named("peft.LoraConfig")
 
 
 def _merges_of(module: Module, load: ast.AST) -> list[ast.Call]:

@@ -10,7 +10,8 @@ loaded again, holds weights that the loss does not train. The same holds where t
 optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `to_empty`,
 `load_state_dict(assign=True)`, a module that is replaced, embeddings that are resized; and for weights that are
 unfrozen. A DeepSpeed engine
-that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
+that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. A
+`training_step` of a Trainer's subclass has to call `backward`, or that of its base. One over
 `lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch leaves
 each step those of one, and a counter that is raised only under its own condition ends the steps.
 
@@ -141,6 +142,23 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
     ),
 }
 """How weights that change behind an optimizer are told, by the kind of change"""
+TRAINER_NAME = re.compile(r"(?:transformers|trl)\.(?:\w+\.)*\w*Trainer")
+NO_GRADIENT_METHODS = frozenset(
+    f"self.{name}"
+    for name in (
+        "_prepare_input",
+        "_prepare_inputs",
+        "autocast_smart_context_manager",
+        "compute_loss",
+        "compute_loss_context_manager",
+        "log",
+        "log_metrics",
+        "model.train",
+        "state.log_history.append",
+        "store_metrics",
+    )
+)
+"""Methods of a Trainer that compute no gradient"""
 # Whole words, for `num_training_steps` stands in nearly every loop.
 STEPPED_ELSEWHERE = re.compile(
     r"\b(?:fused_backward|automatic_optimization|training_step)\b|register_post_accumulate"
@@ -176,6 +194,7 @@ def _stepping_places(module: Module) -> Iterator[object]:
     yield from _optimizers(module)
     yield from _deepspeed_engines(module)
     yield from _manual_modules(module)
+    yield from _steps_without_base(module)
     yield from hooks_that_clear(module)
     if not any(_optimizers(module)):
         # A helper steps the optimizer that it is given.
@@ -191,6 +210,7 @@ class GradientsNeverUsed(SourceRule):
         module = self.subject
         yield from self._of_engines()
         yield from self._of_lightning()
+        yield from self._of_trainers()
         yield from self._of_accumulation()
         yield from self._of_clearings()
         wrapped_later = list(self._of_runs())
@@ -335,6 +355,58 @@ class GradientsNeverUsed(SourceRule):
                 "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
                 cases=[case_at(module, switched[0])],
             )
+        # Without its optimizer in sight, another file may step it.
+        elif (
+            switched
+            and module.mentions("configure_optimizers")
+            and not any(_steps_of_lightning(module))
+        ):
+            yield self.finding(
+                "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
+                "call step() of self.optimizers() behind self.manual_backward(loss)",
+                cases=[case_at(module, switched[0])],
+            )
+
+    def _of_trainers(self) -> Iterator[Finding]:
+        """Steps of a Trainer that are written anew, and compute no gradient."""
+        module = self.subject
+        if module.mentions("backward"):
+            return
+        for step in _steps_without_base(module):
+            yield self.finding(
+                "training_step of the Trainer's subclass never calls backward: no gradient is computed, and no weight"
+                " moves",
+                "call self.accelerator.backward(loss) before the loss is returned, or return"
+                " super().training_step(...)",
+                cases=[case_at(module, step)],
+            )
+
+
+def _steps_of_lightning(module: Module) -> Iterator[Call]:
+    """Calls of a Lightning module's files that may step an optimizer; those of its schedules do not."""
+    for part in module.with_linked:
+        for call in part.methods("step", "optimizer_step"):
+            made = module.flow.producing_call(call.receiver)
+            if made is None or made.method != "lr_schedulers":
+                yield call
+
+
+def _steps_without_base(module: Module) -> Iterator[ast.FunctionDef]:
+    """The `training_step` of subclasses of a Trainer that compute a loss, and leave nothing to another method.
+
+    A method that is not known may compute the gradients.
+    """
+    for owner in module.nodes(ast.ClassDef):
+        bases = module.flow.bases(owner)
+        if not any(TRAINER_NAME.fullmatch(name) for name in bases):
+            continue
+        for step in owner.body:
+            if isinstance(step, ast.FunctionDef) and step.name == "training_step":
+                calls = [node for node in ast.walk(step) if isinstance(node, ast.Call)]
+                names = {ast.unparse(call.func) for call in calls}
+                own = {name for name in names if name.startswith(("self.", "super()"))}
+                if "self.compute_loss" in own and own <= NO_GRADIENT_METHODS:
+                    yield step
 
 
 def _deepspeed_engines(module: Module) -> Iterator[Call]:

@@ -44,12 +44,13 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
+from truetune.source.option_defaults import GivenOption, find_given_option
 from truetune.source.resolved_calls import Call
 
 ADAM_NAMES = (
@@ -108,14 +109,33 @@ class LearningRateBeyondReason(SourceRule):
             yield from self._soft_prompts()
             return
         for call in _model_optimizers(module):
-            rates = possible_numbers(module, call.argument(1, "lr"))
+            given = _rate_of_command(module, call.argument(1, "lr"))
+            is_number = given is not None and isinstance(given.value, int | float)
+            rates = (
+                [float(given.value)]
+                if given is not None and is_number
+                else possible_numbers(module, call.argument(1, "lr"))
+            )
             fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
                     "give lr=2e-5, or ten times as much for an adapter"
                     + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
-                    cases=[case_at(module, call.node)],
+                    cases=[
+                        case_at(module, call.node),
+                        *(
+                            [
+                                Case(
+                                    f"{rates[0]:g} on the command line",
+                                    file=given.file,
+                                    line=given.line,
+                                )
+                            ]
+                            if given is not None and is_number
+                            else []
+                        ),
+                    ],
                 )
 
     def _soft_prompts(self) -> Iterator[Finding]:
@@ -137,6 +157,17 @@ class LearningRateBeyondReason(SourceRule):
                     ),
                     cases=[case_at(module, call.node), case_at(module, made.node)],
                 )
+
+
+def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | None:
+    """What the command beside the script gives for the option that a rate is; it overrules the option's default."""
+    nodes = (
+        [rate, *(origin.node for origin in module.flow.origins(rate))] if rate is not None else []
+    )
+    given = (
+        find_given_option(module.home(node), node) for node in nodes if isinstance(node, ast.expr)
+    )
+    return next((one for one in given if one is not None), None)
 
 
 def _soft_prompts(module: Module) -> Iterator[Call]:

@@ -3,7 +3,9 @@
 ## What it does
 Looks for a loss on which `backward()` is called, and which is given `requires_grad` by hand in the same function:
 `loss.requires_grad_(True)`, `loss.requires_grad = True`. A leaf that is made of it, `torch.tensor(loss,
-requires_grad=True)` or `Variable(loss, requires_grad=True)`, has no graph in any case: an error.
+requires_grad=True)` or `Variable(loss, requires_grad=True)`, has no graph in any case: an error. So is a loss, also one
+that `compute_loss` returns or a helper makes, which is computed from nothing but such a leaf, or from an output of the
+model that was detached and then told to require a gradient.
 
 ## Why it is bad
 A loss that comes from trained weights requires a gradient by itself. Where torch says "element 0 of tensors does not
@@ -51,7 +53,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.losses_off_the_graph import (
+    TAKES_GRADIENTS_ITSELF,
+    LossSearch,
+    returned_losses,
+)
 from truetune.source.module import Module
 
 LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
@@ -59,11 +67,18 @@ LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variab
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
+def _losses(module: Module) -> Iterator[ast.expr]:
+    """What backward() is called on, or a trainer is given as the loss."""
+    for call in backward_calls(module):
+        yield from possible_losses(call)
+    yield from returned_losses(module)
+
+
 class LossForcedToRequireGrad(SourceRule):
     code = "SRC083"
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
-    looks_at = CodePlaces("calls of backward()", backward_calls)
+    looks_at = CodePlaces("calls of backward(), and losses that a trainer is given", _losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -72,14 +87,44 @@ class LossForcedToRequireGrad(SourceRule):
             for call in backward_calls(module)
             for loss in possible_losses(call)
         }
+        told: set[ast.AST] = set()
         for forced in _forced_gradients(module):
             if (_function_around(module, forced.node), ast.unparse(forced.target)) in losses:
+                told.add(forced.value)
+                is_cut = forced.is_leaf or _is_made_without_gradients(module, forced.target)
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
                     "remove the line that gives the loss requires_grad; then find what cuts the"
                     " graph: frozen weights, no_grad, detach(), item()",
-                    severity="error" if forced.is_leaf else "warning",
+                    severity="error" if is_cut else "warning",
                     cases=[case_at(module, forced.node)],
+                )
+        yield from self._off_the_graph(told)
+
+    def _off_the_graph(self, told: set[ast.AST]) -> Iterator[Finding]:
+        """Losses that are made of a new leaf alone, wherever it is made."""
+        module = self.subject
+        if any(TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.with_linked):
+            return
+        forced = [one for part in module.with_linked for one in _forced_gradients(part)]
+        leaves = {one.value for one in forced if one.is_leaf}
+        names: dict[tuple[ast.AST | None, str], ast.AST] = {
+            (module.function_around(one.node), ast.unparse(one.target)): one.node
+            for one in forced
+            if not one.is_leaf
+        }
+        for part in module.with_linked:
+            leaves |= {node for node in part.nodes(ast.Call) if _is_new_leaf(part, node)}
+        for loss in _losses(module):
+            leaf = LossSearch(module, leaves, names).leaf(loss)
+            if leaf is not None and leaf not in told:
+                told.add(leaf)
+                yield self.finding(
+                    f"the loss is computed from `{module.text_of(leaf)}` alone, which has no graph: no weight is"
+                    " trained",
+                    "compute the loss from the model's output itself, without item(), detach() or torch.tensor()",
+                    severity="error",
+                    cases=[case_at(module, leaf), case_at(module, loss)],
                 )
 
 
@@ -90,6 +135,8 @@ class Forced(NamedTuple):
     target: ast.expr
     is_leaf: bool
     """Is it a new tensor, without its graph?"""
+    value: ast.AST
+    """The call that makes the new tensor; else the place itself"""
 
     @property
     def effect(self) -> str:
@@ -105,14 +152,14 @@ def _forced_gradients(module: Module) -> Iterator[Forced]:
         if isinstance(call.node.func, ast.Attribute) and (
             asked is None or module.flow.value(asked) is True
         ):
-            yield Forced(call.node, call.node.func.value, is_leaf=False)
+            yield Forced(call.node, call.node.func.value, False, call.node)
     for assigned in module.nodes(ast.Assign):
         target = assigned.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
             if module.flow.value(assigned.value) is True:
-                yield Forced(assigned, target.value, is_leaf=False)
+                yield Forced(assigned, target.value, False, assigned)
         elif _is_new_leaf(module, assigned.value):
-            yield Forced(assigned, target, is_leaf=True)
+            yield Forced(assigned, target, True, assigned.value)
 
 
 def _is_new_leaf(module: Module, value: ast.expr) -> bool:
@@ -129,6 +176,12 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     given, asked = call.argument(0, "data"), call.keywords.get("requires_grad")
     is_computed = given is not None and any(isinstance(node, ast.Name) for node in ast.walk(given))
     return is_computed and asked is not None and module.flow.value(asked) is True
+
+
+def _is_made_without_gradients(module: Module, loss: ast.expr) -> bool:
+    """Is a loss surely computed where no gradient is recorded: in a `no_grad` block, or a function of that kind?"""
+    made = [origin.node for origin in module.flow.origins(loss)]
+    return all(one is not loss and not records_gradient(module, one) for one in made)
 
 
 def _function_around(module: Module, node: ast.AST) -> ast.AST | None:

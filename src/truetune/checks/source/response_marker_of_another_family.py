@@ -122,7 +122,12 @@ class Marker(NamedTuple):
 
 
 def _response_markers(module: Module) -> Iterator[Marker]:
-    """The markers that a script which sets labels encodes or searches for."""
+    """The markers of published templates that a script which sets labels encodes or searches for."""
+    return (one for one in searched_markers(module) if PURE.fullmatch(one.text))
+
+
+def searched_markers(module: Module) -> Iterator[Marker]:
+    """The texts that a script which sets labels encodes or searches for."""
     by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     # Who masks by hand writes -100; without it the text is searched for something else.
     if not by_library and not module.mentions("-100"):
@@ -130,8 +135,7 @@ def _response_markers(module: Module) -> Iterator[Marker]:
     for call in module.all_calls:
         for searched in _searched_text(module, call):
             for text in _texts_of_argument(module, searched):
-                if PURE.fullmatch(text):
-                    yield Marker(text, call.node)
+                yield Marker(text, call.node)
 
 
 def _texts_of_argument(module: Module, argument: ast.expr) -> list[str]:

@@ -70,6 +70,7 @@ from truetune.checks.source.evidence.reward_functions import (
     reward_functions,
 )
 from truetune.checks.source.evidence.scored_rows import rows_beside
+from truetune.source.module import Module
 
 TEXT_METHODS = frozenset(
     (
@@ -102,20 +103,57 @@ class RewardReadsMessagesAsText(SourceRule):
             if KNOWS_MESSAGES.search(ast.unparse(function)):
                 continue
             use = next(_uses_as_text(function), None)
-            rows = rows_beside(module, "prompt") if use is not None else None
-            if (
-                use is None
-                or rows is None
-                or not all(isinstance(one["prompt"], list) for one in rows.rows)
+            if use is None:
+                continue
+            rows = rows_beside(module, "prompt")
+            made = _prompts_made_of_messages(module)
+            if made is None and (
+                rows is None or not all(isinstance(one["prompt"], list) for one in rows.rows)
             ):
                 continue
+            source = (
+                f"the prompts of {rows.source}"
+                if rows is not None and made is None
+                else "the prompts"
+            )
             yield self.finding(
-                f"{function.name} uses a completion as text, and the prompts of {rows.source} are messages: each"
+                f"{function.name} uses a completion as text, and {source} are messages: each"
                 " completion is a list with one message, on which this fails",
                 'read the text of the message first: completion[0]["content"]; and catch no more than what a wrong'
                 " answer raises",
-                cases=[case_at(module, use)],
+                cases=[
+                    case_at(module, use),
+                    *([case_at(module, made)] if made is not None else []),
+                ],
             )
+
+
+def _prompts_made_of_messages(module: Module) -> ast.expr | None:
+    """The messages that the script itself gives as the prompt of every row; None where it gives another, or none."""
+    prompts = [
+        value
+        for part in module.with_linked
+        for node in part.nodes(ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "prompt"
+    ]
+    return prompts[0] if prompts and all(_is_messages(module, one) for one in prompts) else None
+
+
+def _is_messages(module: Module, value: ast.expr) -> bool:
+    """Is it a list of messages, written out?"""
+    made = [origin.node for origin in module.flow.origins(value)]
+    return bool(made) and all(
+        isinstance(one, ast.List)
+        and bool(one.elts)
+        and all(isinstance(part, ast.Dict) and _has_role(part) for part in one.elts)
+        for one in made
+    )
+
+
+def _has_role(message: ast.Dict) -> bool:
+    """Has a dictionary the key of a message?"""
+    return any(isinstance(key, ast.Constant) and key.value == "role" for key in message.keys)
 
 
 def _uses_as_text(function: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -7,7 +7,7 @@ speaks where both sides come from one source and one of them went through a step
 their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that
 lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered. Two files
 that are each filtered by a field of their own (the state or the text of an answer) and then joined into one record are
-a warning: each leaves out other rows.
+a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled are an error.
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
@@ -54,7 +54,10 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.files_joined_by_position import files_in_other_order
 from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.row_pairs import row_pairs
-from truetune.checks.source.evidence.sides_filtered_apart import joins_of_filtered_files
+from truetune.checks.source.evidence.sides_filtered_apart import (
+    joins_of_filtered_files,
+    joins_of_shuffled_file,
+)
 from truetune.source.module import Module
 
 DONE = {
@@ -101,6 +104,13 @@ class RowsJoinedByPosition(SourceRule):
                 " references",
                 f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
                 cases=[case_at(module, join.node)],
+            )
+        for shuffled in joins_of_shuffled_file(module):
+            yield self.finding(
+                "zip joins two files by position, and one of them was shuffled: each question gets the answer of"
+                " another",
+                "join first, and shuffle the joined rows",
+                cases=[case_at(module, shuffled.node), case_at(module, shuffled.change.node)],
             )
         for two in joins_of_filtered_files(module):
             yield self.finding(

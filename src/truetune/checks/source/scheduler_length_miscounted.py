@@ -3,7 +3,8 @@
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
 batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
-once an epoch, epochs where it comes at each batch, and optimizer steps of several batches where it comes at each of
+once an epoch, epochs where it comes at each batch, the batches of one epoch where the loop runs several, and optimizer
+steps of several batches where it comes at each of
 them. A StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
 fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is told `"interval": "step"`.
 
@@ -77,6 +78,8 @@ GONE = 1e-3
 # told.
 AT_ONCE = 200
 """Batches in which no run has learned: an epoch of 1,600 rows at 8 a batch"""
+MIN_EPOCHS = 2
+"""Epochs from which a schedule of one epoch is too short"""
 
 
 def _lengths_and_decays(module: Module) -> Iterator[object]:
@@ -122,6 +125,8 @@ class SchedulerLengthMiscounted(SourceRule):
                     ' "interval": "step"}}',
                     cases=[case_at(module, total)],
                 )
+            elif step is not None and _counts_one_epoch(module, call, total, step):
+                yield self._of_one_epoch(call, total, step)
             elif step is not None and (every := _accumulation_left_out(module, call, total, step)):
                 yield self._of_each_batch(total, step, every)
             else:
@@ -137,6 +142,24 @@ class SchedulerLengthMiscounted(SourceRule):
             f" ends after {share} of the run, and from there the learning rate is 0 (or swings up again, of a cosine)",
             "call scheduler.step() behind optimizer.step(), under the same condition",
             cases=[case_at(module, step.call.node), case_at(module, total), case_at(module, every)],
+        )
+
+    def _of_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
+        """A schedule over the batches of one epoch, in a loop over several."""
+        module, epochs = self.subject, _epoch_count(step.epochs)
+        assert epochs is not None, "else the epochs are not known"
+        kind = module.flow.value(call.argument(0, "name")) if call.named(BY_NAME) else ""
+        is_cosine = call.named("transformers.get_cosine_*") or kind == "cosine"
+        swings = "swings up again" if is_cosine else "is 0"
+        return self.finding(
+            f"the schedule counts the batches of one epoch, and the loop runs {max(possible_numbers(module, epochs)):g}"
+            f" epochs: from the second on the learning rate {swings}",
+            f"multiply its length by {module.text_of(epochs)}",
+            cases=[
+                case_at(module, total),
+                case_at(module, epochs),
+                case_at(module, step.call.node),
+            ],
         )
 
     def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
@@ -211,6 +234,37 @@ class SchedulerLengthMiscounted(SourceRule):
             if simple
             else None,
         )
+
+
+def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: SchedulerPace) -> bool:
+    """Is the length a loader's own, perhaps divided, where the schedule steps on through several epochs?
+
+    A cosine of torch that swings once an epoch may be meant, and a schedule that is made anew in each epoch is right.
+    """
+    if not call.named("transformers.*") or step.is_by_epoch:
+        return False
+    if any(parent is step.epochs for parent in module.parents(call.node)):
+        return False
+    epochs = possible_numbers(module, _epoch_count(step.epochs))
+    if not epochs or min(epochs) < MIN_EPOCHS:
+        return False
+    nodes = list(expressions_within(module, total))
+    lengths = [node for node in nodes if isinstance(node, ast.Call)]
+    others = [node for node in nodes if not isinstance(node, ast.Call | ast.operator | ast.Load)]
+    if len(lengths) != 1 or not _is_loader_length(module, lengths[0]):
+        return False
+    # A product, or a number that is not known, may hold the epochs.
+    return all(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)))
+        or isinstance(module.flow.value(node), int)
+        for node in others
+    )
+
+
+def _is_loader_length(module: Module, node: ast.Call) -> bool:
+    """Is it `len(loader)`?"""
+    is_length = module.flow.name(node.func) == "len" and len(node.args) == 1
+    return is_length and _is_length_of(module, node, "loader")
 
 
 def _accumulation_left_out(

@@ -80,9 +80,9 @@ def _options_as_document(
     values: dict[str, Any] = {}
     spots: dict[KeyPath, TextPosition] = {}
     lines = file.text.splitlines()
-    for name, given in _parse_options(options):
+    for name, given in parse_options(options):
         values[name] = given
-        spots[name,] = _locate_option(lines, command.line, name)
+        spots[name,] = locate_option(lines, command.line, name)
     # The text is no YAML: without it, no rule offers an edit of it.
     return LocatedDocument(file.path, "", values, spots)
 
@@ -94,7 +94,7 @@ def _without_redirection(words: Sequence[str]) -> Sequence[str]:
     return words[: end - is_stream]
 
 
-def _parse_options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def parse_options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """The options with their values; True for one that has none, a list for several."""
     name = ""
     given: list[str] = []
@@ -129,7 +129,7 @@ def _parse_word(word: str) -> Any:
     return word
 
 
-def _locate_option(lines: Sequence[str], begin: int, name: str) -> TextPosition:
+def locate_option(lines: Sequence[str], begin: int, name: str) -> TextPosition:
     """Where the option stands: on the command's first line, or one that continues it."""
     spelled = re.compile(rf"--{name.replace('_', '[-_]')}(?![\w-])")
     for number, line in enumerate(lines[begin - 1 :], begin):

@@ -252,7 +252,10 @@ def _changes_sizes(trace: Trace, config: Value) -> bool:
         if isinstance(use, StoreEvent) and use.base is config:
             if use.key not in KEYS_OF_CONFIG_LOADS:
                 return True
-        elif isinstance(use, CallEvent) and (use.receiver is config or use.named("setattr")):
+        elif isinstance(use, CallEvent) and use.named("setattr"):
+            if constant_of(use.argument(1, "name")) not in KEYS_OF_CONFIG_LOADS:
+                return True
+        elif isinstance(use, CallEvent) and use.receiver is config:
             return True
     return False
 

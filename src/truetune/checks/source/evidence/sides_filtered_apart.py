@@ -1,11 +1,12 @@
-"""Rows of two files that a script joins by position after it filtered each of them by its own rows.
+"""Rows of two files that a script joins by position after it filtered each of them by its own rows, or shuffled one.
 
 How it works: both sides of a `zip`, of `concat(axis=1)` or of a new column are followed to two files, in the symbolic
 run. Each must have gone through a filter, a `dropna` or a sort that reads a field of its own: the text or the state of
 an answer, and nothing that both files share (an id, the question, a split). The joined rows must end in one record.
 
 The trade-off: a test against a collection may be what brings the sides into line, and says nothing; so does a script
-that compares the lengths. Rows that are only mixed into one list are no records.
+that compares the lengths. Rows that are only mixed into one list are no records. A shuffled side is wrong only where
+the record holds a question and its answer: negatives and distractors are drawn at random on purpose.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ UNRELATED = re.compile(
     r"distractor|negative|random|noise|filler|few_?shot|example|unrelated|mixed|mixture", re.I
 )
 """Words of a record whose sides need not belong together"""
+QUESTION_KEY = re.compile(r"prompt|question|instruction|input|query|source|user", re.I)
+ANSWER_KEY = re.compile(
+    r"completion|answer|output|response|target|label|assistant|chosen|summary", re.I
+)
+RANDOM_ORDER = re.compile(r"shuffle|\bsample\(|permutation")
+"""Calls that put rows into an order that only chance knows"""
 COMPARES_LENGTHS = re.compile(r"assert len\(|len\(\w+\) [!=]= len\(")
 WHOLE_ROW_METHODS = frozenset(("dropna", "drop_duplicates"))
 """Methods that read all fields of a row where none is named"""
@@ -58,6 +65,54 @@ def joins_of_filtered_files(module: Module) -> Iterator[JoinOfTwoFiles]:
             if changes is not None:
                 seen.add(node)
                 yield JoinOfTwoFiles(node, what, changes)
+
+
+class JoinOfShuffledFile(NamedTuple):
+    """A join by position of two files of which one alone was shuffled."""
+
+    node: ast.AST
+    change: Change
+
+
+def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
+    """The joins of two files into questions with their answers where one file was shuffled, each place once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for call in trace.calls("zip"):
+            node = call.node
+            if call.home.path != module.path or node in seen or len(call.args) != 2 or call.is_open:
+                continue
+            change = _order_of_one(trace, list(call.args))
+            if change is not None and _makes_question_and_answer(module, node):
+                seen.add(node)
+                yield JoinOfShuffledFile(node, change)
+
+
+def _order_of_one(trace: Trace, sides: list[Value]) -> Change | None:
+    """The shuffle that one of two files went through alone; None where there is none, or the other was moved too."""
+    ways = [alignment_of(trace, side) for side in sides]
+    if not all(isinstance(way.source, tuple) for way in ways) or ways[0].source == ways[1].source:
+        return None
+    orders = [[change for change in way.changes if change.kind == "order"] for way in ways]
+    moved = [changes for changes in orders if changes]
+    if len(moved) != 1 or not RANDOM_ORDER.search(ast.unparse(moved[0][-1].node)):
+        return None
+    return moved[0][-1]
+
+
+def _makes_question_and_answer(module: Module, node: ast.AST) -> bool:
+    """Do the two rows of a `zip` end in one record that names a question and an answer?"""
+    if not _makes_records(module, node):
+        return False
+    function = module.function_around(node)
+    around = function if function is not None else module.home(node).tree
+    for part in ast.walk(around):
+        if isinstance(part, ast.Dict) and not UNRELATED.search(ast.unparse(part)):
+            keys = [str(key.value) for key in part.keys if isinstance(key, ast.Constant)]
+            is_question = any(QUESTION_KEY.search(key) for key in keys)
+            if is_question and any(ANSWER_KEY.search(key) for key in keys):
+                return True
+    return False
 
 
 def _joins(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, str, list[Value]]]:

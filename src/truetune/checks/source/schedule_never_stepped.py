@@ -1,0 +1,148 @@
+"""A schedule with a warm-up is made, and a loop of one's own never steps it: the learning rate stays at its beginning.
+
+## What it does
+For files that call `backward()` themselves: looks at each schedule of transformers that has a warm-up, and at each
+`OneCycleLR`. It fires where every `step()` of the files that run together is one of an optimizer, a gradient scaler or
+a profiler, and nothing else may step the schedule: no trainer, engine or Lightning module, and no code that sets `lr`.
+
+## Why it is bad
+A schedule sets the rate when it is made, to that of its first step. With a linear warm-up that is 0: every step of the
+optimizer multiplies its update by 0, gradients look healthy, and no weight ever moves. `OneCycleLR` stays at a 25th of
+its peak.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+scheduler = get_linear_schedule_with_warmup(optimizer, 100, 1000)
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+scheduler = get_linear_schedule_with_warmup(optimizer, 100, 1000)
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe where the schedule's length counts optimizer steps: it then steps behind each `optimizer.step()`.
+
+## References
+- https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import backward_calls
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_within
+from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+WARMED_UP = (
+    "transformers.get_*_schedule_with_warmup",
+    "transformers.get_cosine_with_*",
+    BY_NAME,
+)
+ONE_CYCLE = ("torch.optim.lr_scheduler.OneCycleLR",)
+NOT_OPTIMIZERS = re.compile(r"(?:^|\.)_?(?:\w*scaler|prof|profiler)$", re.I)
+OPTIMIZER_NAME = re.compile(r"(?:^|\.)_?(?:opt|optim|optimi[sz]er|adamw?|sgd)(?:_\w+|\d)?$", re.I)
+STEPS_ELSEWHERE = re.compile(
+    r"Trainer\b|deepspeed|[Ll]ightning|configure_optimizers|\bignite\b|\bcomposer\b|lr_scheduler_step"
+    r"|\[['\"]lr['\"]\]\s*[*+-]?=|\.step\b(?!\()|getattr\("
+)
+"""In files: what may step a schedule without its name, or sets the rate by itself"""
+
+
+def _schedules(module: Module) -> Iterator[Call]:
+    """Schedules whose first rate is far below their peak, or may be."""
+    yield from module.calls(*WARMED_UP, *ONE_CYCLE)
+
+
+class ScheduleNeverStepped(SourceRule):
+    code = "SRC390"
+    symptoms = ("loss-does-not-fall",)
+    severity = "error"
+    looks_at = CodePlaces("learning rate schedules with a warm-up", _schedules)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        schedules = [call for call in _schedules(module) if _stays_low(module, call)]
+        if not schedules or not _runs_a_plain_loop(module):
+            return
+        steps = [
+            (part, call)
+            for part in module.with_linked
+            for call in part.methods("step")
+            if not NOT_OPTIMIZERS.search(_name_of(call)) or call.args
+        ]
+        if not steps or not all(_is_of_optimizer(part, call) for part, call in steps):
+            return
+        part, first = steps[0]
+        for call in schedules:
+            rest = "a 25th of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up begins"
+            yield self.finding(
+                f"the schedule is made and never stepped: the learning rate stays at {rest}",
+                "call scheduler.step() behind each optimizer.step()",
+                cases=[case_at(module, call.node), case_at(part, first.node)],
+            )
+
+
+def _stays_low(module: Module, call: Call) -> bool:
+    """Is the first rate of a schedule surely far below its peak: has it a warm-up of at least a step?"""
+    if call.named(*ONE_CYCLE):
+        return call.lacks("div_factor", 10)
+    warmup = call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
+    if warmup is None:
+        return False
+    numbers = possible_numbers(module, warmup)
+    if numbers:
+        return all(number > 0 for number in numbers)
+    # A share of the steps: `int(0.05 * total)`.
+    parts = (getattr(node, "value", None) for node in expressions_within(module, warmup))
+    return any(isinstance(value, float) and 0 < value < 1 for value in parts)
+
+
+def _runs_a_plain_loop(module: Module) -> bool:
+    """Do the files compute gradients in a loop of their own, with nothing beside it that may step a schedule?"""
+    parts = module.with_linked
+    if any(STEPS_ELSEWHERE.search(part.text) for part in parts):
+        return False
+    return any(True for part in parts for _ in backward_calls(part))
+
+
+def _name_of(call: Call) -> str:
+    """What stands before the dot of a step, as text."""
+    return ast.unparse(call.receiver) if call.receiver is not None else ""
+
+
+def _is_of_optimizer(module: Module, call: Call) -> bool:
+    """Is a step surely one of an optimizer: by what made it, or by its name and that of no schedule?"""
+    if call.receiver is None or NOT_OPTIMIZERS.search(_name_of(call)):
+        return call.receiver is not None
+    if "optimizer" in module.flow.types(call.receiver):
+        return True
+    return OPTIMIZER_NAME.search(_name_of(call)) is not None
