@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import lzma
 import re
 import shlex
 import shutil
@@ -49,6 +50,7 @@ Author = Literal[
     "fresh reader, seventeenth set",
     "fresh reader, eighteenth set",
     "fresh reader, nineteenth set",
+    "fresh reader, twentieth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
@@ -78,13 +80,14 @@ class Start:
         return CASES / self.name
 
     def lay_out(self, target: Path) -> None:
-        """Copy its files to an empty folder, and add those that its make.py builds.
+        """Copy its files to an empty folder, unpack what is kept as .xz, and add what its make.py builds.
 
         Raises:
             Missing: a tokenizer or model cannot be had on this machine.
         """
         kept = shutil.ignore_patterns("start.yaml", "make.py", "__pycache__")
         shutil.copytree(self.folder, target, dirs_exist_ok=True, ignore=kept)
+        _unpack(target)
         script = self.folder / "make.py"
         if script.exists():
             _maker(script)(target)
@@ -125,6 +128,13 @@ def load(path: Path) -> Start:
             f"{path}: leads_to is empty; name the rule or the words that state the cause"
         )
     return start
+
+
+def _unpack(folder: Path) -> None:
+    """Put each file in the place of its .xz: data of more than 150 kB are kept packed, and the whole would be 25 MB."""
+    for packed in folder.rglob("*.xz"):
+        packed.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
+        packed.unlink()
 
 
 def _place(name: str) -> str:
