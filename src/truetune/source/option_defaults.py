@@ -149,7 +149,7 @@ def is_left_out_by_commands(script: str, name: str) -> bool:
 def is_switched_on_by_commands(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, each by a command with the switch: `--flag`, `--flag True`?"""
     path = Path(script)
-    commands = [words for _, _, words in _commands_starting(path.parent, path.name)]
+    commands = [one.words for one in commands_starting(path.parent, path.name)]
     return bool(commands) and all(_has_switch(words, name) for words in commands)
 
 
