@@ -283,7 +283,8 @@ GUIDES = (
                   "with adafactor the t5 loss hardly moves; relative_step, lr=None"),
             Cause("the optimizer and scheduler of ds_config.json decide, and the script's --lr is read nowhere: "
                   "deepspeed.initialize without an optimizer takes the file's lr and warm-up",
-                  "I changed the lr three times and the curve is identical; deepspeed"),
+                  "I changed the lr three times and the curve is identical; deepspeed",
+                  ("engine-takes-the-rate-of-its-settings", "launch-files-contradict")),
             Cause("an optimizer that scales nothing (plain SGD) has the rate of AdamW, or a soft prompt has that of "
                   "weights", "saved memory with sgd but the loss is a straight line; prompt tuning loss is flat",
                   ("setting-out-of-range", "learning-rate-beyond-reason")),
