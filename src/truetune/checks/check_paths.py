@@ -739,8 +739,15 @@ def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsChec
     """Judge the rows that scripts train, where no rows and no settings were named."""
     # Whoever names a tokenizer for a single script wants its rows counted with it.
     is_asked = not seen.several and seen.spec.tokenizer is not None and path.suffix == ".py"
-    if (path.is_dir() or is_asked) and "data" not in kinds and seen.run is None:
+    if not (path.is_dir() or is_asked) or seen.run is not None:
+        return
+    if "data" not in kinds:
         _check_rows_of_scripts(path, seen)
+    elif kinds[0] == "run" and not seen.data:
+        # The state or log of the run lies in the project itself, beside its scripts and rows.
+        _check_rows_of_scripts(path, seen)
+        if seen.run is None and not seen.data:
+            seen.data += list_training_files(path)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
