@@ -29,6 +29,7 @@ from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rule
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
+from truetune.checks.pad_token_of_scripts import without_pad_of_scripts
 from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
 from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
@@ -209,7 +210,13 @@ def check_paths(
     said_once = Judgement(join_equal_findings(whole.findings))
     one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
     logs = [subject.log for subject in whole.subjects if subject.log is not None]
-    return replace(whole, findings=reconcile_findings(one_cause.findings, logs, seen.beside))
+    kept = without_pad_of_scripts(one_cause.findings, _training_scripts_of(seen))
+    return replace(whole, findings=reconcile_findings(kept, logs, seen.beside))
+
+
+def _training_scripts_of(seen: PathsCheck) -> list[str]:
+    """The scripts among what was looked at that give rows to a trainer or a loop."""
+    return training_scripts(str(file) for _, file in find_source_files(seen.trainers.sources))
 
 
 def _judge_run_beside(

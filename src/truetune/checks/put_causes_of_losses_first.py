@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from truetune.checks.batches_without_label import IS_NAN
 from truetune.checks.findings import Finding
+from truetune.checks.log.flat_loss import RAISE_THE_RATE, FlatLoss
 from truetune.checks.log.grad_norm_explodes import GradNormExplodes
 from truetune.checks.log.loss_diverges import LossDiverges
 from truetune.checks.log.loss_not_finite import LossNotFinite
@@ -19,11 +20,32 @@ from truetune.checks.source.engine_takes_the_rate_of_its_settings import (
     EngineTakesTheRateOfItsSettings,
 )
 from truetune.checks.source.prompts_fill_the_limit import PromptsFillTheLimit
+from truetune.checks.source.scheduler_length_miscounted import SchedulerLengthMiscounted
 
 
 def put_causes_of_losses_first(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, with faults that explain a loss before what the log says of it."""
-    return _with_rate_of_the_script(_with_rows_without_label(list(findings)))
+    kept = _with_rows_without_label(list(findings))
+    return _with_schedule_of_the_script(_with_rate_of_the_script(kept))
+
+
+def _with_schedule_of_the_script(findings: list[Finding]) -> list[Finding]:
+    """A flat loss whose rate a miscounted schedule holds down, with the help of the script: the rate itself may be
+    right."""
+    scripts = [one for one in findings if one.rule == SchedulerLengthMiscounted.name()]
+    if len(scripts) != 1 or not scripts[0].cases:
+        return findings
+    place = scripts[0].cases[0]
+    where = f"{place.file}:{place.line}"
+    remedy = (
+        f"{scripts[0].remedy} ({where}): see {scripts[0].rule}; the rate that is set may be right"
+    )
+    return [
+        replace(one, remedy=remedy)
+        if one.rule == FlatLoss.name() and one.remedy.startswith(RAISE_THE_RATE)
+        else one
+        for one in findings
+    ]
 
 
 def _with_rows_without_label(findings: list[Finding]) -> list[Finding]:
