@@ -13,42 +13,44 @@ lower rate nor another precision changes it.
 
 ## Example
 ```python
-import torch
+# rows.jsonl: {"rows": 40, "words": 10, "long": 4, "long_words": 200}
+import json
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tok = AutoTokenizer.from_pretrained("org/model")
 model = AutoModelForCausalLM.from_pretrained("org/model")
-rows = [{"document": "the boiler is loud since monday " * n, "answer": "Bleed it."} for n in (1, 2, 40, 60, 3)]
 
 
 def encode(row):
-    prompt, answer = tok(row["document"])["input_ids"], tok(row["answer"])["input_ids"]
+    prompt, answer = tok(row["text"])["input_ids"], tok("That is all.")["input_ids"]
     return {"input_ids": (prompt + answer)[:64], "labels": ([-100] * len(prompt) + answer)[:64]}
 
 
-for batch in DataLoader([encode(row) for row in rows], batch_size=1):
+rows = [encode(json.loads(line)) for line in open("rows.jsonl")]
+for batch in DataLoader(rows, batch_size=1):
     model(**batch).loss.backward()
 ```
 
 ## Use instead
 ```python
-import torch
+# rows.jsonl: {"rows": 40, "words": 10, "long": 4, "long_words": 200}
+import json
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tok = AutoTokenizer.from_pretrained("org/model")
 model = AutoModelForCausalLM.from_pretrained("org/model")
-rows = [{"document": "the boiler is loud since monday " * n, "answer": "Bleed it."} for n in (1, 2, 40, 60, 3)]
 
 
 def encode(row):
-    prompt, answer = tok(row["document"])["input_ids"], tok(row["answer"])["input_ids"]
+    prompt, answer = tok(row["text"])["input_ids"], tok("That is all.")["input_ids"]
     prompt = prompt[: 64 - len(answer)]
     return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
 
 
-for batch in DataLoader([encode(row) for row in rows], batch_size=1):
+rows = [encode(json.loads(line)) for line in open("rows.jsonl")]
+for batch in DataLoader(rows, batch_size=1):
     model(**batch).loss.backward()
 ```
 
