@@ -56,6 +56,25 @@ def test_files_that_lie_here_are_put_in_order(
     assert [one.severity for one in lint([path], select=["SRC183"]).findings] == severities
 
 
+LOOPS = (
+    "for i, p in enumerate(A):\n    rows.append((p.read_text(), B[i].read_text()))\n",
+    "for i in range(len(A)):\n    rows.append((A[i].read_text(), B[i].read_text()))\n",
+    "rows = [(A[i].read_text(), B[i].read_text()) for i in range(len(A))]\n",
+)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_one_index_joins_as_zip_does(loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "build.py"
+    first = "A = sorted(Path('in').glob('*.txt'))\n"
+    path.write_text(f"{HEAD}rows = []\n{first}B = {BY_INT}\n{loop}", encoding="utf-8")
+    assert len(lint([path], select=["SRC183"]).findings) == 1
+    path.write_text(
+        f"{HEAD}rows = []\n{first}B = sorted(Path('out').glob('*.txt'))\n{loop}", encoding="utf-8"
+    )
+    assert not lint([path], select=["SRC183"]).findings
+
+
 def test_a_list_that_is_sorted_in_place(tmp_path: Path) -> None:
     path = tmp_path / "build.py"
     made = "A = glob.glob('in/*.txt')\nA.sort()\nB = glob.glob('out/*.txt')\nB.sort(KEY)\n"

@@ -136,7 +136,7 @@ class RowsJoinedByPosition(SourceRule):
             )
             unless = "" if join.is_seen or is_unsorted else ", unless all names have as many digits"
             yield self.finding(
-                f"zip joins two listings of files by position, {orders}: each file gets another one's partner{unless}",
+                f"two listings of files are joined by position, {orders}: each file gets another one's partner{unless}",
                 "sort both by the same key, or join by the name: by_stem = {path.stem: path for path in paths}, and"
                 " look each one up; then build the rows again",
                 severity="error" if join.is_seen else "warning",

@@ -1,7 +1,7 @@
 """Listings of files that a script joins by position, although each is in another order.
 
-How it works: each side of a `zip` is followed to what lists a folder (`glob`, `iterdir`, `os.listdir`), with the
-`sorted` or `sort` around it and the key of that. A key is of the number in the name, of the name, or unknown. Where the
+How it works: each side of a `zip`, or of one index in a loop, is followed to what lists a folder (`glob`, `iterdir`,
+`os.listdir`), with the `sorted` or `sort` around it and the key of that. A key is of the number in the name, of the name, or unknown. Where the
 folders lie here, the files themselves are put into both orders: names of as many digits are in one order by either
 key.
 
@@ -61,17 +61,61 @@ class ListingsJoined(NamedTuple):
 
 def listings_joined(module: Module) -> Iterator[ListingsJoined]:
     """The joins by position of listings that are in different orders, or in none that is fixed."""
-    for call in module.calls("zip"):
-        sides = [_listing_of(module, side, 0) for side in call.args]
+    for node, given in _joins(module):
+        sides = [_listing_of(module, side, 0) for side in given]
         known = [side for side in sides if side is not None]
-        if len(call.args) < 2 or len(known) != len(sides):
+        if len(sides) < 2 or len(known) != len(sides):
             continue
         other = next((side for side in known[1:] if not _is_one_order(known[0], side)), None)
         if other is None:
             continue
         differs = _differ_here(Path(module.path).parent, known[0], other)
         if differs is not False:
-            yield ListingsJoined(call.node, (known[0], other), differs is True)
+            yield ListingsJoined(node, (known[0], other), differs is True)
+
+
+def _joins(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
+    """Where values of several lists meet by their positions, and the lists: `zip`, and one index in a loop."""
+    for call in module.calls("zip"):
+        yield call.node, list(call.args)
+    loops: list[ast.For | ast.comprehension] = [
+        *module.nodes(ast.For),
+        *module.nodes(ast.comprehension),
+    ]
+    for loop in loops:
+        counter, walked = _counter_of(module, loop)
+        around = loop if isinstance(loop, ast.For) else module.scopes.parent.get(loop)
+        if counter and around is not None:
+            lists = [*walked, *_lists_at(around, counter)]
+            by_text = {ast.unparse(one): one for one in lists}
+            yield loop.iter, list(by_text.values())
+
+
+def _counter_of(module: Module, loop: ast.For | ast.comprehension) -> tuple[str, list[ast.expr]]:
+    """The name of the index of a loop, and what it walks through with it; empty where it has none."""
+    iterated = loop.iter
+    if not isinstance(iterated, ast.Call) or not iterated.args:
+        return "", []
+    call = module.flow.call(iterated)
+    if call.named("range") and isinstance(loop.target, ast.Name):
+        return loop.target.id, []
+    is_pair = isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name)
+    # With another first number the index is of another row.
+    if call.named("enumerate") and is_pair and len(iterated.args) == 1 and not iterated.keywords:
+        target = loop.target
+        assert isinstance(target, ast.Tuple)
+        first = target.elts[0]
+        return (first.id if isinstance(first, ast.Name) else ""), [iterated.args[0]]
+    return "", []
+
+
+def _lists_at(around: ast.AST, counter: str) -> Iterator[ast.expr]:
+    """The names that are taken at an index: `summaries[i]`."""
+    for node in ast.walk(around):
+        is_item = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        if is_item and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if isinstance(node.slice, ast.Name) and node.slice.id == counter:
+                yield node.value
 
 
 def _is_one_order(one: Listing, other: Listing) -> bool:
