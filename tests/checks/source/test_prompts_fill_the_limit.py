@@ -117,6 +117,39 @@ def test_a_batch_without_a_label(cut: str, loop: str, found: int, tmp_path: Path
         assert "so the loss is nan" in findings[0].message
 
 
+PREPARED = """\
+from accelerate import Accelerator
+acc = Accelerator()
+made = DataLoader(Rows("rows.jsonl"), batch_size=1), DataLoader(Rows("other.jsonl"), batch_size=8)
+train, held_out = made
+model, opt, train, held_out = acc.prepare(model, opt, train, held_out)
+for batch in train:
+    acc.backward(model(**batch).loss)
+    opt.step()
+"""
+IMPORTED = """\
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+from rows import Rows
+model = AutoModelForCausalLM.from_pretrained("org/model")
+for batch in DataLoader(Rows("rows.jsonl"), batch_size=1):
+    model(**batch).loss.backward()
+"""
+
+
+def test_a_loader_that_is_prepared_beside_another(tmp_path: Path) -> None:
+    path = lay_out(tmp_path, script(NAMED, PREPARED))
+    assert len(lint([path], select=["SRC421"]).findings) == 1
+
+
+def test_a_data_set_of_another_file(tmp_path: Path) -> None:
+    path = lay_out(tmp_path, IMPORTED)
+    (tmp_path / "rows.py").write_text(script(NAMED, ""), encoding="utf-8")
+    (finding,) = lint([tmp_path], select=["SRC421"]).findings
+    assert Path(str(finding.cases[1].file)).name == path.name
+
+
 def test_rows_within_the_limit_are_whole(tmp_path: Path) -> None:
     path = lay_out(tmp_path, script(TUPLE, LOOP), long=0)
     assert not lint([path], select=["SRC421"]).findings

@@ -85,9 +85,8 @@ from truetune.source.module import Module
 
 def _loaders(module: Module) -> Iterator[ast.AST]:
     """The loaders of a file that computes gradients itself."""
-    if not any(True for _ in module.methods("backward")) or "-100" not in module.text.replace(
-        " ", ""
-    ):
+    has_backward = any(True for _ in module.methods("backward"))
+    if not has_backward or not module.mentions("-100", "- 100"):
         return
     for call in module.calls("torch.utils.data.*DataLoader"):
         yield call.node

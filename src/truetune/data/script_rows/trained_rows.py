@@ -360,14 +360,28 @@ def _rows_of_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
 def _loader_of(value: Value | None) -> CallEvent | None:
     """The call of DataLoader behind what a loop iterates, through `enumerate`, `tqdm` and `prepare`."""
     for _ in range(MAX_STEPS_TO_LOADER):
-        if isinstance(value, Item):
-            value = value.base
+        place = constant_of(value.key) if isinstance(value, Item) else None
+        value = value.base if isinstance(value, Item) else value
         if not isinstance(value, Result):
             return None
         if value.call.named(*LOADERS):
             return value.call
-        value = next((one for one in value.call.args if isinstance(one, Result)), None)
+        value = _given_loader(value.call, place)
     return None
+
+
+def _given_loader(call: CallEvent, place: object) -> Result | None:
+    """What of its arguments a call hands on: of `prepare(model, optimizer, loader)` what stands at the place that is
+    unpacked, or the one loader; else the first result."""
+    if type(place) is int and 0 <= place < len(call.args):
+        given = call.args[place]
+        if isinstance(given, Result) and given.call.named(*LOADERS):
+            return given
+    results = [one for one in call.args if isinstance(one, Result)]
+    loaders = [one for one in results if one.call.named(*LOADERS)]
+    if len(loaders) == 1:
+        return loaders[0]
+    return results[0] if results and not loaders else None
 
 
 def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> Table | None:

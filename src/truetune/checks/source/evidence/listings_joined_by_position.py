@@ -1,9 +1,9 @@
 """Listings of files that a script joins by position, although each is in another order.
 
 How it works: each side of a `zip`, or of one index in a loop, is followed to what lists a folder (`glob`, `iterdir`,
-`os.listdir`), with the `sorted` or `sort` around it and the key of that. A key is of the number in the name, of the name, or unknown. Where the
-folders lie here, the files themselves are put into both orders: names of as many digits are in one order by either
-key.
+`os.listdir`), with the `sorted` or `sort` around it and the key of that. A key is of the number in the name, of the
+name, or unknown. Where the folders lie here, the files themselves are put into both orders: names of as many digits are
+in one order by either key.
 
 The trade-off: a side that is filtered, or whose key is not plain, is not judged.
 """
