@@ -121,3 +121,28 @@ def test_a_command_names_both(rate: str, is_found: bool, tmp_path: Path) -> None
         "go.py",
         "run.sh",
     ]
+
+
+YAML = "model: org/m\nlr: 1.0e-5\ndeepspeed:\n  optimizer: {type: Adam, params: {lr: RATE}}\n"
+READ = """\
+import deepspeed, yaml
+from transformers import AutoModelForCausalLM
+cfg = yaml.safe_load(open("train.yaml"))
+model = AutoModelForCausalLM.from_pretrained(cfg["model"])
+engine, opt, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=cfg["deepspeed"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "more", "found"),
+    [
+        ("3.0e-3", "", 1),
+        ("1.0e-5", "", 0),
+        ("3.0e-3", "use(cfg['lr'])\n", 0),
+        ("3.0e-3", "fill(cfg)\n", 0),
+    ],
+)
+def test_both_rates_stand_in_one_file(rate: str, more: str, found: int, tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(YAML.replace("RATE", rate), encoding="utf-8")
+    (tmp_path / "go.py").write_text(READ + more, encoding="utf-8")
+    assert len(lint([tmp_path / "go.py"], select=["SRC420"]).findings) == found

@@ -225,6 +225,23 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
             )
     elif not found:
         yield from _unread_constants(module)
+        yield from _unread_settings(module)
+
+
+def _unread_settings(module: Module) -> Iterator[UnreadRate]:
+    """`lr: 1e-5` at the head of a file of settings that the script reads, which no code takes out of it."""
+    files = module.flow.settings_files
+    for call in module.all_calls:
+        settings = files.read_by(module.flow, call.node)
+        if not isinstance(settings, ast.Dict):
+            continue
+        for key, value in zip(settings.keys, settings.values, strict=True):
+            name = str(key.value) if isinstance(key, ast.Constant) else ""
+            rate = module.flow.value(value) if RATE_NAME.fullmatch(name) else None
+            if not isinstance(rate, int | float) or isinstance(rate, bool):
+                continue
+            if not _is_option_read(module, name) and not _is_handed_on(module, settings):
+                yield UnreadRate(f"{name} of the settings", float(rate), case_at(module, value))
 
 
 def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
@@ -264,11 +281,11 @@ def _is_option_read(module: Module, name: str) -> bool:
     return False
 
 
-def _is_handed_on(module: Module) -> bool:
-    """Are the options as a whole given to code that is not seen, or laid out as arguments?"""
+def _is_handed_on(module: Module, settings: ast.Dict | None = None) -> bool:
+    """Are the options, or settings, as a whole given to code that is not seen, or laid out as arguments?"""
     for part in module.with_linked:
         for node in part.nodes(ast.Name):
-            if not isinstance(node.ctx, ast.Load) or not _holds_options(part, node):
+            if not isinstance(node.ctx, ast.Load) or not _holds_options(part, node, settings):
                 continue
             around = part.scopes.parent.get(node)
             around = part.scopes.parent.get(around) if isinstance(around, ast.keyword) else around
@@ -277,8 +294,10 @@ def _is_handed_on(module: Module) -> bool:
     return False
 
 
-def _holds_options(module: Module, node: ast.Name) -> bool:
-    """Is it what parsed the command line, as a whole?"""
+def _holds_options(module: Module, node: ast.Name, settings: ast.Dict | None) -> bool:
+    """Is it what parsed the command line, or what a file of settings holds, as a whole?"""
+    if settings is not None:
+        return any(origin.node is settings for origin in module.flow.origins(node))
     return any(
         isinstance(origin.node, ast.Call)
         and not origin.path
