@@ -142,3 +142,38 @@ def test_a_rate_that_the_loop_prints_itself_holds(tmp_path: Path) -> None:
     log = tmp_path / "out.log"
     log.write_text("".join(line.format(n) for n in range(1, 9)), encoding="utf-8")
     assert read_run(log).curve("learning_rate").value.max() == pytest.approx(1e-5)
+
+
+STEP = "[Rank 0] step={0}, skipped=0, lr=[{1}], mom=[[0.9, 0.95]]\nstep {0} loss {2}\n"
+OWN = "Using DeepSpeed Optimizer param name adamw as basic optimizer\n"
+CLIENT = "Using client Optimizer as basic optimizer\n"
+COMMAND = "cmd = python -u -m deepspeed.launcher.launch train.py --lr 1e-5 --epochs 1\n"
+PRINTED = 'args: {"model_name": "m/m", "lr": 1e-05, "epochs": 1}\n'
+NAMESPACE = "Namespace(model='m/m', learning_rate=1e-05, epochs=1)\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "rate", "found"),
+    [
+        (COMMAND + OWN, 1e-3, ["error"]),
+        (PRINTED + OWN, 1e-3, ["error"]),
+        (NAMESPACE + OWN, 5e-5, ["warning"]),
+        # The rate of the command, one that is scaled with 8 processes, or by the root of 32.
+        (COMMAND + OWN, 1e-5, []),
+        (COMMAND + OWN, 8e-5, []),
+        (PRINTED + OWN, 5.657e-5, []),
+        # An optimizer that the script made, and options without a rate.
+        (COMMAND + CLIENT, 1e-3, []),
+        (OWN + "args: {'epochs': 1, 'warmup': 10}\n", 1e-3, []),
+        # A record of a step holds a rate too, and is no option.
+        (OWN + "{'loss': 2.1, 'learning_rate': 1e-05, 'epoch': 0.1}\n", 1e-3, []),
+    ],
+)
+def test_the_rate_in_force_beside_the_one_that_is_said(
+    head: str, rate: float, found: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "out.log"
+    steps = "".join(STEP.format(10 * n, rate, 2.0 - n / 50) for n in range(1, 12))
+    log.write_text(head + steps, encoding="utf-8")
+    report = truetune.check([str(log)], select=["LOG160"], allow_unjudged=True)
+    assert [one.severity for one in report.findings] == found

@@ -197,3 +197,40 @@ def test_answers_that_are_one_row_late_are_told_all_the_same(start: int) -> None
     displaced = find(questions, late)
     assert displaced is not None
     assert displaced.order == "1 row before"
+
+
+DAYS = ("{d} {m} {y}", "{m} {d}, {y}", "{d}.{n}.{y}", "{d}. {m} {y}")
+MONTHS = ("January", "March", "April", "June", "July", "October", "November", "December")
+
+
+def reports(rows: int, form: str, seed: int = 9) -> tuple[list[str], list[str]]:
+    """Reports that only a day tells apart: names and towns are few, and serve many rows."""
+    drawn = random.Random(seed)
+    questions, answers = [], []
+    for _ in range(rows):
+        place = drawn.randrange(len(MONTHS))
+        day = form.format(
+            d=drawn.randint(1, 28), m=MONTHS[place], n=place + 1, y=drawn.randint(2019, 2024)
+        )
+        name, town = drawn.choice(("Tasman", "Solveig", "Grietje")), drawn.choice(("Cork", "Varna"))
+        questions.append(f"Vessel {name}, surveyed at {town} on {day}. The hull was examined.")
+        answers.append(f"The {name} was inspected at {town} on {day}, with findings.")
+    return questions, answers
+
+
+@pytest.mark.parametrize("form", DAYS)
+def test_days_tell_answers_that_were_sorted_by_another_key(form: str) -> None:
+    questions, answers = reports(400, form)
+    as_text = sorted(range(1, 401), key=str)
+    displaced = find([questions[number - 1] for number in as_text], answers)
+    assert displaced is not None
+    assert "the questions sorted by them as text" in displaced.order
+    assert find(questions, answers) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_days_that_coincide_are_left_alone(seed: int) -> None:
+    """Each side names a day of its own: they meet by chance alone."""
+    questions, _ = reports(400, DAYS[0], seed)
+    _, answers = reports(400, DAYS[0], seed + 100)
+    assert find(questions, answers) is None

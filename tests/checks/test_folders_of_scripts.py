@@ -123,3 +123,23 @@ def test_a_script_that_asks_an_earlier_run(
     if more:
         (tmp_path / "first.sh").write_text(more)
     assert len(_found(tmp_path, "trained-adapter-not-used")) == count
+
+
+SFT = """from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+rows = load_dataset("json", data_files="train.jsonl", split="train")
+SFTTrainer("some/model", args=SFTConfig("run", max_length=512), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize("script", [SFT, "import ours\nours.train(ours.read('train.jsonl'))\n"])
+def test_rows_beside_the_state_of_a_run_are_judged(script: str, tmp_path: Path) -> None:
+    """The state may lie in the project itself, beside its scripts and rows."""
+    rows = [{"prompt": f"What is {n}?", "completion": "<<ANSWER>>"} for n in range(40)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "sft.py").write_text(script, encoding="utf-8")
+    history = [{"step": n, "loss": 2 - n / 50, "learning_rate": 1e-4} for n in range(1, 30)]
+    state = {"log_history": history, "global_step": 29, "max_steps": 29}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    report = truetune.check(str(tmp_path))
+    assert any(subject.kind == "data" for subject in report.subjects)

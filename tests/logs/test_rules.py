@@ -770,6 +770,30 @@ def test_a_loss_that_jumps_behind_its_first_record_began_with_that_record() -> N
     assert "first record 2.11" in finding.evidence[0]
 
 
+CLIMBS = {
+    "destroyed within the first record": ([6.97, 9.75, 8.74, 8.17], 7.2, 0.05, True),
+    "down to the unigrams": ([7.4, 11.2, 10.1, 8.8, 8.1], 7.6, 0.08, True),
+    # A first record that is low by chance among losses of single rows, a small climb of the warm-up, and a run that
+    # learns on below where it began.
+    "single rows": ([0.6, 3.1, 1.2, 2.2], 1.8, 0.6, False),
+    "a small climb": ([1.9, 2.6, 2.4], 2.2, 0.02, False),
+    "it learns again": ([6.97, 9.75, 8.17], 6.4, 0.05, False),
+}
+
+
+@pytest.mark.parametrize("name", CLIMBS)
+def test_a_loss_that_climbs_at_first_and_comes_no_lower(name: str) -> None:
+    head, level, noise, is_found = CLIMBS[name]
+    rng = np.random.default_rng(5)
+    values = [*head, *(level + rng.normal(0, noise, 40)).tolist()]
+    records = [{"step": 10 * n, "loss": max(value, 0.61)} for n, value in enumerate(values, 1)]
+    finding = found(log_of({"log_history": records})).get("loss-diverges")
+    assert (finding is not None) == is_found
+    if finding is not None:
+        assert "none of the" in finding.message
+        assert "behind the first is as low again" in finding.message
+
+
 def _evaluated(*lengths: float) -> dict[str, Any]:
     """What is found in a log whose evaluations generate answers of these mean lengths."""
     records: list[dict[str, Any]] = [

@@ -78,3 +78,30 @@ def test_a_loss_that_falls_is_none_that_does_not(question: str) -> None:
 )
 def test_a_loss_that_does_not_fall_is_one(question: str) -> None:
     assert "loss-does-not-fall" in [guide.name for guide, _ in choose_guides(question)]
+
+
+SPEEDS = {"slow-generation", "slow-training", "several-gpus"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "the model returns only empty answers, just pad tokens, on the T4, in the notebook it was fine",
+        "all replies are blank since it runs on the server",
+        "nothing but <pad> comes out on the V100",
+        "empty outputs on two GPUs",
+    ],
+)
+def test_what_answers_hold_is_no_matter_of_speed(question: str) -> None:
+    assert SPEEDS.isdisjoint(guide.name for guide, _ in choose_guides(question))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "generation takes 40 seconds per answer, and half of the answers are empty",
+        "only 2 tokens a second on the T4, in the notebook it was fine",
+    ],
+)
+def test_a_speed_that_is_named_is_one(question: str) -> None:
+    assert not SPEEDS.isdisjoint(guide.name for guide, _ in choose_guides(question))

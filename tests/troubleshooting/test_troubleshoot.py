@@ -11,18 +11,21 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.project_traits import Trait, read_precondition
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
+from truetune.report.symptom_terminal import _cause_lines
 from truetune.troubleshooting.project_facts import ProjectFacts, read_facts
 from truetune.troubleshooting.project_words import (
     MAX_BYTES_PER_FILE,
+    TextLine,
     read_project_texts,
     read_project_words,
 )
 from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+from truetune.troubleshooting.symptom_report import JudgedCause
 
 FROZEN_ADAPTER = """
 from datasets import load_dataset
@@ -366,3 +369,26 @@ def test_a_cause_whose_fault_was_found_is_not_said_to_lack_a_proof(tmp_path: Pat
     assert report.findings[0].rule == "generation-row-by-row"
     open_causes = [one for one in report.remaining() if "generation-row-by-row" in one.rules]
     assert not [one.cause.text for one in open_causes if one.cause.text.startswith("one prompt")]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_there"),
+    [
+        ("ids = tok(text, add_special_tokens=False)", False),
+        ("tok.add_special_tokens({'pad_token': '<pad>'})", True),
+        ("tok.add_tokens(['<call>'])", True),
+    ],
+)
+def test_an_argument_adds_no_token(line: str, is_there: bool, tmp_path: Path) -> None:
+    facts = _facts(tmp_path, SOUND_SCRIPT + line + "\n")
+    assert (Trait.ADDED_TOKENS in facts.lines) == is_there
+
+
+def test_a_line_that_a_rule_has_looked_at_is_not_shown() -> None:
+    line = TextLine("train.py:16", "def training_step(self, batch):", "train.py")
+    cause = Cause("training_step returns nothing", "no crash", ("training-step-returns-nothing",))
+    open_cause = JudgedCause(cause, "loss-does-not-fall", "open", cause.rules, (line,))
+    shown = [one.plain for one in _cause_lines(1, open_cause, 100)]
+    assert any("train.py:16" in text for text in shown)
+    looked_for = replace(open_cause, state="looked for")
+    assert not any("train.py:16" in one.plain for one in _cause_lines(1, looked_for, 100))

@@ -30,6 +30,7 @@ from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rule
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
+from truetune.checks.pad_token_of_scripts import without_pad_of_scripts
 from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
 from truetune.checks.reconcile_findings import (
     NAN_OF_EMPTY_BATCHES,
@@ -222,7 +223,13 @@ def check_paths(
     said_once = Judgement(join_equal_findings(whole.findings))
     one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
     logs = [subject.log for subject in whole.subjects if subject.log is not None]
-    return replace(whole, findings=reconcile_findings(one_cause.findings, logs, seen.beside))
+    kept = without_pad_of_scripts(one_cause.findings, _training_scripts_of(seen))
+    return replace(whole, findings=reconcile_findings(kept, logs, seen.beside))
+
+
+def _training_scripts_of(seen: PathsCheck) -> list[str]:
+    """The scripts among what was looked at that give rows to a trainer or a loop."""
+    return training_scripts(str(file) for _, file in find_source_files(seen.trainers.sources))
 
 
 def _judge_run_beside(
@@ -759,8 +766,15 @@ def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsChec
     """Judge the rows that scripts train, where no rows and no settings were named."""
     # Whoever names a tokenizer for a single script wants its rows counted with it.
     is_asked = not seen.several and seen.spec.tokenizer is not None and path.suffix == ".py"
-    if (path.is_dir() or is_asked) and "data" not in kinds and seen.run is None:
+    if not (path.is_dir() or is_asked) or seen.run is not None:
+        return
+    if "data" not in kinds:
         _check_rows_of_scripts(path, seen)
+    elif kinds[0] == "run" and not seen.data:
+        # The state or log of the run lies in the project itself, beside its scripts and rows.
+        _check_rows_of_scripts(path, seen)
+        if seen.run is None and not seen.data:
+            seen.data += list_training_files(path)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:

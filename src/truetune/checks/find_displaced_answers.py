@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -270,7 +270,8 @@ class DisplacedAnswerSearch:
         targets[questions] = [away[question] for question in questions.tolist()]
         own, other = self.affinity.own[questions], self._affinity_of(targets)[questions]
         first, last = int(questions[0]), int(questions[-1])
-        return DisplacedAnswers(self._name_of_sorting(), first, last, targets, own, other)
+        name = self._name_of_file_numbers(away) or self._name_of_sorting()
+        return DisplacedAnswers(name, first, last, targets, own, other)
 
     def _displaced_of(
         self, away: NDArray[np.int64], first: int, last: int, order: str
@@ -285,7 +286,8 @@ class DisplacedAnswerSearch:
         """Are the rows' own answers no nearer to their questions than the answers of all rows are?"""
         gain = (self.affinity.own - self.affinity.of_others())[part]
         error = float(gain.std()) / math.sqrt(len(gain))
-        return float(gain.mean()) < OWN_ERRORS * error
+        # Where no rare word is shared at all, both are 0.
+        return float(gain.mean()) <= OWN_ERRORS * error
 
     def _name_of_pairs(self, away: NDArray[np.int64]) -> str:
         """The step that most pairs follow (question 4 * i + rank), where parts of several processes were put together;
@@ -300,7 +302,30 @@ class DisplacedAnswerSearch:
         sums = Counter((away + targets).tolist()).most_common(1)[0]
         if sums[1] >= NAMED_SHARE * len(away):
             return "in reverse order"
-        return self._name_of_sorting()
+        pairs = dict(zip(away.tolist(), targets.tolist(), strict=True))
+        return self._name_of_file_numbers(pairs) or self._name_of_sorting()
+
+    def _name_of_file_numbers(self, pairs: Mapping[int, int]) -> str:
+        """Were the questions sorted by the numbers of their files as text (1, 10, 100, 2), and the answers as numbers,
+        or the reverse? Empty where the pairs (question, answer) say neither."""
+        if not self.is_whole or len(pairs) < MIN_LINKS:
+            return ""
+        for first in (1, 0):
+            as_text = sorted(range(first, first + self.rows), key=str)
+            for side, other in (("questions", "answers"), ("answers", "questions")):
+                follow = sum(
+                    as_text[place] - first == beside
+                    for question, answer in pairs.items()
+                    for place, beside in [
+                        (question, answer) if side == "questions" else (answer, question)
+                    ]
+                )
+                if follow >= NAMED_SHARE * len(pairs):
+                    return (
+                        f"in the order of file numbers: the {side} sorted by them as text (1, 10, 100, 2), the {other}"
+                        " as numbers"
+                    )
+        return ""
 
     def _name_of_sorting(self) -> str:
         """By what one side alone is sorted; empty where it is by nothing that is tried."""

@@ -1,7 +1,8 @@
 """Numbers that stand in one question and in one answer: the answer is that question's.
 
-Order numbers, part numbers and references to cases are drawn from so many that two rows seldom have the same by chance.
-How often they do is counted in the same rows: by numbers that stand in two questions and no answer, or the reverse.
+Order numbers, part numbers, days and references to cases are drawn from so many that two rows seldom have the same by
+chance. How often they do is counted in the same rows: by numbers that stand in two questions and no answer, or the
+reverse.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+DATE = re.compile(
+    r"\b\d{1,2}\.? [^\W\d_]{3,12}\.? \d{4}\b|\b[^\W\d_]{3,12}\.? \d{1,2},? \d{4}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+)
+"""A day as it is written, in any language: its parts alone stand in many rows, and the whole in few"""
 IDENTIFIER = re.compile(r"[^\W_][\w-]{2,40}")
 # Two digits are counts, days and percents, which coincide.
 MIN_DIGITS = 3
@@ -47,7 +52,10 @@ def _rows_by_number(texts: Sequence[str]) -> dict[str, list[int]]:
     """The rows in which each number stands."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, text in enumerate(texts):
-        for number in dict.fromkeys(IDENTIFIER.findall(text.casefold())):
+        folded = text.casefold()
+        for date in dict.fromkeys(DATE.findall(folded)):
+            rows[date].append(row)
+        for number in dict.fromkeys(IDENTIFIER.findall(folded)):
             if sum(character.isdigit() for character in number) >= MIN_DIGITS:
                 rows[number.strip("-")].append(row)
     return rows

@@ -33,6 +33,7 @@ from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
 from truetune.checks.log_movement import has_moved
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
+from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 from truetune.checks.put_causes_of_pairs_first import put_causes_of_pairs_first
 from truetune.checks.read_files_beside import CAP_NAMES
 from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
@@ -93,6 +94,7 @@ def reconcile_findings(
     logs = list(logs)
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
     kept = put_causes_of_pairs_first(kept)
+    kept = put_causes_of_losses_first(kept)
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)

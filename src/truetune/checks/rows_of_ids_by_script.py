@@ -16,6 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.batches_without_label import (
+    EFFECT,
+    REMEDY,
+    describe_batches,
+    has_batches_without_label,
+    has_guard,
+)
 from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Case, Finding
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
@@ -28,6 +35,7 @@ from truetune.checks.rows.unused_columns import UnusedColumns
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import DataRules
+from truetune.checks.tokenized.answers_masked_in_token_rows import AnswersMaskedInTokenRows
 from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
     PromptsSupervisedInTokenRows,
 )
@@ -187,7 +195,8 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
         chosen = run.model_copy(update={"ignore": (*run.ignore, *RULES_ON_CACHES)})
         report = inspect_tokenized(str(path), chosen)
         findings = tuple(
-            _at_file(_as_chosen(finding), str(path), rows.rows) for finding in report.findings
+            _at_file(_with_effect(_as_chosen(finding), rows), str(path), rows.rows)
+            for finding in report.findings
         )
     texts = _judge_texts_of_ids(rows, run)
     [subject] = report.subjects
@@ -214,6 +223,26 @@ def _as_chosen(finding: Finding) -> Finding:
     """
     is_whole = finding.rule == PromptsSupervisedInTokenRows.name() and bool(finding.evidence)
     return replace(finding, severity="warning") if is_whole else finding
+
+
+def _with_effect(finding: Finding, rows: ScriptRows) -> Finding:
+    """Rows without a label as an error where a loop takes them as whole batches, with what that does to its loss."""
+    count, total = finding.count or 0, len(rows.rows)
+    is_empty = (
+        finding.rule == AnswersMaskedInTokenRows.name()
+        and "no token in the loss" in finding.message
+    )
+    if not is_empty or not has_batches_without_label(total, count, rows.rows_at_once):
+        return finding
+    if has_guard([Path(rows.script).read_text(errors="replace")]):
+        return finding
+    return replace(
+        finding,
+        severity="error",
+        message=f"{finding.message}; {describe_batches(rows.rows_at_once)}",
+        remedy=REMEDY,
+        evidence=(*finding.evidence, EFFECT),
+    )
 
 
 TEXT_RULES: tuple[type[DataRule], ...] = (

@@ -679,6 +679,10 @@ ROWS: tuple[Row, ...] = (
         r"^the trainer takes its mask from",
         _unless(r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"),
     ),
+    make_row(
+        r"^the optimizer and scheduler of ds_config",
+        _unless(r"(?i)deepspeed|zero_optimization|ds_config", "DeepSpeed"),
+    ),
     make_row(r"^Adafactor sets", _unless(r"(?i)adafactor", "Adafactor")),
     make_row(
         r"^an optimizer that scales nothing",

@@ -79,6 +79,18 @@ LOSS_FALLS = re.compile(
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
+EMPTY_ANSWERS = re.compile(
+    r"\b(?:empty|blank)\s+(?:\w+\s)?(?:answers?|outputs?|responses?|replies|strings?|texts?|completions?)\b"
+    r"|\b(?:answers?|outputs?|responses?|replies|completions?)\b[^.;,]{0,30}\b(?:empty|blank)\b"
+    r"|\b(?:only|just|nothing but)\s+(?:\w+\s)?(?:<pad>|pad(?:ding)? tokens?\b)",
+    re.IGNORECASE,
+)
+"""`returns only empty answers`, `the replies are all blank`, `just pad tokens`"""
+OF_TIME = re.compile(
+    r"\bslow|\bfast|\bspeed|\b(?:milli)?seconds?\b|\bminutes?\b|\bhours?\b|\d ?m?s\b|it/s|\bwaits?\b|\bforever\b",
+    re.IGNORECASE,
+)
+"""Words that may be of a speed, also beside another fault"""
 AREAS: Mapping[str, Area] = {
     "slow-generation": "generation",
     "slow-training": "training",
@@ -147,6 +159,11 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     if _says_that_the_loss_falls(question):
         shares = {name: one for name, one in shares.items() if name != FLAT_GUIDE} or shares
     shares = _shares_of_speed(question, shares)
+    if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
+        # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
+        shares = {
+            name: one for name, one in shares.items() if name not in GUIDES_OF_SPEED
+        } or shares
     if not shares:
         return tuple((guide, 1.0) for guide in GUIDES)
     best = max(shares.values())

@@ -161,6 +161,8 @@ ORDINARY_LOSS = 5.0
 LOGGING_STEPS = re.compile(rf"\blogging_steps[\"']?\s*[:= ]{NUMBER}")
 MANY_ROWS = 8
 """Rows of a record from which its loss is no single row's"""
+LARGEST_ADAPTER_RATE = 5e-4
+"""The largest of the published rates of LoRA"""
 LOW_RATE = 2e-5
 """The usual rate of all weights, which no adapter finds too large"""
 QUANTIZATION = re.compile(
@@ -543,7 +545,9 @@ def _rate_is_low_and_the_loss_falls(evidence: Evidence) -> str:
     """Is the rate no larger than that of all weights, and does the loss fall without climbing?"""
     rates = [float(values.max()) for values in evidence.curves("learning_rate")]
     rates = rates or evidence.numbers(RATE)
-    if rates and max(rates) <= LOW_RATE and _loss_never_climbed(evidence):
+    # A rate of all weights is far too small for an adapter, and the usual one of an adapter far too large for them.
+    most = LARGEST_ADAPTER_RATE if _adapter_alone(evidence) else LOW_RATE
+    if rates and max(rates) <= most and _loss_never_climbed(evidence):
         return f"the rate is {max(rates):.3g} at most, and the loss never rose above its start"
     return ""
 
@@ -585,6 +589,7 @@ RULES: tuple[Row, ...] = (
     make_row(r"^the adapter was merged into 4-bit weights", _nothing_is_quantized),
     make_row(r"^no token has a label", _labels_are_there),
     make_row(r"^nothing is trainable", _gradients_are_there),
+    make_row(r"^reentrant gradient checkpointing over a frozen", _gradients_are_there),
     make_row(r"^the schedule has ended, or never leaves", _rate_is_alive),
     make_row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
     make_row(r"^the learning rate is far too small", _rate_is_usual),

@@ -65,6 +65,14 @@ SHOW_IDS_AS_TEXT = (
     "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
     " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
 )
+MISREAD = "UTF-8 read as another encoding"
+BY_ENCODING = (MISREAD, "broken characters")
+"""Faults of characters alone: words and their order are right"""
+READ_SOURCE_AGAIN = (
+    "see how the training rows were read: the model writes the characters that it has learned. Look for é as Ã© in the"
+    " rows (truetune check DATA), read their source as UTF-8, and train again; where the rows are right, see how the"
+    " answers were written and read"
+)
 LOST_ORDER = "words of the references out of order"
 COMPARE_FILES = (
     "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
@@ -93,6 +101,8 @@ class AnswersAreGarbage(BadAnswerShareRule):
         is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
         padded = describe_padded_batches(self.subject)
         remedy = COMPARE_FILES
+        if all(fault in BY_ENCODING for fault in faults) and faults[MISREAD]:
+            remedy = READ_SOURCE_AGAIN
         if 2 * faults["pieces of tokens"] > last.bad:
             remedy = SHOW_IDS_AS_TEXT
         if padded:

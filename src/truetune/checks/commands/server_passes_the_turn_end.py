@@ -57,7 +57,6 @@ from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
 from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
-    folder_on_host,
     model_of_server,
 )
 from truetune.errors import TruetuneError
@@ -99,7 +98,7 @@ def _served_models(file: CommandFile) -> Iterator[tuple[ShellCommand, str]]:
     for server in find_vllm_server_commands(file):
         model = model_of_server(server)
         if model is not None:
-            yield server.command, folder_on_host(server, model)
+            yield server.command, model
     for command in file.commands:
         sglang = sglang_server(command)
         if sglang is not None:

@@ -37,7 +37,6 @@ from truetune.checks.source.evidence.model_folder_settings import read_folder_se
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
-    folder_on_host,
     model_of_server,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -59,8 +58,7 @@ def _served_tokenizers(file: CommandFile) -> Iterator[ServedTokenizer]:
         tokenizer = last_option(server.options, "--tokenizer")
         model = model_of_server(server)
         if tokenizer and model:
-            folder = folder_on_host(server, model)
-            yield ServedTokenizer(server.command, "--tokenizer", tokenizer, folder)
+            yield ServedTokenizer(server.command, "--tokenizer", tokenizer, model)
     for command in file.commands:
         options = command.behind("-m", "sglang.launch_server")
         tokenizer = last_option(options, "--tokenizer-path") if options else None

@@ -226,7 +226,8 @@ GUIDES = (
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
-                   "response-marker-of-another-family", "response-marker-not-written")),
+                  "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
+                  "prompts-fill-the-limit")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
                   "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
                   "reward",
@@ -288,7 +289,8 @@ GUIDES = (
                   "with adafactor the t5 loss hardly moves; relative_step, lr=None"),
             Cause("the optimizer and scheduler of ds_config.json decide, and the script's --lr is read nowhere: "
                   "deepspeed.initialize without an optimizer takes the file's lr and warm-up",
-                  "I changed the lr three times and the curve is identical; deepspeed"),
+                  "I changed the lr three times and the curve is identical; deepspeed",
+                  ("engine-takes-the-rate-of-its-settings", "launch-files-contradict")),
             Cause("an optimizer that scales nothing (plain SGD) has the rate of AdamW, or a soft prompt has that of "
                   "weights", "saved memory with sgd but the loss is a straight line; prompt tuning loss is flat",
                   ("setting-out-of-range", "learning-rate-beyond-reason")),

@@ -274,7 +274,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"response (template|marker)|no token has a label|masked|answers? only"
          r"|supervised", is_needed=False),
     _row(Trait.ADDED_TOKENS, "any", "added tokens",
-         r"add_(special_)?tokens|resize_token_embeddings|additional_special_tokens|\bnew_tokens"
+         r"add_tokens|add_special_tokens\(|resize_token_embeddings|additional_special_tokens|\bnew_tokens"
          r"|setup_chat_format|trainable_token_indices",
          r"added tokens|tokens (that|which) the training added|new tokens|embeddings? (rows"
          r"|resized)|special tokens were added"),

@@ -113,6 +113,10 @@ FIRST = 3
 MIN_RECORDS, MIN_EPOCH_RECORDS = 5, 20
 
 
+RAISE_THE_RATE = "raise the learning rate"
+"""How the advice begins where the rate is far too low"""
+
+
 class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
@@ -466,7 +470,7 @@ def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
 def _remedy(log: RunLog, fall: Fall) -> str:
     """What to change; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
-        return "raise the learning rate"
+        return RAISE_THE_RATE
     if (
         fall.seen_again
         and _has_rate_and_gradient(log, fall)
@@ -479,7 +483,7 @@ def _remedy(log: RunLog, fall: Fall) -> str:
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
-    return f"raise the learning rate from {fall.peak_rate:.3g}: {usual}; then {what_remains(log, fall.peak_rate)}"
+    return f"{RAISE_THE_RATE} from {fall.peak_rate:.3g}: {usual}; then {what_remains(log, fall.peak_rate)}"
 
 
 def ruled_out(log: RunLog, peak: float | None) -> tuple[str, ...]:

@@ -4,7 +4,8 @@
 Looks for the strongest change of level in the logarithm of `grad_norm` (CUSUM): it fires where the level after it is
 ten times the one before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms
 that are not finite count where they are more than one in twenty after the first twenty steps (before, fp16 looks for
-its scale), or where none of eight or more is finite. Where the loss stays finite meanwhile, no weight took one of
+its scale), or where none of eight or more is finite. Where the loss itself is no number at these steps,
+loss-not-finite tells it. Where the loss stays finite meanwhile, no weight took one of
 these gradients: the loss scaler of fp16 skipped each step, which is an error, and a rate that stays where it was is
 its consequence.
 
@@ -104,6 +105,9 @@ class GradNormExplodes(LogRule):
             if norm.step.size < MIN_POINTS or broken.sum() <= MAX_NOT_FINITE * norm.step.size:
                 return
         bad = norm.step[broken]
+        if self._is_loss_not_finite_at(bad):
+            # The gradient of such a loss is none either: loss-not-finite is about it, with the step that it began at.
+            return
         has_no_labels = self._is_loss_zero_at(bad)
         yield self.finding(
             f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps"
@@ -119,6 +123,12 @@ class GradNormExplodes(LogRule):
                 "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
             ),
         )
+
+    def _is_loss_not_finite_at(self, steps: Floats) -> bool:
+        """Is the loss itself no number at nearly all of these steps?"""
+        loss = self.subject.curve("loss")
+        there = loss.value[np.isin(loss.step, steps)]
+        return there.size > 0 and float(np.mean(~np.isfinite(there))) >= MOSTLY
 
     def _is_loss_zero_at(self, steps: Floats) -> bool:
         """Is the loss exactly 0 at nearly all of these steps?"""

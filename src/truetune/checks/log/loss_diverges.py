@@ -4,9 +4,10 @@
 Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
 and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
 five times the noise of such medians, or gives back more than half of what had been gained; the lowest of many medians
-is allowed to be low by chance. A loss that leaps up several times and falls again each time is left alone: rows in an
-order make such a curve, or a run that begins again. The place is the strongest
-change of level (CUSUM) after the lowest point.
+is allowed to be low by chance. It fires too where the loss climbs by two nats right behind its first record and none
+of twenty later ones is as low as that. A loss that leaps up several times and falls again each time is left alone:
+rows in an order make such a curve, or a run that begins again. The place is the strongest change of level (CUSUM)
+after the lowest point.
 
 ## Why it is bad
 The weights have left the region in which the model spoke. Later steps seldom repair it, and every checkpoint after
@@ -71,6 +72,13 @@ JUMP = 2.0
 differ by a few tenths; runs that were destroyed at once rose by 4 and more"""
 
 
+MIN_RECORDS_ABOVE = 20
+"""Records that all lie above the first, where most have come down again: one that is low by chance is 1 in 21 then"""
+MIN_NOISES = 10.0
+"""Noise of one record that such a jump is above. Chosen, not measured: losses of single rows jump by 2 nats within five
+times their noise; at double, runs that were destroyed within their first record are missed"""
+
+
 def jumps_at_once(loss: Curve) -> bool:
     """Does the loss jump right behind its first record, and never come back?"""
     later = loss.value[1:]
@@ -78,6 +86,21 @@ def jumps_at_once(loss: Curve) -> bool:
         return False
     first = float(loss.value[0])
     return bool(later.min() > first and np.median(later) > first + JUMP)
+
+
+def climbs_at_first(loss: Curve) -> bool:
+    """Does the loss climb right behind its first record, and come down to no lower level than that record's?
+
+    A run that logs each ten steps is destroyed within its first record: that one is a mean over the climb, and what
+    follows falls to the level of guessing by frequency.
+    """
+    later = loss.value[1:]
+    if later.size < MIN_RECORDS_ABOVE:
+        return False
+    first = float(loss.value[0])
+    climb = float(later[: max(3, later.size // 10)].max()) - first
+    is_clear = climb > max(JUMP, MIN_NOISES * noise_sigma(loss.value))
+    return is_clear and bool(later.min() > first)
 
 
 class _Levels(NamedTuple):
@@ -191,6 +214,8 @@ class LossDiverges(LogRule):
             return  # it learns between the leaps: rows in an order, or a run that begins again
         levels = _measure_levels(loss.value, jumps_at_once(loss))
         if not levels.is_worse and not levels.is_lost:
+            if climbs_at_first(loss):
+                yield self._of_first_climb(loss)
             return
         first, last = levels.first, levels.last
         # medians of neighbours lie above a first record behind which the loss jumps at once
@@ -217,6 +242,26 @@ class LossDiverges(LogRule):
             figure=draw_curves(
                 "loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}
             ),
+        )
+
+    def _of_first_climb(self, loss: Curve) -> Finding:
+        """The loss climbs behind its first record, and no later one is as low as that."""
+        unit, last = self.subject.unit, float(loss.value[-1])
+        top = int(np.argmax(loss.value))
+        lowest = 1 + int(np.argmin(loss.value[1:]))
+        first, high = float(loss.step[0]), float(loss.step[top])
+        return self.finding(
+            f"the loss rises from {_describe_record(loss, 0, unit)} to {_describe_record(loss, top, unit)}, and none of"
+            f" the {loss.step.size - 1:,} records behind the first is as low again: {last:.4g} at the end",
+            f"{advise_restart(self.subject, high)}; {self._of_scale()}{self._of_rate()}, and more"
+            f" warm-up{self._of_precision()}",
+            severity="error",
+            evidence=(
+                *self._unusual_scale(),
+                f"the lowest record behind the first is {_describe_record(loss, lowest, unit)};"
+                f" noise {noise_sigma(loss.value):.3g}",
+            ),
+            figure=draw_curves("loss", {"loss": loss}, {"rises": high, "first": first}),
         )
 
     def _of_precision(self) -> str:

@@ -41,7 +41,10 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.half_precision import precision_in_place_of_float16
+from truetune.checks.log.half_precision import (
+    is_half_precision,
+    precision_in_place_of_float16,
+)
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
@@ -76,6 +79,16 @@ NO_TRAINING = EVALUATION_ALONE._replace(
 )
 
 
+LABELS_FIRST = (
+    "look first for rows without a label ((labels != -100).sum() of each batch): where a limit cuts the answer off none"
+    " is left, and the mean over none is nan; leave such rows out, or keep their answers"
+)
+MIN_CALM = 2
+"""Records before the first such loss: one alone shows no rise"""
+# Chosen, not measured: losses and norms of neighbouring records differ by less; runs that diverge pass both at once.
+MAX_LOSS_RISE, MAX_NORM_RISE = 1.2, 3.0
+
+
 class LossNotFinite(LogRule):
     code = "LOG004"
     severity = "error"
@@ -102,7 +115,7 @@ class LossNotFinite(LogRule):
             first = float(curve.step[bad][0])
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
-            known = self._known_cause(curve, name, stays=stays)
+            known = self._known_cause(curve, name, first, stays=stays)
             unit = "evaluations" if name == "eval_loss" else "logged steps"
             places = np.flatnonzero(bad) + 1
             is_all = count == total
@@ -139,11 +152,13 @@ class LossNotFinite(LogRule):
             return describe_steps(numbers.tolist()).replace("step", "evaluation", 1)
         return describe_steps(steps).replace("step", "record", 1)
 
-    def _known_cause(self, curve: Curve, name: str, *, stays: bool) -> _Cause | None:
+    def _known_cause(self, curve: Curve, name: str, first: float, *, stays: bool) -> _Cause | None:
         """Why the values are not finite, where the curves themselves say it."""
         if name == "eval_loss":
             return _cause_of_evaluation(self.subject)
-        return FIRST_UPDATE if stays and _fails_at_the_first_update(curve) else None
+        if stays and _fails_at_the_first_update(curve):
+            return FIRST_UPDATE
+        return _cause_in_calm(self.subject, first)
 
 
 def _remedy(log: RunLog, first: float) -> str:
@@ -153,6 +168,28 @@ def _remedy(log: RunLog, first: float) -> str:
     )
     precision = "" if is_brain else f" or train in {precision_in_place_of_float16(log)}"
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
+
+
+def _cause_in_calm(log: RunLog, first: float) -> _Cause | None:
+    """A batch without a label, where nothing in the curves leads to a loss that is no number; None where they rise.
+
+    A run that diverges shows it before: its loss or its gradient norm grows. float16 overflows without a sign.
+    """
+    loss = log.curve("loss").finite()
+    before = loss.value[loss.step < first]
+    norm = log.curve("grad_norm").finite()
+    norms = norm.value[norm.step < first]
+    if before.size < MIN_CALM or before[-1] > MAX_LOSS_RISE * before[0] or is_half_precision(log):
+        return None
+    if norms.size < MIN_CALM or norms[-1] > MAX_NORM_RISE * float(np.median(norms)):
+        return None
+    unit = log.unit
+    return _Cause(
+        f"nothing leads to it: the loss goes from {before[0]:.4g} to {before[-1]:.4g} and the gradient norm from"
+        f" {norms[0]:.3g} to {norms[-1]:.3g} up to {unit} {float(loss.step[loss.step < first][-1]):,.0f}",
+        f"{advise_restart(log, first)}; {LABELS_FIRST}; then lower the learning rate, or train in"
+        f" {precision_in_place_of_float16(log)} where it was in float16",
+    )
 
 
 def _last_checkpoint(log: RunLog, first: float) -> Iterator[str]:

@@ -5,7 +5,8 @@ Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a fr
 read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
 speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
 their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that
-lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered. Two files
+lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered. Listings
+of files (`glob`) are joined in two orders where one is sorted by name and one by number, or neither is. Two files
 that are each filtered by a field of their own (the state or the text of an answer) and then joined into one record are
 a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled are an error.
 
@@ -53,6 +54,12 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.files_joined_by_position import files_in_other_order
 from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
+from truetune.checks.source.evidence.listings_joined_by_position import (
+    AS_GIVEN,
+    WORDS,
+    Listing,
+    listings_joined,
+)
 from truetune.checks.source.evidence.row_pairs import row_pairs
 from truetune.checks.source.evidence.sides_filtered_apart import (
     joins_of_filtered_files,
@@ -124,6 +131,35 @@ class RowsJoinedByPosition(SourceRule):
                     *(case_at(module, one.node) for one in two.changes),
                 ],
             )
+        yield from self._of_listings()
+
+    def _of_listings(self) -> Iterator[Finding]:
+        """Files of two folders that are joined in two orders."""
+        module = self.subject
+        for join in listings_joined(module):
+            one, other = join.sides
+            is_unsorted = one.order == other.order == AS_GIVEN
+            orders = (
+                "each as the file system gives it, which is no fixed order"
+                if is_unsorted
+                else f"one {_describe_order(one)}, the other {_describe_order(other)}"
+            )
+            unless = "" if join.is_seen or is_unsorted else ", unless all names have as many digits"
+            yield self.finding(
+                f"two listings of files are joined by position, {orders}: each file gets another one's partner{unless}",
+                "sort both by the same key, or join by the name: by_stem = {path.stem: path for path in paths}, and"
+                " look each one up; then build the rows again",
+                severity="error" if join.is_seen else "warning",
+                cases=[
+                    case_at(module, join.node),
+                    *(case_at(module, side.node) for side in join.sides),
+                ],
+            )
+
+
+def _describe_order(listing: Listing) -> str:
+    """`by name (1, 10, 100, 2), from the end`."""
+    return WORDS[listing.order] + (", from the end" if listing.is_reversed else "")
 
 
 def _remedy(found: WrongJoin) -> str:

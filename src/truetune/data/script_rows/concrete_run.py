@@ -54,6 +54,8 @@ from truetune.data.script_rows.script_tokenizer import (
 from truetune.data.script_rows.token_lists import (
     call_tensor,
     compare_tensor,
+    extend_numbers,
+    join_numbers,
     make_tensor,
     repeat_list,
     set_items,
@@ -290,6 +292,10 @@ class ConcreteRun(Interpreter):
             return None if holds is None else Constant(holds == (sign == "in"))
         return None
 
+    def _join_lists(self, left: Sequence, right: Sequence, node: ast.BinOp) -> Sequence:
+        joined = join_numbers(left, right)
+        return super()._join_lists(left, right, node) if joined is None else joined
+
     def _rendered_chat_in(self, operands: tuple[Value, ...]) -> RenderedChat | None:
         """The rendered chat to which nothing but an EOS is added, which trainers see to themselves."""
         chats = [one for one in operands if isinstance(one, RenderedChat)]
@@ -410,7 +416,7 @@ class ConcreteRun(Interpreter):
         if isinstance(receiver, Sequence) and receiver.kind == COLUMN:
             return call_column(receiver, name, given.args, self.call_with)
         if isinstance(receiver, Sequence):
-            return call_tensor(receiver, name, given.args)
+            return _call_numbers(receiver, name, given.args)
         return None
 
     def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
@@ -782,6 +788,13 @@ def _as_text(value: Value) -> Value:
     """A rendered chat as its text, where that is known."""
     is_known = isinstance(value, RenderedChat) and value.text is not None
     return Constant(plain_text(value)) if is_known else value
+
+
+def _call_numbers(numbers: Sequence, name: str, args: tuple[Value, ...]) -> Value | None:
+    """A method of a list of numbers, or of a tensor; None where its result is not known."""
+    if name == "extend" and args and extend_numbers(numbers, args[0]):
+        return Constant(None)
+    return call_tensor(numbers, name, args)
 
 
 def _rendered_chat(given: Arguments) -> RenderedChat | None:

@@ -39,6 +39,29 @@ def repeat_list(one: Value, other: Value) -> Sequence | None:
     return Sequence(one.kind, one.items * times)
 
 
+def join_numbers(one: Value, other: Value) -> Sequence | None:
+    """`prompt_ids + answer_ids` with all of their items; None for lists of anything else, or far too long ones.
+
+    A run that holds no rows keeps the first thousand items of a list, and rows have more tokens than that.
+    """
+    if not isinstance(one, Sequence) or not isinstance(other, Sequence):
+        return None
+    if one.is_open or other.is_open or TENSOR in (one.kind, other.kind):
+        return None
+    items = [*one.items, *other.items]
+    are_numbers = all(type(constant_of(item)) is int for item in items)
+    return Sequence(one.kind, items) if are_numbers and len(items) <= MAX_ITEMS else None
+
+
+def extend_numbers(target: Sequence, given: Value) -> bool:
+    """`ids.extend(answer_ids)`; False where that is not a list of numbers behind another."""
+    joined = join_numbers(target, given)
+    if joined is None:
+        return False
+    target.items[:] = joined.items
+    return True
+
+
 def set_items(target: Sequence, key: Value, value: Value) -> bool:
     """Set one item of a list, or a slice of it; False where it is not known which, or what."""
     if isinstance(key, Sequence) and key.kind == "tuple" and len(key.items) == 2:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 from os.path import commonpath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,6 +77,8 @@ MAX_INDEXED_ROWS = 300
 """Rows whose texts are looked up in each other: a script goes the same way with all rows"""
 SIDES = ("chosen", "rejected")
 TOKEN_COLUMNS = ("input_ids", "labels")
+IGNORED = -100
+"""The label of a token that is not learned"""
 CLASS = "class"
 """In a row of token ids, the one label that a classifier learns of it"""
 
@@ -129,6 +132,8 @@ class ScriptRows:
     """A collator labels every token, whatever the rows say"""
     mispairing: Mispairing | None = None
     """Nearly all rows pair texts of different rows of the file"""
+    rows_at_once: int | None = None
+    """Rows of one batch of a loop of the script's own; None for a trainer, and where it is not known"""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -259,6 +264,7 @@ def _follow(
         bool(files.cut),
         _labels_every_token(trainer),
         None if gives_ids else _mispairing(run, rows),
+        _rows_at_once(trainer),
     )
 
 
@@ -338,6 +344,16 @@ def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
     raise DataError(f"{script}: the code that shapes its rows could not be followed")
 
 
+def _rows_at_once(loader: CallEvent) -> int | None:
+    """The rows of one batch of a loader; None where it is none, or they are not known."""
+    if not loader.named(*LOADERS) or "batch_sampler" in loader.keywords:
+        return None
+    given = loader.argument(1, "batch_size")
+    # One row is the default of torch.
+    size = 1 if given is None else constant_of(given)
+    return size if type(size) is int else None
+
+
 def _own_collator(call: CallEvent) -> Value | None:
     """The function or object of the script that makes batches for a trainer or loader; None where it has none."""
     collator = call.keywords.get("data_collator") or call.argument(6, "collate_fn")
@@ -359,14 +375,28 @@ def _rows_of_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
 def _loader_of(value: Value | None) -> CallEvent | None:
     """The call of DataLoader behind what a loop iterates, through `enumerate`, `tqdm` and `prepare`."""
     for _ in range(MAX_STEPS_TO_LOADER):
-        if isinstance(value, Item):
-            value = value.base
+        place = constant_of(value.key) if isinstance(value, Item) else None
+        value = value.base if isinstance(value, Item) else value
         if not isinstance(value, Result):
             return None
         if value.call.named(*LOADERS):
             return value.call
-        value = next((one for one in value.call.args if isinstance(one, Result)), None)
+        value = _given_loader(value.call, place)
     return None
+
+
+def _given_loader(call: CallEvent, place: object) -> Result | None:
+    """What of its arguments a call hands on: of `prepare(model, optimizer, loader)` what stands at the place that is
+    unpacked, or the one loader; else the first result."""
+    if type(place) is int and 0 <= place < len(call.args):
+        given = call.args[place]
+        if isinstance(given, Result) and given.call.named(*LOADERS):
+            return given
+    results = [one for one in call.args if isinstance(one, Result)]
+    loaders = [one for one in results if one.call.named(*LOADERS)]
+    if len(loaders) == 1:
+        return loaders[0]
+    return results[0] if results and not loaders else None
 
 
 def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> Table | None:
@@ -383,6 +413,7 @@ def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> 
     if collator is not None:
         batches = [run.call_with(collator, (Sequence("list", [one]),)) for one in items]
         items = [_only_row_of_batch(one) for one in batches]
+    items = _named_tensors(items)
     made = table_of_values(Sequence("list", items), places)
     if made is not None and isinstance(rows, Table):
         made.notes += rows.notes
@@ -400,6 +431,46 @@ def _items_of_dataset(run: ConcreteRun, rows: Value) -> list[Value] | None:
         return None
     items = [run.call_method(rows, "__getitem__", (Constant(n),)) for n in range(count)]
     return [Unknown("an item") if one is None else one for one in items]
+
+
+def _named_tensors(items: list[Value]) -> list[Value]:
+    """Items that are tuples of ids and labels as rows with these columns; the items as they are where they are none.
+
+    A loop unpacks such a tuple (`for ids, labels in loader`), so its columns have no names. Labels are told by what
+    they hold: at each place the id that stands there, or -100.
+    """
+    rows = [_numbers_of_tuple(one) for one in items]
+    width = len(rows[0] or ()) if rows else 0
+    if width < len(TOKEN_COLUMNS) or any(row is None or len(row) != width for row in rows):
+        return items
+    known = [row for row in rows if row is not None]
+    for ids, labels in permutations(range(width), len(TOKEN_COLUMNS)):
+        if all(_are_labels_of(row[ids], row[labels]) for row in known):
+            columns = dict(zip(TOKEN_COLUMNS, (ids, labels), strict=True))
+            return [
+                Mapping({name: one.items[place] for name, place in columns.items()})
+                for one in items
+                if isinstance(one, Sequence)
+            ]
+    return items
+
+
+def _numbers_of_tuple(item: Value) -> list[list[int]] | None:
+    """The numbers of each list in a tuple; None for anything else."""
+    plain = constant_of(item) if isinstance(item, Sequence) and not item.is_open else None
+    if not isinstance(plain, list | tuple):
+        return None
+    is_known = all(
+        isinstance(one, list) and all(type(number) is int for number in one) for one in plain
+    )
+    return list(plain) if is_known else None
+
+
+def _are_labels_of(ids: list[int], labels: list[int]) -> bool:
+    """Does each label repeat the id at its place, or hide it?"""
+    return len(ids) == len(labels) and all(
+        label in (one, IGNORED) and one != IGNORED for one, label in zip(ids, labels, strict=True)
+    )
 
 
 def _only_row_of_batch(batch: Value) -> Value:

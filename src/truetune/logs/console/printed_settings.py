@@ -138,7 +138,18 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "learning_rate",
-        r"--learning[_-]rate[\s=]{1,2}(?P<learning_rate>\d{0,3}\.?\d{1,12}(?:e-?\d{1,2})?)\b",
+        r"--(?:learning[_-]rate|lr)[\s=]{1,2}(?P<learning_rate>\d{0,3}\.?\d{1,12}(?:e-?\d{1,2})?)\b",
+    ),
+    (
+        # The options of a script as it prints them: `args: {"lr": 1e-05}`, `Namespace(lr=1e-05)`. A record of a step
+        # begins otherwise.
+        "learning_rate_of_options",
+        r"^(?:\w{0,20}[ _]?(?:args|arguments|options)|Namespace)\s?[:=(]\s?(?:Namespace\()?[{]?.{0,2000}?"
+        r"\b(?:learning_rate|lr)['\"]?\s?[:=]\s?(?P<learning_rate>\d{0,3}\.?\d{1,12}(?:e-?\d{1,2})?)\b",
+    ),
+    (
+        "engine_optimizer",
+        r"Using DeepSpeed Optimizer param name (?P<engine_optimizer>\w{1,40}) as basic optimizer",
     ),
     (
         "warmup_steps",
@@ -173,7 +184,7 @@ DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate", "weight_megabyte
 """Groups that hold a number with a point"""
 LARGEST_GROUPS = ("rows_of_file", "rows_read", "rows_mapped")
 """Groups of which the largest number holds"""
-NAME_GROUPS = ("model", "old_gpu", "gpu")
+NAME_GROUPS = ("model", "old_gpu", "gpu", "engine_optimizer")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
 SETTING_WORDS = (
     "Starting with ",
@@ -199,6 +210,11 @@ SETTING_WORDS = (
     "tensor parallel",
     "label_smoothing",
     "--learning",
+    "--lr",
+    "args",
+    "options",
+    "arguments",
+    "Namespace(",
     "--warmup",
     "examples",
     "Total ",
@@ -344,7 +360,9 @@ class PrintedSettings:
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
     learning_rate: float | None = None
-    """The peak that a command sets"""
+    """The peak that a command sets, or options that are printed"""
+    engine_optimizer: str = ""
+    """The optimizer that DeepSpeed made itself, from its settings"""
     warmup_steps: int | None = None
     """Steps of warm-up that a command sets"""
     half: bool = False
@@ -444,6 +462,7 @@ class SettingsReader:
             peer_copies="peer_copies" in self._flags,
             smoothing=self._figures.get("smoothing"),
             learning_rate=self._figures.get("learning_rate"),
+            engine_optimizer=self._names.get("engine_optimizer", ""),
             warmup_steps=count("warmup_steps"),
             half="half" in self._flags,
             brain="brain" in self._flags,

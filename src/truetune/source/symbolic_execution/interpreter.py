@@ -898,12 +898,16 @@ class Interpreter:
         is_list = isinstance(left, Sequence) and left.kind in ("list", "tuple", "set")
         if isinstance(node.op, ast.Add) and isinstance(left, Sequence) and is_list:
             if isinstance(right, Sequence):
-                return self._keep(join_lists(left, right, node))
+                return self._keep(self._join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
             merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
             merge_mapping(merged, right, self._write)
             return self._keep(merged)
         return self._operate(BINARY[type(node.op)][0], operands, node)
+
+    def _join_lists(self, left: Sequence, right: Sequence, node: ast.BinOp) -> Sequence:
+        """Two lists one behind the other; runs that hold rows keep more of their items."""
+        return join_lists(left, right, node)
 
     def _value_of_unary_op(self, node: ast.UnaryOp, scope: Scope) -> Value:
         operand = self.evaluate(node.operand, scope)

@@ -114,6 +114,8 @@ class RowsAtLimit(NamedTuple):
     """The column of the file whose text stands last in the rows, and of which the cut leaves nothing"""
     without_column: int = 0
     """Cut rows that hold nothing of it"""
+    rows_at_once: int | None = None
+    """Rows of one batch of a loop of the script's own; None for a trainer, and where it is not known"""
 
 
 @lru_cache(maxsize=8)
@@ -163,7 +165,15 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     }
     column, without = _column_that_is_lost(script, turns, pieces)
     return RowsAtLimit(
-        len(rows.rows), len(cut), unlabelled, limit, cut[0].file, cut[0].line, column, without
+        len(rows.rows),
+        len(cut),
+        unlabelled,
+        limit,
+        cut[0].file,
+        cut[0].line,
+        column,
+        without,
+        rows.rows_at_once,
     )
 
 

@@ -1,0 +1,51 @@
+"""Batches of a training loop in which no token has a label: the mean over none is nan.
+
+`CrossEntropyLoss` divides the sum of the losses by the number of labels, so that a batch without one gives 0 / 0. A
+step by its gradient makes every weight nan. Trainers that divide by the labels of all accumulated batches are not
+meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+GUARDS = re.compile(
+    r"isnan|isfinite|isinf|nan_to_num|anomaly|!=\s*-\s*100|ne\(-\s*100|!=\s*(?:IGNORE|ignore)|reduction\s*=|clamp|"
+    r"num_items|\.any\(\)|\.all\(\)"
+)
+"""What a script has that leaves such batches out, or computes its loss in another way"""
+MIN_BATCHES = 1.0
+"""Batches without a label that an epoch has on average: at half, every other epoch has one"""
+IS_NAN = "so the loss is nan"
+"""How a message says that these rows spoil the run"""
+EFFECT = "the mean over no label is nan, and a step by its gradient makes all weights nan"
+
+
+REMEDY = (
+    "where a limit cuts the answer off, cut the prompt instead (prompt[: limit - len(answer)]) or raise the limit; or"
+    " leave these rows out; neither a lower learning rate nor another precision helps"
+)
+
+
+def has_guard(texts: Iterable[str]) -> bool:
+    """May a script leave such batches out, or average otherwise?"""
+    return any(GUARDS.search(text) for text in texts)
+
+
+def expected_batches(rows: int, without_label: int, rows_at_once: int | None) -> float:
+    """The batches of one epoch in random order in which no row has a label; 0 where their size is not known."""
+    if not rows or not rows_at_once or rows_at_once < 1:
+        return 0.0
+    return float(rows / rows_at_once * (without_label / rows) ** rows_at_once)
+
+
+def has_batches_without_label(rows: int, without_label: int, rows_at_once: int | None) -> bool:
+    """Is there such a batch in each epoch?"""
+    return expected_batches(rows, without_label, rows_at_once) >= MIN_BATCHES
+
+
+def describe_batches(rows_at_once: int | None) -> str:
+    """What such rows make of the loss, as the end of a message."""
+    one, several = "each of them is a batch", "whole batches are of these alone"
+    return f"{one if rows_at_once == 1 else several}, {IS_NAN}"

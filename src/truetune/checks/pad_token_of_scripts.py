@@ -1,0 +1,37 @@
+"""The pad token that training scripts set: the files of a tokenizer without one say nothing of such a run.
+
+A script that sets `tokenizer.pad_token = tokenizer.unk_token` never falls back to EOS. One that sets EOS itself does
+what the finding on the files warns of, and is judged by rules on scripts besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from truetune.checks.findings import Finding
+from truetune.checks.source.evidence.pad_settings import pad_settings
+from truetune.checks.tokenizer.pad_missing import PadMissing
+from truetune.errors import TruetuneError
+from truetune.source.module import read_module
+
+
+def without_pad_of_scripts(
+    findings: Sequence[Finding], scripts: Sequence[str]
+) -> tuple[Finding, ...]:
+    """The findings, without that of a missing pad token where each training script sets one that is not EOS."""
+    name = PadMissing.name()
+    if not scripts or not any(one.rule == name for one in findings):
+        return tuple(findings)
+    if not all(map(_sets_pad_token, scripts)):
+        return tuple(findings)
+    return tuple(one for one in findings if one.rule != name)
+
+
+def _sets_pad_token(script: str) -> bool:
+    """Does a script set a pad token of its own, in each place that sets one?"""
+    try:
+        settings = list(pad_settings(read_module(Path(script))))
+    except (TruetuneError, OSError):
+        return False
+    return bool(settings) and not any(one.eos for one in settings)

@@ -1,0 +1,125 @@
+"""A loop cuts rows from the right whose prompts fill the limit: no label is left, and the loss of the batch is nan.
+
+## What it does
+Follows the code that makes token ids of the local rows, up to the loader of a loop, with tokens of six characters,
+which no tokenizer packs into a token of running text on average. It fires where rows are cut for certain so that each
+label is -100, and batches of one row (or rows enough that whole batches) are of these alone. Silent where the script
+looks at the labels or at the loss (`isfinite`, `labels != -100`), or averages in another way. With a tokenizer the rows
+are counted by `answers-masked-in-token-rows`.
+
+## Why it is bad
+The mean over no label is 0 / 0. The step by that gradient makes every weight nan, some steps into the run: neither a
+lower rate nor another precision changes it.
+
+## Example
+```python
+# rows.jsonl: {"rows": 40, "words": 10, "long": 4, "long_words": 200}
+import json
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("org/model")
+model = AutoModelForCausalLM.from_pretrained("org/model")
+
+
+def encode(row):
+    prompt, answer = tok(row["text"])["input_ids"], tok("That is all.")["input_ids"]
+    return {"input_ids": (prompt + answer)[:64], "labels": ([-100] * len(prompt) + answer)[:64]}
+
+
+rows = [encode(json.loads(line)) for line in open("rows.jsonl")]
+for batch in DataLoader(rows, batch_size=1):
+    model(**batch).loss.backward()
+```
+
+## Use instead
+```python
+# rows.jsonl: {"rows": 40, "words": 10, "long": 4, "long_words": 200}
+import json
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("org/model")
+model = AutoModelForCausalLM.from_pretrained("org/model")
+
+
+def encode(row):
+    prompt, answer = tok(row["text"])["input_ids"], tok("That is all.")["input_ids"]
+    prompt = prompt[: 64 - len(answer)]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+rows = [encode(json.loads(line)) for line in open("rows.jsonl")]
+for batch in DataLoader(rows, batch_size=1):
+    model(**batch).loss.backward()
+```
+
+## Fix safety
+There is no automatic fix: a shorter prompt, a greater limit and a row that is left out are other trainings.
+
+## References
+- pytorch/pytorch#70348; PyTorch documentation, `CrossEntropyLoss` (`ignore_index`, `reduction="mean"`)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.batches_without_label import (
+    EFFECT,
+    REMEDY,
+    describe_batches,
+    has_batches_without_label,
+    has_guard,
+)
+from truetune.checks.config.evidence.script_token_rows import rows_at_limit
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
+from truetune.source.module import Module
+
+
+def _loaders(module: Module) -> Iterator[ast.AST]:
+    """The loaders of a file that computes gradients itself."""
+    has_backward = any(True for _ in module.methods("backward"))
+    if not has_backward or not module.mentions("-100", "- 100"):
+        return
+    for call in module.calls("torch.utils.data.*DataLoader"):
+        yield call.node
+
+
+class PromptsFillTheLimit(SourceRule):
+    code = "SRC421"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
+    severity = "error"
+    looks_at = CodePlaces("loaders of loops that mask labels themselves", _loaders)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        loader = next(_loaders(module), None)
+        if loader is None or has_guard(part.text for part in module.with_linked):
+            return
+        cut = rows_at_limit(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
+        if cut is None or not has_batches_without_label(
+            cut.rows, cut.without_label, cut.rows_at_once
+        ):
+            return
+        yield self.finding(
+            f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts alone are longer than"
+            f" the {cut.limit:,} tokens that the script keeps, and the answer behind them is cut off;"
+            f" {describe_batches(cut.rows_at_once)}",
+            REMEDY,
+            evidence=[
+                EFFECT,
+                f"told by the characters: more than {MOST_CHARACTERS_PER_TOKEN} for each token that is kept; with -t"
+                " the rows are counted by their tokens",
+            ],
+            cases=[
+                Case("the first row that is cut", file=cut.file, line=cut.line),
+                case_at(module, loader),
+            ],
+        )
