@@ -21,6 +21,7 @@ from truetune.checks.source.model_loaded_beside_another import (
     place_in_file,
     second_model_gb,
 )
+from truetune.checks.training_module import read_training_module
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import read_memory_error
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
@@ -150,7 +151,7 @@ def _config_of_path(path: str) -> Config:
 def _of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
     # The first of several: a script that trains twice needs the memory of one run at a time.
-    module = read_module(path)
+    module = read_training_module(path)
     config = next(iter(extract_configs(module)), None) or extract_loop_config(module)
     if config is None:
         return None

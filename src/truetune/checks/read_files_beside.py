@@ -42,6 +42,7 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
+from truetune.checks.training_module import read_training_module
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
@@ -87,7 +88,7 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.script_configs import extract_configs
 
@@ -200,7 +201,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.name == MODEL_FILE:
             return list(weights_of_folder(file))
         if file.suffix in SCRIPT_SUFFIXES:
-            return list(_settings_of_script(read_module(file)))
+            return list(_settings_of_script(read_training_module(file)))
         if is_command_file(file):
             commands = read_commands(file)
             return [

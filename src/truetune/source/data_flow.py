@@ -45,6 +45,8 @@ MAX_BRANCHES = 48
 followed into each of them. Chosen, not measured: four times the origins that are kept"""
 
 
+NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
+"""Calls whose keywords are the attributes of what they make"""
 CALLBACK = "transformers.TrainerCallback"
 """The class whose methods `on_...` a trainer calls with its model"""
 AssignedValue = tuple[ast.expr, tuple[int, ...]]
@@ -575,12 +577,12 @@ class DataFlow:
         """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body; fields of a dataclass as
         its calls give them.
         """
-        if not isinstance(node.value, ast.Name):
+        if not isinstance(node.value, ast.Name | ast.Attribute):
             return []
         fields = self._fields_given(node)
-        if fields:
+        if fields or self._may_be_given_unseen(node.value):
             return fields
-        is_self = node.value.id in ("self", "cls")
+        is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
         owner = self._class_around(node) if is_self else self._class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
@@ -599,14 +601,32 @@ class DataFlow:
 
     def _field_in_call(self, maker: ast.Call, field: str) -> ast.expr | None:
         """What a call gives for a field of a dataclass, by its name or place; None where it is left to a default."""
+        if self.name(maker.func) in NAMESPACES:
+            return _find_argument(maker, -1, field)
         owner = self._class_named(maker.func)
-        if owner is None or not any(map(_is_dataclass_decorator, owner.decorator_list)):
+        if owner is None or not self._takes_fields(owner):
             return None
         items = (item for item in owner.body if isinstance(item, ast.AnnAssign))
         names = [item.target.id for item in items if isinstance(item.target, ast.Name)]
         # The fields of a base come first, so places are known only of a class without one.
         position = names.index(field) if field in names and not owner.bases else -1
         return _find_argument(maker, position, field)
+
+    def _takes_fields(self, owner: ast.ClassDef) -> bool:
+        """Does a call of a class of the files give its fields: of a dataclass, or of one of pydantic?"""
+        if any(map(_is_dataclass_decorator, owner.decorator_list)):
+            return True
+        return bool(owner.bases) and "__init__" not in self._methods(owner)
+
+    def _may_be_given_unseen(self, node: ast.expr) -> bool:
+        """May a call that made an object give its fields by `**values`, which are not seen?"""
+        makers = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
+        return any(
+            any(given.arg is None for given in maker.keywords)
+            and (owner := self._class_named(maker.func)) is not None
+            and self._takes_fields(owner)
+            for maker in makers
+        )
 
     def fields_of_object(self, node: ast.expr) -> constant_values.DictEntries:
         """The fields of an object of a class of the files whose fields are annotated: as it is made, else as the class
@@ -676,7 +696,7 @@ class DataFlow:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self")
         )
 
-    def _class_of_object(self, node: ast.Name) -> ast.ClassDef | None:
+    def _class_of_object(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files that a name is, or whose call made it."""
         owner = self._class_named(node)
         if owner is not None:
@@ -757,6 +777,8 @@ def _default_of_field(value: ast.expr) -> ast.expr:
             return keyword.value.body
         if keyword.arg == "default":
             return keyword.value
+        if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name | ast.Attribute):
+            return keyword.value  # a class, whose object has what the class sets
     return value
 
 
