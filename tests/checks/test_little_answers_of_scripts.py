@@ -265,7 +265,8 @@ def test_arguments_that_another_file_makes(tmp_path: Path, monkeypatch: pytest.M
         encoding="utf-8",
     )
     found = findings_of_chats(tmp_path, "from settings import arguments", "arguments()")
-    assert RULE in found and "sft-max-length-default-1024" not in found
+    assert RULE in found
+    assert "sft-max-length-default-1024" not in found
 
 
 @pytest.mark.parametrize(
