@@ -529,9 +529,33 @@ class DataFlow:
         if isinstance(called, ast.Attribute):
             owner = self._class_made(called.value)
             if owner is not None:
-                return self._methods(owner).get(called.attr)
+                return self._method_of(owner, called.attr)
         owner = self._class_made(called)
-        return self._methods(owner).get("__call__") if owner is not None else None
+        if owner is None:
+            return None
+        # An object of torchmetrics hands what it is given to its `update`.
+        is_metric = any("Metric" in ast.unparse(base) for base in owner.bases)
+        return self._method_of(owner, "__call__") or (
+            self._method_of(owner, "update") if is_metric else None
+        )
+
+    def _method_of(
+        self, owner: ast.ClassDef, name: str, depth: int = 0
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method of a class of the files, or of one that it is made of."""
+        own = self._methods(owner).get(name)
+        if own is not None or depth > MAX_STEPS:
+            return own
+        for base in owner.bases:
+            of_files = self._class_spelled(base)
+            found = (
+                None
+                if of_files is None or of_files is owner
+                else self._method_of(of_files, name, depth + 1)
+            )
+            if found is not None:
+                return found
+        return None
 
     def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
@@ -542,9 +566,13 @@ class DataFlow:
         made = self._single_value(node)
         if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
             return None
-        bindings = [link.binding for link in self.links(made.func) if not link.rest]
-        if isinstance(made.func, ast.Name):
-            bindings += self.scopes.reaching(made.func)
+        return self._class_spelled(made.func)
+
+    def _class_spelled(self, node: ast.expr) -> ast.ClassDef | None:
+        """The one class of the files that a name means, by its bindings alone."""
+        bindings = [link.binding for link in self.links(node) if not link.rest]
+        if isinstance(node, ast.Name):
+            bindings += self.scopes.reaching(node)
         classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None
 
@@ -583,7 +611,7 @@ class DataFlow:
         if fields or self._may_be_given_unseen(node.value):
             return fields
         is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        owner = self._class_around(node) if is_self else self._class_of_object(node.value)
+        owner = self._class_around(node) if is_self else self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
@@ -696,7 +724,7 @@ class DataFlow:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self")
         )
 
-    def _class_of_object(self, node: ast.expr) -> ast.ClassDef | None:
+    def class_of_object(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files that a name is, or whose call made it."""
         owner = self._class_named(node)
         if owner is not None:
