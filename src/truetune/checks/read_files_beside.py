@@ -101,6 +101,9 @@ MAX_LOGS = 12
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+METRICS_FILE = "metrics.csv"
+"""What Lightning's CSVLogger writes, in `lightning_logs/version_0` of the folder that it is given"""
+METRICS_FOLDERS = ("lightning_logs/*", "*/lightning_logs/*")
 GPU_SUFFIXES = (*LOG_SUFFIXES, ".csv")
 WORD_FIELDS = ("eval_strategy", "save_strategy", "loss_type")
 """Fields that hold a word"""
@@ -160,7 +163,7 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
-    printed = [log for log in logs if log.suffix in LOG_SUFFIXES]
+    printed = [log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE]
     runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
@@ -173,8 +176,17 @@ def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     files: list[Path] = []
     for path in named:
         files += _files_of_folder(path) if path.is_dir() else [path]
+        files += _metrics_of_folder(path) if path.is_dir() else []
     logs = [file for file in files if file.suffix in GPU_SUFFIXES]
     return [file for file in files if _may_hold_settings(file)], logs
+
+
+def _metrics_of_folder(folder: Path) -> list[Path]:
+    """The curves that Lightning wrote below a folder, the last versions first."""
+    found = [
+        path for pattern in METRICS_FOLDERS for path in folder.glob(f"{pattern}/{METRICS_FILE}")
+    ]
+    return sorted(found, reverse=True)[:MAX_LOGS]
 
 
 def _files_of_folder(folder: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from truetune.logs.files_beside import RunBeside
+from truetune.logs.memory_curve import find_memory_curve
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
 from truetune.logs.time_shares import measure_time_shares
@@ -43,7 +44,18 @@ def outline_run(log: RunLog) -> RunBeside | None:
         is_even=output.pace.is_even if output is not None else False,
         losses=_loss_places(log),
         peak_rate=_peak_rate(log),
+        memory=_memory_places(log),
     )
+
+
+def _memory_places(log: RunLog) -> tuple[tuple[float, float], ...]:
+    """Step and GiB of the GPU at some places over a run; none where no memory is logged."""
+    curve = find_memory_curve(log.curves).curve
+    if log.is_numbered or not curve:
+        return ()
+    every = max(1, curve.step.size // LOSS_PLACES)
+    places = [*range(0, curve.step.size - 1, every), curve.step.size - 1]
+    return tuple((float(curve.step[one]), float(curve.value[one])) for one in places)
 
 
 def _peak_rate(log: RunLog) -> float | None:

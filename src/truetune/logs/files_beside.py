@@ -128,6 +128,8 @@ class RunBeside(NamedTuple):
     losses: tuple[tuple[float, float], ...] = ()
     """Step and loss at some places over the run, each the median of the records around it"""
     peak_rate: float | None = None
+    memory: tuple[tuple[float, float], ...] = ()
+    """Step and GiB of the GPU's memory, where the log has it"""
 
 
 class RowsBeside(NamedTuple):

@@ -100,6 +100,13 @@ MIN_CAUSES_OF_A_SYMPTOM = 3
 # there, and one that it does not name mostly 0.4 or less.
 MIN_NAMED_WORDS = 0.5
 """Of the words of a cause, by their rarity, that stand in a finding which names it"""
+GROWING_MEMORY = re.compile(
+    r"\b(?:memory|vram|mem|gpu usage)\b[^.;:?!]{0,30}?\b(?:grow|increas|ris|climb|creep|leak|accumulat)\w*"
+    r"|\b(?:growing|rising|increasing|leaking|leaks?) (?:gpu )?(?:memory|vram)\b|\bmemory leak",
+    re.IGNORECASE,
+)
+"""Words that say that memory grows in the run"""
+RULES_OF_GROWING_MEMORY = frozenset(("outputs-kept-on-the-device", "losses-kept-with-graph"))
 NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way. Measured
 # on `symptom_sentences.tsv` by cross-validation: the right guide is among those that are kept in 89 %, and 2.2 are kept
@@ -246,8 +253,23 @@ def rank_causes(
                 LikelyCause(cause, guide.name, share * weight * fit, lines, lacking, is_listed)
             )
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    ranked = sorted(causes, key=lambda likely: (bool(likely.lacking), -likely.fit))
+    said = _causes_said(question)
+    ranked = sorted(
+        causes,
+        key=lambda likely: (
+            bool(likely.lacking),
+            said.isdisjoint(likely.cause.rules),
+            -likely.fit,
+        ),
+    )
     return _each_once(ranked)
+
+
+def _causes_said(question: str) -> frozenset[str]:
+    """The rules whose causes the words themselves name: memory of a GPU that grows from step to step is kept."""
+    is_of_host = re.search(r"\bRAM\b|\bhost\b|\bCPU\b|\bswap\b", question) is not None
+    grows = GROWING_MEMORY.search(question) is not None and not is_of_host
+    return RULES_OF_GROWING_MEMORY if grows else frozenset()
 
 
 def _each_once(ranked: list[LikelyCause]) -> list[LikelyCause]:

@@ -85,6 +85,7 @@ from truetune.logs.console.out_of_memory_story import (
     MODE_OF_EVALUATION,
     MemoryStory,
     is_first_step_after_evaluation,
+    memory_of_run,
 )
 from truetune.logs.console.out_of_memory_weights import describe_adapter_slots
 from truetune.logs.console.port_conflicts import PortConflict
@@ -303,7 +304,7 @@ class RunEndedInAnException(OutputRule):
         return MemoryStory(
             cause,
             settings_with_frames(output.settings, raised.frames),
-            self.subject.curve("memory"),
+            memory_of_run(self.subject),
             self._steps_made(output),
             figures.idle if figures.pieces_suffice else None,
             figures.asked,
