@@ -70,7 +70,7 @@ from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
 from truetune.settings import located_document
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.recognise_input_kind import (
@@ -428,7 +428,8 @@ def _judge_ids_of_script(
 def _is_tokenizer_here(name: str | None) -> bool:
     """Is the tokenizer of that name on this machine?"""
     try:
-        return name is not None and find_tokenizer_folder(name).is_dir()
+        folder = None if name is None else find_tokenizer_folder(name)
+        return folder is not None and folder.is_dir() and not lacks_tokenizer(folder)
     except TokenizerError:
         return False
 
@@ -1266,10 +1267,12 @@ def _lacking_tokenizer(run: RunSpec) -> str:
     if not named:
         return "the settings name none"
     try:
-        find_tokenizer_folder(named)
+        folder = find_tokenizer_folder(named)
     except TokenizerError as error:
         return str(error)
-    return ""
+    return (
+        f"{folder} holds no file of a tokenizer (tokenizer.json)" if lacks_tokenizer(folder) else ""
+    )
 
 
 def _holds_rows(path: str, spec: RunSpec) -> bool:
