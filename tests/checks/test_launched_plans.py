@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from bench.memory import SHAPES
 from truetune.checks.plan_memory import plan
 
 SCRIPT = """
@@ -74,3 +76,34 @@ def test_what_is_shared_out_needs_less_of_each_gpu(tmp_path: Path) -> None:
     alone, _ = planned(tmp_path / "one", {})
     files = {"job.sbatch": JOB, "a.yaml": ZERO + MACHINES, "ds.json": STAGE_3}
     assert planned(tmp_path / "four", files)[0] < 0.5 * alone
+
+
+SETTINGS = """\
+base_model: ./model
+sequence_len: 512
+micro_batch_size: 1
+adapter: lora
+lora_r: 8
+lora_target_linear: true
+bf16: true
+"""
+FULL_GPU = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 3, in <module>\n'
+    "    trainer.train()\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.03 GiB. GPU 0 has a total"
+    " capacity of 23.53 GiB of which 1.12 GiB is free.\n"
+)
+
+
+@pytest.mark.parametrize(("text", "is_said"), [(FULL_GPU, True), ("{'loss': 1.2}\n", False)])
+def test_a_log_beside_that_ran_out_of_memory(text: str, is_said: bool, tmp_path: Path) -> None:
+    (tmp_path / "lora.yaml").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / "train.log").write_text(text, encoding="utf-8")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(SHAPES["llama-3.1-8b"]), encoding="utf-8")
+    notes = plan(str(tmp_path / "lora.yaml"), gpu_memory="24GB").notes
+    assert any("train.log beside it ends in an out-of-memory error" in note for note in notes) is (
+        is_said
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
+from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.settings.run_spec import RunSpec
 
 TEAMS = ("billing", "shipping", "returns", "accounts")
@@ -181,3 +182,113 @@ def test_answers_after_the_cut(
     report = check_paths([str(tmp_path)], RunSpec())
     found = [finding.message for finding in report.findings if finding.rule == RULE]
     assert bool(found) == is_said
+
+
+CHAT = """
+from datasets import load_dataset
+from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+{imports}
+tokenizer = AutoTokenizer.from_pretrained("some/model")
+def to_text(row):
+    chat = [{{"role": "user", "content": row["body"]}}, {{"role": "assistant", "content": row["team"]}}]
+    return {{"text": tokenizer.apply_chat_template(chat, tokenize=False)}}
+rows = load_dataset("json", data_files="mails.jsonl", split="train").map(to_text)
+trainer = SFTTrainer("some/model", args={arguments}, train_dataset=rows{more})
+trainer.train()
+"""
+"""A chat whose answer is one word behind a long question, rendered into one text"""
+SETTINGS_IN_FILES = {
+    "a dataclass": (
+        "from settings import Settings\ncfg = Settings()",
+        "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    limit: int = 9_000\n",
+    ),
+    "a dataclass with another value": (
+        "from settings import Settings\ncfg = Settings(limit=9_000)",
+        "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    limit: int = 512\n",
+    ),
+    "a namespace": (
+        "from settings import cfg",
+        "from types import SimpleNamespace\ncfg = SimpleNamespace(limit=9_000)\n",
+    ),
+    "an instance": (
+        "import settings\ncfg = settings.cfg",
+        "class C:\n    def __init__(self, limit):\n        self.limit = limit\ncfg = C(9_000)\n",
+    ),
+    "a model of pydantic": (
+        "from settings import Settings\ncfg = Settings(limit=9_000)",
+        "from pydantic import BaseModel\nclass Settings(BaseModel):\n    limit: int = 512\n",
+    ),
+    "options": (
+        "from settings import parse\ncfg = parse()",
+        "import argparse\ndef parse():\n    parser = argparse.ArgumentParser()\n"
+        "    parser.add_argument('--limit', type=int, default=9_000)\n    return parser.parse_args()\n",
+    ),
+    "not known": (
+        "from settings import Settings\ncfg = Settings(**read())",
+        "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    limit: int = 512\n",
+    ),
+}
+
+
+def findings_of_chats(folder: Path, imports: str, arguments: str, more: str = "") -> dict[str, str]:
+    """What is found of a script that renders long questions with a word as the answer: rule and message."""
+    rows = [
+        {"body": " ".join(WORDS[(n + k) % 11] for k in range(1_200)), "team": TEAMS[n % 4]}
+        for n in range(40)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "mails.jsonl").write_text(lines, encoding="utf-8")
+    script = CHAT.format(imports=imports, arguments=arguments, more=more)
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    found = check_paths([str(folder)], RunSpec(tokenizer=BYTE_TOKENIZER)).findings
+    return {one.rule: one.message for one in found}
+
+
+@pytest.mark.parametrize("kind", SETTINGS_IN_FILES)
+def test_chats_that_are_learned_whole(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit stands in a file beside the script; nothing says that none is set."""
+    monkeypatch.chdir(tmp_path)
+    imports, settings = SETTINGS_IN_FILES[kind]
+    (tmp_path / "settings.py").write_text(settings, encoding="utf-8")
+    found = findings_of_chats(tmp_path, imports, "SFTConfig(max_length=cfg.limit)")
+    assert "the answers are 0.1% of what is learned" in found[RULE]
+    assert "sft-max-length-default-1024" not in found
+
+
+def test_arguments_that_another_file_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.py").write_text(
+        "from trl import SFTConfig\ndef arguments():\n    return SFTConfig(max_length=9_000)\n",
+        encoding="utf-8",
+    )
+    found = findings_of_chats(tmp_path, "from settings import arguments", "arguments()")
+    assert RULE in found
+    assert "sft-max-length-default-1024" not in found
+
+
+@pytest.mark.parametrize(
+    ("imports", "arguments", "more"),
+    [
+        ("", "SFTConfig(assistant_only_loss=True, max_length=9_000)", ""),
+        (
+            "from trl import DataCollatorForCompletionOnlyLM as Collator",
+            "SFTConfig(max_length=9_000)",
+            ", data_collator=Collator('<|im_start|>assistant', tokenizer=tokenizer)",
+        ),
+    ],
+)
+def test_chats_whose_answers_alone_are_learned(
+    imports: str, arguments: str, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert RULE not in findings_of_chats(tmp_path, imports, arguments, more)
+
+
+def test_a_limit_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the default holds, and the rows lose their answers before any share of them matters."""
+    monkeypatch.chdir(tmp_path)
+    found = findings_of_chats(tmp_path, "", "SFTConfig('out')")
+    assert "sft-max-length-default-1024" in found

@@ -72,7 +72,11 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),
-    "one-row-decides-memory": ("few-distinct-answers", "duplicate-rows"),
+    "one-row-decides-memory": (
+        "few-distinct-answers",
+        "duplicate-rows",
+        "answer-is-little-of-the-loss",
+    ),
     "text-column-guessed": ("eos-not-appended-by-tokenizer",),
     "sft-max-length-default-1024": ("whitespace-around-answers",),
     "pair-truncated-on-one-side": ("whitespace-around-answers",),

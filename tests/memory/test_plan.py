@@ -212,3 +212,41 @@ def test_a_published_model_needs_no_files(name: str, parameters: int) -> None:
 def test_a_name_that_is_not_known_is_not_guessed(name: str) -> None:
     with pytest.raises(SpecError, match="expected a model folder"):
         plan_memory(RunSpec(model=name))
+
+
+WHOLE_MODULES = {
+    "per_device_train_batch_size": 1,
+    "dtype": "bfloat16",
+    "gradient_checkpointing": True,
+    "optim": "adamw_torch",
+    "load_in": 4,
+    "lora": {
+        "r": 16,
+        "target_modules": "all-linear",
+        "modules_to_save": ["embed_tokens", "lm_head"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("stack", "other", "width"),
+    [
+        ("axolotl", {}, 4),
+        ("axolotl", {"embeddings_skip_upcast": True}, 2),
+        ("llama-factory", {}, 4),
+        ("trl", {}, 2),
+    ],
+)
+def test_copies_of_a_quantized_base(stack: Stack, other: dict[str, Any], width: int) -> None:
+    """Weight, gradient and two moments of each parameter, as wide as the copies are."""
+    found = planned(stack, 2048, **WHOLE_MODULES, other=other)
+    table = 2 * LLAMA_8B.vocabulary * LLAMA_8B.hidden
+    (note,) = [one for one in found.notes if "trained whole" in one]
+    assert f"{4 * width * table / GIB:.1f} GiB with gradients" in note
+    assert (", in float32" in note) is (width == 4)
+
+
+def test_an_adapter_alone_is_counted_as_before() -> None:
+    lora = {"r": 16, "target_modules": "all-linear"}
+    found = planned("axolotl", 2048, **{**WHOLE_MODULES, "lora": lora})
+    assert found.verdict == "fits"

@@ -49,6 +49,7 @@ HIDDEN = {
     "training.padding_free", "training.use_reentrant", "training.fsdp", "training.deepspeed_stage",
     "training.added_tokens", "training.special_tokens", "training.resize_vocab", "training.logging_nan_inf_filter",
     "training.eval_accumulation_steps", "training.resume_from_checkpoint", "training.no_length_limit",
+    "training.open_length_limit",
 }  # fmt: skip
 """Settings of other trainers, and what `truetune train` decides or is told in another place"""
 

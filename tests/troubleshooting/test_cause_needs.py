@@ -253,3 +253,26 @@ def test_words_of_code_and_what_is_missed_are_read_from_the_text() -> None:
     assert not any(word.search("key_a=False") for word in missed)
     assert list_negated("evaluated without the chat template") == {Trait.CHAT_TEMPLATE}
     assert Trait.CHAT_TEMPLATE not in list_negated("a chat template without a header")
+
+
+@pytest.mark.parametrize(
+    ("question", "guide"),
+    [
+        ("train and eval loss are great but on vLLM the model behaves like plain Qwen", True),
+        ("eval loss is fine, and the adapter answers just like the base", True),
+        ("the loss goes to almost zero but the model makes up the data of our parts", True),
+        ("my eval accuracy behaves like the original metric", False),
+    ],
+)
+def test_a_model_that_does_as_its_base(question: str, guide: bool) -> None:
+    assert (choose_guides(question)[0][0].name == "nothing-is-learned") is guide
+
+
+def test_memory_that_grows_has_what_is_kept_first() -> None:
+    question = "out of memory after 90 steps, memory grows with every step"
+    ranked = rank_causes(choose_guides(question), question, frozenset())
+    kept = {"losses-kept-with-graph", "outputs-kept-on-the-device"}
+    assert all(kept & set(one.cause.rules) for one in ranked[:2])
+    of_host = "host RAM grows during the epoch until the worker is killed, memory grows"
+    ranked = rank_causes(choose_guides(of_host), of_host, frozenset())
+    assert not kept & set(ranked[0].cause.rules)

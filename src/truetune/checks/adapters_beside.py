@@ -14,6 +14,7 @@ from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.hyperparameter_limits import parse_limit_number
 from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.find_hyperparameter_arguments import training_calls
+from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
 from truetune.logs.files_beside import (
     NOTHING_BESIDE,
@@ -28,7 +29,7 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.script_configs import extract_configs
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
@@ -97,7 +98,7 @@ def _trainings_of_file(file: Path) -> _Trainings:
         if file.name == ADAPTER_CONFIG:
             return _Trainings([], list(_saved_adapter(file)))
         if file.suffix in SCRIPT_SUFFIXES:
-            return _trainings_of_script(read_module(file))
+            return _trainings_of_script(read_training_module(file))
         configs = list(_configs_of_file(file))
     except (TruetuneError, OSError, ValueError):
         return NO_TRAININGS

@@ -84,7 +84,7 @@ from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
 from truetune.settings import located_document
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.recognise_input_kind import (
@@ -1306,13 +1306,16 @@ def _lacking_tokenizer(run: RunSpec, *, is_users: bool = False) -> str:
     if not named:
         return "the settings name none"
     try:
+        folder = find_tokenizer_folder(named)
         if is_users:
-            find_tokenizer_folder(named)
-        else:
-            prepare_probes_of_run(run)
+            return ""
+        prepare_probes_of_run(run)
     except (TokenizerError, TemplateError, SpecError) as error:
         return _first_words(error)
-    return ""
+    # Of a config.json alone transformers makes an empty tokenizer, with no word.
+    return (
+        f"{folder} holds no file of a tokenizer (tokenizer.json)" if lacks_tokenizer(folder) else ""
+    )
 
 
 def _first_words(error: TruetuneError) -> str:

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
+from truetune.checks.training_module import (
+    find_only_config,
+    has_unseen_arguments,
+    read_training_module,
+)
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
@@ -21,9 +26,8 @@ from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
-from truetune.source.script_configs import extract_only_config
 from truetune.source.script_preparation import find_message_mapping
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
@@ -50,6 +54,9 @@ COMPLETIONS_SINCE, LENGTH_NAME_SINCE = "0.17.0", "0.16.0"
 """The first releases of TRL that learn completions alone by default, and that call the limit `max_length`"""
 WHOLE_PACKS = ("wrapped", "bfd_split")
 """Packing that joins all texts, or continues with the rest of a long one in another row"""
+
+
+NO_TRAINING = Training()
 
 
 class DetectedTrainer(NamedTuple):
@@ -110,7 +117,7 @@ class DetectedTrainers:
         several were found."""
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
-            return spec
+            return self._with_open_limit(spec)
         # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [one for one in self.seen if one.training is not None and one.name == name]
@@ -122,6 +129,17 @@ class DetectedTrainers:
             training = update.get("training", spec.training)
             update["training"] = with_pinned_release(training, pinned.pop())
         return spec.model_copy(update=update)
+
+    def _with_open_limit(self, spec: RunSpec) -> RunSpec:
+        """A run of one of several trainers, of which a script may have set a limit: then that is not the default."""
+        sets_limit = any(
+            one.max_length is not None or (one.training or NO_TRAINING).open_length_limit
+            for one in self.seen
+        )
+        if not sets_limit or spec.max_length is not None:
+            return spec
+        training = spec.training.model_copy(update={"open_length_limit": True})
+        return spec.model_copy(update={"training": training})
 
     def note(self) -> str:
         """Why the trainer is not known though some were found; empty otherwise."""
@@ -179,7 +197,7 @@ def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking)
 def _readable_module(file: Path) -> Module | None:
     """A script parsed; None where it can't be read."""
     try:
-        return read_module(file)
+        return read_training_module(file)
     except DataError:
         return None  # lint says what is wrong with the file
 
@@ -191,9 +209,11 @@ def detect_trainer_of_script(module: Module) -> DetectedTrainer | None:
         return None
     training, limit = Training(), None
     try:
-        config = extract_only_config(module)
+        config = find_only_config(module)
         if config is not None:
             training, limit = config.spec.training, config.spec.max_length
+        elif has_unseen_arguments(module):
+            training = Training(open_length_limit=True)
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
     pads = _pad_masking(module, facts_of(name))
@@ -329,6 +349,8 @@ def _cut_under_settings(cut: Cut, spec: RunSpec) -> Cut:
         cut = cut._replace(action="none")
     elif spec.training.no_length_limit and spec.max_length is None:
         cut = cut._replace(action="none", limit=None)
+    elif spec.training.open_length_limit and spec.max_length is None:
+        cut = cut._replace(limit=None)
     elif other.get("excess_length_strategy") == "truncate":
         cut = cut._replace(action="end")
     elif cut.action == "count" and spec.encode.overflow != "drop":

@@ -21,8 +21,10 @@ from truetune.checks.source.model_loaded_beside_another import (
     place_in_file,
     second_model_gb,
 )
+from truetune.checks.training_module import read_training_module
 from truetune.errors import DataError, UsageError
-from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.console.out_of_memory_message import MemoryFigures, read_memory_error
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
 from truetune.logs.read_run import read_run
 from truetune.memory.estimate_memory import GIB
@@ -41,6 +43,9 @@ from truetune.source.script_configs import extract_configs, extract_loop_config,
 
 ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"
+LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+MAX_LOGS = 12
+"""Logs beside settings that are read. Chosen, not measured: the last run is what matters, and each is read whole"""
 
 
 def config_with_training(
@@ -87,6 +92,7 @@ def plan_of_config(
     filled = None if length else filled_rows(config) or _filled_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
+    config = replace(config, notes=(*config.notes, *_memory_errors_beside(config)))
     return plan_of(
         config,
         model=model,
@@ -150,7 +156,7 @@ def _config_of_path(path: str) -> Config:
 def _of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
     # The first of several: a script that trains twice needs the memory of one run at a time.
-    module = read_module(path)
+    module = read_training_module(path)
     config = next(iter(extract_configs(module)), None) or extract_loop_config(module)
     if config is None:
         return None
@@ -223,15 +229,43 @@ def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
         output = read_run(path).output
     except DataError:
         return
-    failure = output.failure if output is not None else None
-    if failure is None or failure.message is None or failure.message.name != OUT_OF_MEMORY:
+    error = _memory_error_of(output)
+    if error is None:
         return
-    figures = read_memory_error(failure.raised.text)
-    size = f" on a GPU of {figures.capacity:.1f} GiB" if figures.capacity else ""
+    size = f" on a GPU of {error.capacity:.1f} GiB" if error.capacity else ""
     yield (
         f"the notebook's own output ends in an out-of-memory error{size}: whatever the estimate says, what ran then did"
         f" not fit (truetune diagnose {path.name})"
     )
+
+
+def _memory_errors_beside(config: Config) -> Iterator[str]:
+    """A note, where a log in the folder of the settings ends in an out-of-memory error of a training."""
+    path = Path(config.path)
+    if path.suffix == ".ipynb" or not path.is_file():
+        return
+    logs = sorted(one for one in path.parent.iterdir() if one.suffix in LOG_SUFFIXES)
+    for log in logs[:MAX_LOGS]:
+        try:
+            run = read_run(log)
+        except DataError:
+            continue
+        error = None if run.server else _memory_error_of(run.output)
+        if error is not None:
+            size = f" on a GPU of {error.capacity:.1f} GiB" if error.capacity else ""
+            yield (
+                f"{log.name} beside it ends in an out-of-memory error{size}: if it ran with these settings, they do not"
+                f" fit, whatever the estimate says (truetune diagnose {log.name})"
+            )
+            return
+
+
+def _memory_error_of(output: ConsoleOutput | None) -> MemoryFigures | None:
+    """The figures of the out-of-memory error that an output ends in; None where it ends in none."""
+    failure = output.failure if output is not None else None
+    if failure is None or failure.message is None or failure.message.name != OUT_OF_MEMORY:
+        return None
+    return read_memory_error(failure.raised.text)
 
 
 def _of_model(path: str) -> Config:

@@ -42,6 +42,7 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
+from truetune.checks.training_module import read_training_module
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
@@ -89,7 +90,7 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
+from truetune.source.module import Module
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.script_configs import extract_configs
 
@@ -102,6 +103,9 @@ MAX_LOGS = 12
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+METRICS_FILE = "metrics.csv"
+"""What Lightning's CSVLogger writes, in `lightning_logs/version_0` of the folder that it is given"""
+METRICS_FOLDERS = ("lightning_logs/*", "*/lightning_logs/*")
 GPU_SUFFIXES = (*LOG_SUFFIXES, ".csv")
 WORD_FIELDS = ("eval_strategy", "save_strategy", "loss_type")
 """Fields that hold a word"""
@@ -161,7 +165,7 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
-    printed = [log for log in logs if log.suffix in LOG_SUFFIXES]
+    printed = [log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE]
     runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
@@ -174,8 +178,17 @@ def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     files: list[Path] = []
     for path in named:
         files += _files_of_folder(path) if path.is_dir() else [path]
+        files += _metrics_of_folder(path) if path.is_dir() else []
     logs = [file for file in files if file.suffix in GPU_SUFFIXES]
     return [file for file in files if _may_hold_settings(file)], logs
+
+
+def _metrics_of_folder(folder: Path) -> list[Path]:
+    """The curves that Lightning wrote below a folder, the last versions first."""
+    found = [
+        path for pattern in METRICS_FOLDERS for path in folder.glob(f"{pattern}/{METRICS_FILE}")
+    ]
+    return sorted(found, reverse=True)[:MAX_LOGS]
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
@@ -202,7 +215,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.name == MODEL_FILE:
             return list(weights_of_folder(file))
         if file.suffix in SCRIPT_SUFFIXES:
-            return list(_settings_of_script(read_module(file)))
+            return list(_settings_of_script(read_training_module(file)))
         if is_command_file(file):
             commands = read_commands(file)
             return [

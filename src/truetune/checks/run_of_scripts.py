@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from truetune.checks.source.evidence.training_row_files import training_files
+from truetune.checks.training_module import find_only_config, read_training_module
 from truetune.errors import TruetuneError
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs
+from truetune.source.module import Module
 
 
 def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
@@ -21,7 +21,7 @@ def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
     trainings = []
     for script in scripts:
         try:
-            module = read_module(script)
+            module = read_training_module(script)
         except (TruetuneError, OSError):
             continue  # who lints it says what is wrong with it
         files = training_files(module)
@@ -39,7 +39,7 @@ def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
 def _trainer_settings(module: Module) -> RunSpec:
     """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
     try:
-        configs = extract_configs(module)
+        config = find_only_config(module)
     except TruetuneError:
-        configs = ()
-    return configs[0].spec if len(configs) == 1 else RunSpec()
+        config = None
+    return RunSpec() if config is None else config.spec

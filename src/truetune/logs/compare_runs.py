@@ -6,6 +6,7 @@ import numpy as np
 
 from truetune.logs.console.epoch_bars import EpochBars
 from truetune.logs.files_beside import RunBeside
+from truetune.logs.memory_curve import find_memory_curve
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
 from truetune.logs.time_shares import measure_time_shares
@@ -48,7 +49,18 @@ def outline_run(log: RunLog) -> RunBeside | None:
         epoch_batches=bars.batches,
         epoch_seconds=bars.seconds,
         batch=output.settings.batch if output is not None else None,
+        memory=_memory_places(log),
     )
+
+
+def _memory_places(log: RunLog) -> tuple[tuple[float, float], ...]:
+    """Step and GiB of the GPU at some places over a run; none where no memory is logged."""
+    curve = find_memory_curve(log.curves).curve
+    if log.is_numbered or not curve:
+        return ()
+    every = max(1, curve.step.size // LOSS_PLACES)
+    places = [*range(0, curve.step.size - 1, every), curve.step.size - 1]
+    return tuple((float(curve.step[one]), float(curve.value[one])) for one in places)
 
 
 def _peak_rate(log: RunLog) -> float | None:

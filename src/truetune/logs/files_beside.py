@@ -139,6 +139,8 @@ class RunBeside(NamedTuple):
     epoch_seconds: float = 0.0
     batch: int | None = None
     """Rows that one process takes at once, as printed"""
+    memory: tuple[tuple[float, float], ...] = ()
+    """Step and GiB of the GPU's memory, where the log has it"""
 
 
 class RowsBeside(NamedTuple):

@@ -16,6 +16,7 @@ from truetune.memory.architecture import Architecture, Matrix
 from truetune.memory.optimizer_states import OPTIMIZER_STATES
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.config_draft import is_on
 from truetune.settings.training_settings import Lora, Method, Training
 
 Head = Literal["full", "tiles", "liger", "none"]
@@ -95,6 +96,8 @@ class MemorySettings:
         """Sequences in one forward pass"""
         return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
 
+    saved: int = 0
+    """Bytes of a weight of modules that are trained whole beside an adapter; 0: those of the base"""
     is_program: bool = False
     """The settings are arguments in a script or notebook, not lines of a file"""
     unused_adapter: str = ""
@@ -184,6 +187,7 @@ def resolve_settings(
         nested=_is_double_quantized(run, other),
         lora=training.lora,
         adapter=2 if narrow_adapter else 4,
+        saved=_bytes_of_saved_modules(run, other),
         checkpointing=bool(training.gradient_checkpointing),
         attention=_choose_attention(training, architecture),
         masked=_is_masked(training, batch),
@@ -325,6 +329,18 @@ def loads_float32(run: Config) -> bool:
 def _has_narrow_adapter(run: Config, sharding: Sharding) -> bool:
     """peft makes adapters float32; TRL casts them to bfloat16 on a quantized base, and under ZeRO-3."""
     return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
+
+
+def _bytes_of_saved_modules(run: Config, other: Mapping[str, Any]) -> int:
+    """Bytes of a weight that peft copies whole (`modules_to_save`) from a quantized base; 0 elsewhere.
+
+    `prepare_model_for_kbit_training` makes all that is not quantized float32, and the copies are made of that; LLaMA-
+    Factory casts what is trained to float32. TRL casts what is trained to bfloat16. Releases of Axolotl differ in what
+    they cast back before the copies are made, so they count in float32 there, unless `embeddings_skip_upcast` is on.
+    """
+    if run.spec.training.load_in is None:
+        return 0
+    return 2 if run.stack == "trl" or is_on(other.get("embeddings_skip_upcast")) else 4
 
 
 def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:

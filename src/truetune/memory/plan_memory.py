@@ -176,11 +176,16 @@ def _large_shares(estimate: Estimate) -> Iterator[str]:
     parameters = weight_memory.saved_module_parameters(architecture, settings)
     size = weight_memory.saved_module_bytes(architecture, settings)
     if settings.lora is not None and size > MIN_NAMED_SHARE * estimate.peak.total:
+        in_float32 = (
+            ", in float32, as prepare_model_for_kbit_training leaves them"
+            if weight_memory.bytes_of_saved(settings) == 4
+            else ", and twice that where they are float32"
+        )
         yield (
             f"{', '.join(settings.lora.modules_to_save)} are trained whole beside the adapter"
             f" (modules_to_save): {parameters / 1e9:.2f} of {estimate.trained / 1e9:.2f} billion trained"
-            f" parameters, {size / GIB:.1f} GiB with gradients and optimizer states, and twice that"
-            " where they are float32; trainable_token_indices trains a few rows instead"
+            f" parameters, {size / GIB:.1f} GiB with gradients and optimizer states{in_float32}"
+            "; leave them out where no token was added: trainable_token_indices trains a few rows instead"
         )
 
 

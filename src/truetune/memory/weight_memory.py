@@ -56,7 +56,7 @@ def weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     if "weights" in settings.offload and split > 1:
         return 0.0
     adapter = adapter_parameters(architecture, settings) * settings.adapter
-    saved_modules = saved_module_parameters(architecture, settings) * settings.base
+    saved_modules = saved_module_parameters(architecture, settings) * bytes_of_saved(settings)
     return (model_bytes(architecture, settings) + adapter + saved_modules) / split
 
 
@@ -101,7 +101,7 @@ def optimizer_bytes(architecture: Architecture, settings: MemorySettings) -> flo
 def saved_module_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """What whole modules beside an adapter take with their gradients and optimizer states (`modules_to_save`)."""
     count, state = saved_module_parameters(architecture, settings), state_of(settings.optimizer)
-    weights = count * _bytes_per_weight(settings)
+    weights = count * bytes_of_saved(settings)
     # Two: weights and gradients.
     return (weights * (2 + state.items) + count * state.bytes) / _weight_shards(settings)
 
@@ -120,6 +120,11 @@ def cast_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     of_adapter = 0
     if settings.adapter > settings.compute:
         of_adapter = settings.compute * adapter_parameters(architecture, settings)
+    names = settings.lora.modules_to_save if settings.lora is not None else ()
+    # Embeddings look rows up, and autocast casts no table for that.
+    has_head = any(name.rsplit(".", 1)[-1] in HEADS for name in names)
+    if has_head and bytes_of_saved(settings) > settings.compute:
+        of_adapter += settings.compute * architecture.vocabulary * architecture.hidden
     if settings.base == settings.compute:
         return of_adapter
     # Quantized weights are unpacked one by one (see `unpacked_bytes`).
@@ -167,6 +172,11 @@ def _bytes_per_weight(settings: MemorySettings) -> int:
     return settings.compute if settings.deepspeed else settings.base
 
 
+def bytes_of_saved(settings: MemorySettings) -> int:
+    """Bytes of a weight of modules that are trained whole beside an adapter."""
+    return settings.compute if settings.deepspeed else settings.saved or settings.base
+
+
 def _has_master_weights(settings: MemorySettings) -> bool:
     """Does DeepSpeed keep a float32 copy of the trained weights? It does for those of 16 bits."""
     return settings.deepspeed and settings.compute == 2
@@ -179,4 +189,5 @@ def _trained_weight_bytes(architecture: Architecture, settings: MemorySettings) 
         return float(trained_parameters(architecture, settings) * per_weight)
     per_adapter_weight = settings.compute if settings.deepspeed else settings.adapter
     adapter = adapter_parameters(architecture, settings) * per_adapter_weight
-    return float(adapter + saved_module_parameters(architecture, settings) * per_weight)
+    saved = saved_module_parameters(architecture, settings) * bytes_of_saved(settings)
+    return float(adapter + saved)

@@ -20,11 +20,27 @@ NAME_ROW = re.compile(
 USE_ROW = re.compile(
     r"(?P<used>\d{1,7})MiB\s*/\s*(?P<total>\d{1,7})MiB\s*\|\s*(?:(?P<busy>\d{1,3})%|N/A)?"
 )
+PROCESS_ROW = re.compile(
+    r"^\|\s{1,6}(?P<index>\d{1,3})\s{1,6}\S{1,6}\s{1,6}\S{1,6}\s{1,20}(?P<pid>\d{1,8})\s{1,8}[A-Z+]{1,5}\s{1,6}"
+    r"(?P<name>\S[^|]{0,160}?)\s{1,60}(?P<used>\d{1,7})MiB\s{0,4}\|"
+)
+"""A process in the lower table"""
 LIST_ROW = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>[^(]{2,60}?) \(UUID: ")
 SIZE = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(MiB|GiB)?")
 MAX_LINES = 20_000
 MAX_GPUS = 64
 MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process on a GPU."""
+
+    pid: int
+    name: str
+    """As it is printed, which may lack its begin"""
+    used: float
+    """Bytes, in the last reading"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,7 @@ class GpuReading:
     readings: int = 1
     samples: tuple[float, ...] = ()
     """Utilization in each reading, in order; empty where a reading lacks it"""
+    processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,6 +88,7 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
             one.busy += [busy] if busy is not None else []
         if gpus:
             break
+    processes = _processes_by_gpu(lines) if gpus else {}
     return tuple(
         GpuReading(
             index,
@@ -81,9 +99,21 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
             _mean_of_work(one.busy) if one.busy else None,
             max(len(one.used), len(one.busy), 1),
             tuple(one.busy) if len(one.busy) >= len(one.used) else (),
+            tuple(processes.get(index, {}).values()),
         )
         for index, one in sorted(gpus.items())
     )
+
+
+def _processes_by_gpu(lines: Sequence[str]) -> dict[int, dict[int, GpuProcess]]:
+    """GPU -> number of a process -> the process."""
+    found: dict[int, dict[int, GpuProcess]] = {}
+    for line in lines:
+        row = PROCESS_ROW.match(line)
+        if row is not None and len(found) <= MAX_GPUS:
+            process = GpuProcess(int(row["pid"]), row["name"], float(row["used"]) * MIB)
+            found.setdefault(int(row["index"]), {})[process.pid] = process
+    return found
 
 
 def _mean_of_work(busy: Sequence[float]) -> float:

@@ -21,7 +21,12 @@ import tokenizers
 
 from truetune.errors import TokenizerError, shortened
 from truetune.render.embedding_weights import embedding_rows
-from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json, read_templates
+from truetune.render.tokenizer_folder import (
+    find_tokenizer_folder,
+    lacks_tokenizer,
+    read_json,
+    read_templates,
+)
 from truetune.render.withhold_tokenizer_panics import is_panic, panic_text_withheld
 
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
@@ -170,6 +175,10 @@ def _load_backend(folder: Path) -> tokenizers.Tokenizer:
     if (folder / "adapter_config.json").is_file():
         raise TokenizerError(
             f"{folder} is an adapter without a tokenizer; name the folder of its base model"
+        )
+    if lacks_tokenizer(folder):
+        raise TokenizerError(
+            f"{folder} holds no file of a tokenizer (tokenizer.json); name another folder with -t"
         )
     if importlib.util.find_spec("transformers") is None:
         raise TokenizerError(

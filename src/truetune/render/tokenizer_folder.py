@@ -29,6 +29,16 @@ TOKENIZER_FILES = (
     "tokenizer.model",
     "spiece.model",
 )
+VOCABULARY_PATTERNS = (
+    "tokenizer*.json",
+    "vocab*",
+    "*.model",
+    "*.tiktoken",
+    "*.spm",
+    "tekken.json",
+    "tokenization_*.py",
+)
+"""What one file of a folder with a tokenizer looks like: a vocabulary, or code or settings that make one"""
 MODEL_FILES = ("config.json", "generation_config.json")
 
 
@@ -41,6 +51,14 @@ def files_of(folder: Path, weights: Path) -> list[Path]:
     return [path for path in named if path.is_file()] + sorted(
         (folder / "additional_chat_templates").glob("*.jinja")
     )
+
+
+def lacks_tokenizer(folder: Path) -> bool:
+    """Has a folder no file of a tokenizer? Of a config.json alone transformers makes an empty one, with no word."""
+    try:
+        return not any(next(folder.glob(one), None) for one in VOCABULARY_PATTERNS)
+    except OSError:
+        return False
 
 
 def find_tokenizer_folder(name: str) -> Path:

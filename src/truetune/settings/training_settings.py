@@ -121,6 +121,8 @@ class Training(_Part):
     """TRL's: the rows are encoded already."""
     no_length_limit: bool = False
     """TRL's `max_length=None`: no row is cut, and the longest one decides the memory."""
+    open_length_limit: bool = False
+    """The program sets a limit to a value that is not known: neither that value nor the default is its limit."""
     remove_unused_columns: bool | None = None
     """Columns that the model does not take are removed."""
     shuffle: bool | None = None

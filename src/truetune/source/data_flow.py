@@ -45,6 +45,8 @@ MAX_BRANCHES = 48
 followed into each of them. Chosen, not measured: four times the origins that are kept"""
 
 
+NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
+"""Calls whose keywords are the attributes of what they make"""
 CALLBACK = "transformers.TrainerCallback"
 """The class whose methods `on_...` a trainer calls with its model"""
 AssignedValue = tuple[ast.expr, tuple[int, ...]]
@@ -553,9 +555,33 @@ class DataFlow:
         if isinstance(called, ast.Attribute):
             owner = self._class_made(called.value)
             if owner is not None:
-                return self._methods(owner).get(called.attr)
+                return self._method_of(owner, called.attr)
         owner = self._class_made(called)
-        return self._methods(owner).get("__call__") if owner is not None else None
+        if owner is None:
+            return None
+        # An object of torchmetrics hands what it is given to its `update`.
+        is_metric = any("Metric" in ast.unparse(base) for base in owner.bases)
+        return self._method_of(owner, "__call__") or (
+            self._method_of(owner, "update") if is_metric else None
+        )
+
+    def _method_of(
+        self, owner: ast.ClassDef, name: str, depth: int = 0
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method of a class of the files, or of one that it is made of."""
+        own = self._methods(owner).get(name)
+        if own is not None or depth > MAX_STEPS:
+            return own
+        for base in owner.bases:
+            of_files = self._class_spelled(base)
+            found = (
+                None
+                if of_files is None or of_files is owner
+                else self._method_of(of_files, name, depth + 1)
+            )
+            if found is not None:
+                return found
+        return None
 
     def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
@@ -566,9 +592,13 @@ class DataFlow:
         made = self._single_value(node)
         if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
             return None
-        bindings = [link.binding for link in self.links(made.func) if not link.rest]
-        if isinstance(made.func, ast.Name):
-            bindings += self.scopes.reaching(made.func)
+        return self._class_spelled(made.func)
+
+    def _class_spelled(self, node: ast.expr) -> ast.ClassDef | None:
+        """The one class of the files that a name means, by its bindings alone."""
+        bindings = [link.binding for link in self.links(node) if not link.rest]
+        if isinstance(node, ast.Name):
+            bindings += self.scopes.reaching(node)
         classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None
 
@@ -601,13 +631,13 @@ class DataFlow:
         """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body; fields of a dataclass as
         its calls give them.
         """
-        if not isinstance(node.value, ast.Name):
+        if not isinstance(node.value, ast.Name | ast.Attribute):
             return []
         fields = self._fields_given(node)
-        if fields:
+        if fields or self._may_be_given_unseen(node.value):
             return fields
-        is_self = node.value.id in ("self", "cls")
-        owner = self._class_around(node) if is_self else self._class_of_object(node.value)
+        is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        owner = self._class_around(node) if is_self else self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
@@ -633,14 +663,32 @@ class DataFlow:
 
     def _field_in_call(self, maker: ast.Call, field: str) -> ast.expr | None:
         """What a call gives for a field of a dataclass, by its name or place; None where it is left to a default."""
+        if self.name(maker.func) in NAMESPACES:
+            return _find_argument(maker, -1, field)
         owner = self._class_named(maker.func)
-        if owner is None or not any(map(_is_dataclass_decorator, owner.decorator_list)):
+        if owner is None or not self._takes_fields(owner):
             return None
         items = (item for item in owner.body if isinstance(item, ast.AnnAssign))
         names = [item.target.id for item in items if isinstance(item.target, ast.Name)]
         # The fields of a base come first, so places are known only of a class without one.
         position = names.index(field) if field in names and not owner.bases else -1
         return _find_argument(maker, position, field)
+
+    def _takes_fields(self, owner: ast.ClassDef) -> bool:
+        """Does a call of a class of the files give its fields: of a dataclass, or of one of pydantic?"""
+        if any(map(_is_dataclass_decorator, owner.decorator_list)):
+            return True
+        return bool(owner.bases) and "__init__" not in self._methods(owner)
+
+    def _may_be_given_unseen(self, node: ast.expr) -> bool:
+        """May a call that made an object give its fields by `**values`, which are not seen?"""
+        makers = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
+        return any(
+            any(given.arg is None for given in maker.keywords)
+            and (owner := self._class_named(maker.func)) is not None
+            and self._takes_fields(owner)
+            for maker in makers
+        )
 
     def fields_of_object(self, node: ast.expr) -> constant_values.DictEntries:
         """The fields of an object of a class of the files whose fields are annotated: as it is made, else as the class
@@ -710,7 +758,7 @@ class DataFlow:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self")
         )
 
-    def _class_of_object(self, node: ast.Name) -> ast.ClassDef | None:
+    def class_of_object(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files that a name is, or whose call made it."""
         owner = self._class_named(node)
         if owner is not None:
@@ -791,6 +839,8 @@ def _default_of_field(value: ast.expr) -> ast.expr:
             return keyword.value.body
         if keyword.arg == "default":
             return keyword.value
+        if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name | ast.Attribute):
+            return keyword.value  # a class, whose object has what the class sets
     return value
 
 

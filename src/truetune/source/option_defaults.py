@@ -244,9 +244,10 @@ def _is_parsed_command_line(node: ast.AST) -> bool:
 
 
 def _find_defaults(module: Module, name: str) -> Iterator[ast.expr]:
-    """Defaults of the options and fields of that name."""
-    yield from _defaults_of_options(module, name)
-    yield from _defaults_of_fields(module, name)
+    """Defaults of the options and fields of that name, in the script or in a file that runs with it."""
+    for part in module.with_linked:
+        yield from _defaults_of_options(part, name)
+        yield from _defaults_of_fields(part, name)
 
 
 def _defaults_of_options(module: Module, name: str) -> Iterator[ast.expr]:

@@ -200,8 +200,28 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     limit = config.limit
     if is_default:
         limit = _default_limit(call, name, config) if _truncates_at_default(module, call) else None
+        config = _with_limit_of_trainer(config, module, call)
     config = replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
     return _drop_excused_faults(config, module, call)
+
+
+def _with_limit_of_trainer(config: Config, module: Module, arguments: Call) -> Config:
+    """The settings with the limit that an earlier release takes from the trainer's call, where all calls agree."""
+    given = [
+        node
+        for trainer in _trainers_given(module, arguments)
+        for key, node in trainer.keywords.items()
+        if key in EARLIER_LENGTH_ARGUMENTS
+    ]
+    if not given:
+        return config
+    values = {value if isinstance(value, int) else 0 for value in map(module.flow.value, given)}
+    value = values.pop() if len(values) == 1 else 0
+    spec = config.spec
+    if value > 0:
+        return replace(config, spec=spec.model_copy(update={"max_length": value}))
+    training = spec.training.model_copy(update={"open_length_limit": True})
+    return replace(config, spec=spec.model_copy(update={"training": training}))
 
 
 def _default_limit(call: Call, name: str, config: Config) -> int | None:

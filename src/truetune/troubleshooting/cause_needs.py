@@ -572,6 +572,10 @@ ROWS: tuple[Row, ...] = (
     make_row(r"^one process works on all GPUs", _user_starts_several),
     make_row(r"^gradients under FSDP1 are clipped", _shards_by_fsdp2),
     make_row(
+        r"^hidden states or attentions that the model returns are kept in the evaluation",
+        _unless(r"output_hidden_states|output_attentions", "output_hidden_states", of="any"),
+    ),
+    make_row(
         r"^gradient checkpointing is inactive: the model is in eval mode",
         _if_a_line_has(r"\.train\((?:True)?\)|Trainer\(", "the model is put in training mode"),
     ),

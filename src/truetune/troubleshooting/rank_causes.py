@@ -72,10 +72,28 @@ NEAR_SPEED, OTHER_SPEED = 0.9, 0.5
 """What guides on other speeds keep of their share where a speed is named. Chosen, not measured: several GPUs stay near,
 and generation comes later where seconds per step are named"""
 FLAT_GUIDE = "loss-does-not-fall"
+LIKE_GUIDE = "nothing-is-learned"
+AHEAD = 1.1
+"""Of the best other guide's score: what words name comes before what they resemble"""
+GUIDES_ON_LOSSES = frozenset((FLAT_GUIDE, "odd-metrics"))
+LIKE_THE_BASE = re.compile(
+    r"\b(?:model|it|adapter|lora|fine-?tune|tune|answers?|outputs?|repl(?:y|ies))\s+(?:\w+\s){0,2}?"
+    r"(?:behav|act|answer|repl|respond|talk|sound|perform|work)\w*\s+(?:exactly |just |still |again )?(?:like|as)\s+"
+    r"(?:if\s+)?(?:it\s+(?:was|were)\s+)?(?:the\s+|a\s+)?"
+    r"(?:plain|base|stock|vanilla|original|untuned|untouched|raw|pretrained|unmodified)\b",
+    re.IGNORECASE,
+)
+"""Words that say that a tuned model does as its base"""
+MADE_UP = re.compile(
+    r"\b(?:makes? up|making up|made up|hallucinat\w*|fabricat\w*|confabulat\w*)\b", re.I
+)
+"""Words that say that answers are fluent and untrue: what they should say was not learned"""
 LOSS_FALLS = re.compile(
     r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"
     r"|\b(?:falls?|fell|drops?|dropped|decreas(?:es|ed)|sinks|sank|converge[sd])\b"
-    r"|\b(?:goes|went|gets|got|is|was|comes|came)\s+(?:(?:down|to|at|near|about|nearly|almost|already|of)\s+){0,3}0?\.0+[1-9])",
+    r"|\b(?:goes|went|gets|got|is|was|comes|came|sits)\s+"
+    r"(?:(?:down|to|at|near|about|nearly|almost|already|close|practically|basically|of)\s+){0,4}"
+    r"(?:0?\.0+[1-9]|zero\b|0(?![.\d])))",
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
@@ -117,6 +135,13 @@ MIN_CAUSES_OF_A_SYMPTOM = 3
 MIN_NAMED_WORDS = 0.5
 """Of the words of a cause, by their rarity, that stand in a finding which names it"""
 SETTING_NAME = re.compile(r"\b[a-z]{2,20}(?:_[a-z0-9]{1,20}){1,5}\b")
+GROWING_MEMORY = re.compile(
+    r"\b(?:memory|vram|mem|gpu usage)\b[^.;:?!]{0,30}?\b(?:grow|increas|ris|climb|creep|leak|accumulat)\w*"
+    r"|\b(?:growing|rising|increasing|leaking|leaks?) (?:gpu )?(?:memory|vram)\b|\bmemory leak",
+    re.IGNORECASE,
+)
+"""Words that say that memory grows in the run"""
+RULES_OF_GROWING_MEMORY = frozenset(("outputs-kept-on-the-device", "losses-kept-with-graph"))
 NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way. Measured
 # on `symptom_sentences.tsv` by cross-validation: the right guide is among those that are kept in 89 %, and 2.2 are kept
@@ -158,6 +183,11 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     shares = _shares_by_both(question)
     if _says_that_the_loss_falls(question):
         shares = {name: one for name, one in shares.items() if name != FLAT_GUIDE} or shares
+    is_unlearned = LIKE_THE_BASE.search(question) or (
+        MADE_UP.search(question) and _says_that_the_loss_falls(question)
+    )
+    if is_unlearned and LIKE_GUIDE in shares:
+        shares = _shares_of_a_base(shares)
     shares = _shares_of_speed(question, shares)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
@@ -174,6 +204,13 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
         for name in ranked
         if shares[name] >= MIN_GUIDE_SHARE * best
     )
+
+
+def _shares_of_a_base(shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares where the tuned model answers as its base: that guide first, and none on how a loss looks."""
+    best = max(shares.values())
+    kept = {name: share for name, share in shares.items() if name not in GUIDES_ON_LOSSES}
+    return {**kept, LIKE_GUIDE: AHEAD * best}
 
 
 def keep_possible_guides(
@@ -270,8 +307,23 @@ def rank_causes(
                 LikelyCause(cause, guide.name, share * weight * fit, lines, lacking, is_listed)
             )
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    ranked = sorted(causes, key=lambda likely: (bool(likely.lacking), -likely.fit))
+    said = _causes_said(question)
+    ranked = sorted(
+        causes,
+        key=lambda likely: (
+            bool(likely.lacking),
+            said.isdisjoint(likely.cause.rules),
+            -likely.fit,
+        ),
+    )
     return _each_once(ranked)
+
+
+def _causes_said(question: str) -> frozenset[str]:
+    """The rules whose causes the words themselves name: memory of a GPU that grows from step to step is kept."""
+    is_of_host = re.search(r"\bRAM\b|\bhost\b|\bCPU\b|\bswap\b", question) is not None
+    grows = GROWING_MEMORY.search(question) is not None and not is_of_host
+    return RULES_OF_GROWING_MEMORY if grows else frozenset()
 
 
 def _each_once(ranked: list[LikelyCause]) -> list[LikelyCause]:

@@ -104,3 +104,104 @@ def test_what_every_tenth_step_or_generation_keeps(tmp_path: Path, made: str, ke
 )
 def test_generations_and_conditions_that_keep_little(tmp_path: Path, made: str, keep: str) -> None:
     assert count_in_loop(tmp_path, made, keep) == 0
+
+
+HANDED = """
+import lightning as L
+from collections import deque
+from torchmetrics import Metric
+from transformers import AutoModelForCausalLM
+
+class Stats({base}):
+    def __init__(self):
+        super().__init__()
+        self.kept = {holder}
+
+    def update(self, scores, number):
+        {keep}
+
+    def reset(self):
+        self.kept = {holder}
+
+class Tuned(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("some/base")
+        self.stats = Stats()
+
+    def training_step(self, batch, number):
+        out = self.model(**batch)
+        {call}
+        return {{"loss": out.loss, "logits": out.logits}}
+"""
+UPDATE = "self.stats.update(out.logits, number)"
+
+
+def count_handed(folder: Path, **parts: str) -> int:
+    """How often the rule speaks of a module that hands its outputs to an object."""
+    parts = {
+        "base": "object",
+        "holder": "[]",
+        "keep": "self.kept.append(scores.detach())",
+        "call": UPDATE,
+        **parts,
+    }
+    path = folder / "tuned.py"
+    path.write_text(HANDED.format(**parts) + parts.get("more", ""), encoding="utf-8")
+    return len(lint([str(path)], select=["outputs-kept-on-the-device"]).findings)
+
+
+CALLBACK = """
+class Watch(L.Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, number):
+        self.seen.append(outputs["logits"]{moved})
+"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"holder": "deque()"},
+        {"holder": "{}", "keep": "self.kept[number] = scores.float()"},
+        {"holder": "{'a': []}", "keep": "self.kept['a'].append(scores)"},
+        {"base": "Metric", "call": "self.stats(out.logits, number)"},
+        {"keep": "pass", "more": CALLBACK.format(moved="")},
+    ],
+)
+def test_what_an_object_keeps_that_the_step_calls(parts: dict[str, str], tmp_path: Path) -> None:
+    assert count_handed(tmp_path, **parts) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"holder": "deque(maxlen=10)"},
+        {"keep": "self.kept.append(scores.argmax(-1))"},
+        {"keep": "self.kept.append(scores.detach().cpu())"},
+        {"call": "self.stats.update(out.logits.cpu(), number)"},
+        {"call": f"{UPDATE}; self.stats.reset()"},
+        {"call": "stats = Stats(); stats.update(out.logits, number)"},
+        {"keep": "pass", "more": CALLBACK.format(moved=".cpu()")},
+    ],
+)
+def test_objects_that_keep_little(parts: dict[str, str], tmp_path: Path) -> None:
+    assert count_handed(tmp_path, **parts) == 0
+
+
+def test_an_object_of_another_file(tmp_path: Path) -> None:
+    """The class stands in one file, and the step in another."""
+    whole = HANDED.format(
+        base="object", holder="[]", keep="self.kept.append(scores.detach())", call=UPDATE
+    )
+    head, _, tail = whole.partition("class Tuned")
+    (tmp_path / "stats.py").write_text(head, encoding="utf-8")
+    imports = "import lightning as L\nfrom transformers import AutoModelForCausalLM\n"
+    (tmp_path / "tuned.py").write_text(
+        f"{imports}from stats import Stats\n\nclass Tuned{tail}", encoding="utf-8"
+    )
+    (found,) = lint([str(tmp_path)], select=["outputs-kept-on-the-device"]).findings
+    assert [Path(case.file or "").name for case in found.cases] == ["stats.py", "tuned.py"]

@@ -115,8 +115,6 @@ class RowsLeftOutByLimit(ConfigRule):
                     f"{Path(limit.data).name} holds {count:,} rows" for limit, count in over.items()
                 ],
                 cases=[setting_case(self.subject, first.value, first.key)],
-                count=lost,
-                total=total,
             )
         elif (tiny := self._tiny_limit()) is not None:
             yield self.finding(

@@ -449,7 +449,7 @@ GUIDES = (
                   ("run-ended-in-an-exception",)),
             Cause("tensors of each step are kept: losses, outputs, hidden states in a list",
                   "memory grows with every step until it is full; out of memory after hundreds of steps",
-                  ("run-ended-in-an-exception",)),
+                  ("outputs-kept-on-the-device", "memory-grows-with-each-step")),
             Cause("logits of a large vocabulary, rows x length x vocabulary: gradient checkpointing and a batch of 1 do"
                   " not help, a fused loss does (use_liger_kernel)",
                   "out of memory in the loss or cross entropy, although gradient checkpointing is on and batch is 1;"

@@ -85,6 +85,7 @@ from truetune.logs.console.out_of_memory_story import (
     MODE_OF_EVALUATION,
     MemoryStory,
     is_first_step_after_evaluation,
+    memory_of_run,
 )
 from truetune.logs.console.out_of_memory_weights import describe_adapter_slots
 from truetune.logs.console.port_conflicts import PortConflict
@@ -97,6 +98,13 @@ WORKER_ENDS = ("dataloader-worker-killed",)
 NO_CACHE = "vllm-no-memory-for-the-cache"
 NODES_APART = "nodes-did-not-meet"
 PORT_TAKEN = "port-in-use"
+SHARE_NOT_FREE = "vllm-memory-not-free"
+FREE_ON_DEVICE = re.compile(r"Free memory on device \D{0,20}(\d{1,4}\.\d{1,3})/")
+ENGINE_STARTS = frozenset(("run_engine_core", "init_device", "_initialize_kv_caches"))
+"""Functions of vLLM that run before it takes a request"""
+GIB = float(1 << 30)
+FREE_APART = 1.5
+"""GiB by which what vLLM finds free and what nvidia-smi shows may differ. Chosen: a process has 0.5 of its own"""
 PROGRAM = "<module>"
 """The function of the outermost frame where an exception ends the program itself"""
 OLD_SERVER_ANSWERS = (
@@ -172,7 +180,32 @@ class RunEndedInAnException(OutputRule):
         is_program = any(
             one.frames and one.frames[0].function == PROGRAM for one in failure.chain.raised
         )
+        functions = {frame.function for one in failure.chain.raised for frame in one.frames}
+        is_start = failure.message is not None and failure.message.name == SHARE_NOT_FREE
+        if is_start or functions & ENGINE_STARTS:
+            return "the server did not start: its engine ended"
         return "the server itself ended" if is_program else "a request to the server ended"
+
+    def _holders_of_gpu(self, failure: Failure) -> str:
+        """The processes that hold the GPU on which vLLM does not find its share, by nvidia-smi beside the log."""
+        free = FREE_ON_DEVICE.search(failure.raised.text)
+        if free is None:
+            return ""
+        fitting = [
+            gpu
+            for gpu in self.subject.files_beside.gpus
+            if gpu.total is not None
+            and gpu.used is not None
+            and abs((gpu.total - gpu.used) / GIB - float(free[1])) <= FREE_APART
+        ]
+        # Two GPUs that are as full leave open which one is meant.
+        if len(fitting) != 1 or not fitting[0].processes:
+            return ""
+        named = [
+            f"process {one.pid} ({one.name}), which holds {one.used / GIB:.1f} GiB"
+            for one in fitting[0].processes
+        ]
+        return f"{' and '.join(named)} of GPU {fitting[0].index} by nvidia-smi"
 
     def _steps_made(self, output: ConsoleOutput) -> float:
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
@@ -255,6 +288,12 @@ class RunEndedInAnException(OutputRule):
             return OLD_SERVER_REMEDY
         if self._uneven(known) is not None:
             return EVEN_SHARES
+        holders = self._holders_of_gpu(failure)
+        if holders:
+            return (
+                f"end {holders}, or give the server another GPU (CUDA_VISIBLE_DEVICES); only where that one has to"
+                " stay, lower --gpu-memory-utilization to what is free"
+            )
         rivals = self._rivals(known)
         if rivals is not None:
             return ONE_LAUNCHER if rivals.launchers else ONE_FIRST_PROCESS
@@ -303,7 +342,7 @@ class RunEndedInAnException(OutputRule):
         return MemoryStory(
             cause,
             settings_with_frames(output.settings, raised.frames),
-            self.subject.curve("memory"),
+            memory_of_run(self.subject),
             self._steps_made(output),
             figures.idle if figures.pieces_suffice else None,
             figures.asked,
@@ -326,6 +365,9 @@ class RunEndedInAnException(OutputRule):
                 yield f"in {raised.frames[-1]}"
         yield from self._meaning_evidence(failure, known)
         yield from self._earlier_launch()
+        holders = self._holders_of_gpu(failure)
+        if holders:
+            yield f"what holds the memory: {holders}"
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]
             for other in failure.chain.raised

@@ -4,7 +4,8 @@
 Follows the columns of a file through the training script into the text that is learned. It fires where each token of
 the text has a label, where the column that stands last in it is an answer, and where that is below a twentieth of the
 text. A column is an answer by its name (`answer`, `label`, `output`, ...), or where it holds one of a few short texts
-and is no source, date or language by its name.
+and is no source, date or language by its name. Of chats that the trainer learns whole (TRL's default), the turns of the
+assistant are the answers, whether the rows hold chats or a script renders them into a text.
 
 ## Why it is bad
 The loss is an average over tokens. Of two hundred tokens of a letter and two of its label, the loss of the label is a
@@ -36,8 +37,9 @@ script: |
 
 ## Fix safety
 Training the answer alone is safe for a model that shall give the answer; a model that shall also write such texts needs
-the whole. TRL leaves prompts out where rows have `prompt` and `completion`; in a loop of your own, -100 is the label of
-each token of the prompt.
+the whole. TRL leaves prompts out where rows have `prompt` and `completion`, and those of chats with
+`assistant_only_loss=True`, which needs a template with `{% generation %}`; in a loop of your own, -100 is the label
+of each token of the prompt.
 
 ## References
 - unslothai/unsloth#823, arXiv:2405.14394
@@ -47,7 +49,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -56,6 +58,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.checks.token_cases import case_in_row
 from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.conversation import Message
 from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.data.script_rows.last_column import columns_in, find_last_column
 from truetune.encoding.batch import Batch
@@ -75,6 +78,8 @@ ROWS_OF_A_LABEL = 4
 """Rows that a class has on average, at least"""
 MAX_LABEL = 60
 """Characters of a class"""
+LEARN_CHATS_WHOLE = ("trl", "transformers", "unsloth")
+"""Trainers that learn all turns of a chat unless they are told otherwise"""
 
 
 class AnswerAtEnd(NamedTuple):
@@ -101,8 +106,15 @@ class AnswerIsLittleOfTheLoss(DataRule):
         """Texts whose end is cut off by the limit: of their answers nothing is learned"""
         self.columns: dict[str, None] = {}
         """The columns that texts are made of, in the order of the file"""
+        self.learns_chats = (
+            setup.spec.learn.what == "all" and setup.trainer.name in LEARN_CHATS_WHOLE
+        )
+        self.chats: list[AnswerAtEnd] = []
+        """Chats of which each token is learned; their answers are the turns of the assistant"""
 
     def batch(self, batch: Batch) -> None:
+        if self.learns_chats:
+            self._take_chats(batch)
         for row in batch.rows:
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
@@ -115,10 +127,25 @@ class AnswerIsLittleOfTheLoss(DataRule):
             case = case_in_row(batch, row, f"{last.name} is {last.text[:MAX_LABEL]!r}")
             self.ends.append(AnswerAtEnd(last.name, last.text, len(row.text), case))
 
+    def _take_chats(self, batch: Batch) -> None:
+        """Note how much of each chat is answers, where no row says which part is the prompt."""
+        for row in batch.rows:
+            is_whole = row.is_chat and row.prompt_messages is None and not row.is_preference
+            if not is_whole or len(self.chats) == MAX_ROWS:
+                continue
+            before, answers = _divide_chat(row.messages)
+            if not answers:
+                continue
+            size = len(answers)
+            case = case_in_row(batch, row, f"{size:,} of {before + size:,} characters are answers")
+            self.chats.append(AnswerAtEnd("", answers, before + size, case))
+
     def unmet(self) -> Unmet | None:
+        if len(self.chats) >= MIN_ROWS:
+            return None
         if self.rows < MIN_ROWS:
             return Unmet(
-                f"it is about {MIN_ROWS} texts or more that a script makes of columns, and of"
+                f"it is about {MIN_ROWS} texts or more that a script makes of columns, or chats, of"
                 " which each token is learned"
             )
         if self.cut * 2 > self.rows:
@@ -131,6 +158,9 @@ class AnswerIsLittleOfTheLoss(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        if len(self.chats) >= MIN_ROWS:
+            yield from self._report_chats()
+            return
         column = self._column()
         if self.cut * 2 > self.rows:
             return  # what the limit leaves has no answer: the rules on lengths say so
@@ -147,6 +177,26 @@ class AnswerIsLittleOfTheLoss(DataRule):
             cases=[end.case for end in self.ends[:3]],
             count=rows,
             total=self.rows,
+        )
+
+    def _report_chats(self) -> Iterator[Finding]:
+        """That the turns of the assistant are next to nothing of chats that are learned whole."""
+        rows, answered, learned = len(self.chats), self._answered(), self._learned()
+        cut = sum(self._is_cut(" " * one.learned) for one in self.chats)
+        if answered >= LITTLE * learned or cut * 2 > rows:
+            return
+        yield self.finding(
+            f"the answers are {answered / learned:.1%} of what is learned: {answered / rows:,.0f} of"
+            f" {learned / rows:,.0f} characters a row; the rest is questions and system prompts, for"
+            f" {self.setup.trainer.called} learns each token of a chat here",
+            "train the answers alone: give rows with prompt and completion in place of one text (TRL leaves the prompt"
+            " out of the loss then), or rows with messages and assistant_only_loss=True",
+            evidence=[
+                "the loss falls as the model learns to write the questions; the answers hardly count in it"
+            ],
+            cases=[one.case for one in self.chats[:3]],
+            count=rows,
+            total=rows,
         )
 
     def _column(self) -> str:
@@ -177,8 +227,33 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
     def _answered(self) -> int:
         """Characters of the answers."""
-        return sum(len(end.text) for end in self.ends)
+        return sum(len(end.text) for end in self.chats or self.ends)
 
     def _learned(self) -> int:
         """Characters of the texts."""
-        return sum(end.learned for end in self.ends)
+        return sum(end.learned for end in self.chats or self.ends)
+
+
+def _divide_chat(messages: list[Message]) -> tuple[int, str]:
+    """The characters of the other turns, and the text of the assistant's with its reasoning and calls of tools."""
+    before, answers = 0, ""
+    for message in messages:
+        text = "".join(_texts_in(message.get("content")))
+        if message.get("role") == "assistant":
+            answers += text + "".join(_texts_in(message.get("reasoning_content")))
+            answers += "".join(_texts_in(message.get("tool_calls")))
+        else:
+            before += len(text)
+    return before, answers
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts in a value of a message, which may be a list of parts."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _texts_in(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts_in(part)

@@ -2,10 +2,10 @@
 
 ## What it does
 Looks in loops, and in the steps of a Lightning module, for hidden states, logits, attentions, caches or whole outputs
-of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`), and for results
-of `generate` that hold scores or hidden states. Silent where they are moved (`.cpu()`, `.tolist()`), reduced
-(`argmax`, `mean`, a slice of tokens), where the list is renewed in the loop, where a condition stands in the way, and
-in loops of few steps.
+of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`), there or in a
+function, or the method of an object, that the step hands them to, and for results of `generate` that hold scores or
+hidden states. Silent where they are moved (`.cpu()`, `.tolist()`), reduced (`argmax`, `mean`, a slice of tokens), where
+the list is renewed in the loop, where a condition stands in the way, and in loops of few steps.
 
 ## Why it is bad
 Each step adds rows x tokens x width numbers, or x vocabulary for logits, to what the GPU holds. The run dies of a
@@ -58,6 +58,8 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.module import Module
 from truetune.source.source_edits import replace_expression
 
+DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
+
 
 def _calls_in_loops(module: Module) -> Iterator[object]:
     """What loops append to lists."""
@@ -74,7 +76,7 @@ class OutputsKeptOnTheDevice(SourceRule):
         module = self.subject
         for kept in kept_outputs(module):
             name = module.text_of(kept.holder)
-            moved = f"{module.text_of(kept.value)}.detach().cpu()"
+            moved = f"{module.text_of(kept.value).removesuffix('.detach()')}.detach().cpu()"
             # A tuple of layers has no detach(): the advice would raise.
             whole = kept.part == "output" or _is_tuple(kept.value)
             yield self.finding(
@@ -82,7 +84,8 @@ class OutputsKeptOnTheDevice(SourceRule):
                 " memory grows with each",
                 "keep only what is needed of it, each tensor with .detach().cpu()"
                 if whole
-                else f"keep {moved}",
+                else f"keep {moved}, or only what is needed of it (its argmax, a count)",
+                evidence=DETACHED if ".detach()" in module.text_of(kept.value) else (),
                 cases=[case_at(module, kept.node), case_at(module, kept.forward)],
                 fix=None
                 if whole

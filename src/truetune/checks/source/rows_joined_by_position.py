@@ -3,12 +3,13 @@
 ## What it does
 Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a frame or data set gets back to what was
 read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
-speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
-their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that
-lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered. Listings
-of files (`glob`) are joined in two orders where one is sorted by name and one by number, or neither is. Two files
-that are each filtered by a field of their own (the state or the text of an answer) and then joined into one record are
-a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled are an error.
+speaks where both sides come from one source, or from two files whose rows belong together as they are read (the same
+ids, place by place), and one of them went through a step that the other did not. Frames join by their index: there it
+speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that lie beside the script
+are compared by their ids, where both have them and neither side is sorted or filtered. Listings of files (`glob`) are
+joined in two orders where one is sorted by name and one by number, or neither is. Two files that are each filtered by a
+field of their own (the state or the text of an answer) and then joined into one record are a warning: each leaves out
+other rows. Two files of questions and answers of which one alone is shuffled are an error.
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
@@ -101,6 +102,9 @@ class RowsJoinedByPosition(SourceRule):
             yield self.finding(
                 f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
                 _remedy(found),
+                # Without ids only the numbers of rows say that the files belong together.
+                severity="warning" if found.files is not None and not found.files.column else None,
+                evidence=[] if found.files is None else [found.files.describe()],
                 cases=[case_at(module, found.node), case_at(module, found.change.node)],
             )
         for join in files_in_other_order(module):
@@ -164,6 +168,9 @@ def _describe_order(listing: Listing) -> str:
 
 def _remedy(found: WrongJoin) -> str:
     """What keeps the sides together."""
+    if found.files is not None and found.files.column:
+        key = found.files.column
+        return f'join by the key: one.merge(other, on="{key}"), and filter and sort the joined rows'
     if found.change.kind == "parts":
         return "put the parts together as they were dealt (flat[rank::world] = part), or join by an id of the row"
     whole = "filter and sort whole rows before they are taken apart, or join by an id of the row"

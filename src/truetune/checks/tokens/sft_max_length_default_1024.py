@@ -56,6 +56,10 @@ DEFAULT_MAX_LENGTH = 1024
 UNKNOWN_TRAINER = (
     "the trainer is not known: others have another limit, or none; name it with --trainer"
 )
+LIMIT_IS_OPEN = Unmet(
+    "the program sets max_length, or may set it, to a value that is not known here",
+    "name it with --max-length",
+)
 
 
 class SftMaxLengthDefault1024(DataRule):
@@ -76,6 +80,8 @@ class SftMaxLengthDefault1024(DataRule):
         super().__init__(setup)
         cut = setup.trainer.cut.value
         self.limit = DEFAULT_MAX_LENGTH if setup.trainer.name is None else cut.limit
+        if self.spec.training.open_length_limit:
+            self.limit = None
         self.examples = self.over = self.lost = self.longest = self.whole = self.ends = 0
         self.media = Media()
         self.cases: list[Case] = []
@@ -107,6 +113,8 @@ class SftMaxLengthDefault1024(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.examples:
             return NO_EXAMPLE
+        if self.spec.training.open_length_limit and self.spec.max_length is None:
+            return LIMIT_IS_OPEN
         left_to_default = self.spec.max_length is None and self.limit is not None
         return explain_uncounted_tokens(self.media, is_named=False) if left_to_default else None
 

@@ -71,6 +71,7 @@ from truetune.logs.files_beside import (
     FilesBeside,
     SettingBeside,
 )
+from truetune.logs.memory_curve import find_memory_curve, memory_growth
 from truetune.logs.run_log import Curve, RunLog
 
 MAX_ADAPTER_SHARE = 0.04
@@ -81,11 +82,6 @@ FULL_TRAINED_SHARE = 0.9
 MIN_FITTED_STEPS = 10
 """Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
 measured: the states are made at step 1, kernels are compiled in the first few"""
-MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 6
-"""Memory that grows with the steps: by this much, in records enough to see a line"""
-MIN_CORRELATION = 0.97
-"""Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
-few jumps and then stays"""
 LATE_CAUSES = (LOSS_LOGITS, LOGITS_CAST, EAGER_ATTENTION, ATTENTION_MASK)
 """Causes that a batch of longer rows brings"""
 OF_EVALUATION = (EVALUATION_BATCH, OWN_EVALUATION, KEPT_LOGITS, KEPT_OUTPUTS)
@@ -111,23 +107,26 @@ KEPT_BY_EVALUATION = "kept_by_evaluation"
 SECOND_MODEL = "second_model_loaded"
 
 
-def memory_growth(memory: Curve) -> tuple[float, float] | None:
-    """Memory of the first and the last record in GiB where it grows with each step; None where it does not."""
-    curve = memory.finite()
-    if curve.step.size < MIN_GROWTH_RECORDS or np.ptp(curve.step) == 0:
-        return None
-    first, last = float(curve.value[0]), float(curve.value[-1])
-    # A leak grows in the second half too. A peak that was reached early (the longest row) does not.
-    half = float(curve.value[curve.value.size // 2])
-    if last - first < MIN_GROWTH_GIB or last - half < 0.25 * (last - first):
-        return None
-    correlation = float(np.corrcoef(curve.step, curve.value)[0, 1])
-    return (first, last) if correlation > MIN_CORRELATION else None
-
-
 def trains_embeddings(settings: PrintedSettings) -> bool:
     """Does the printed share of trained parameters say that more than an adapter's matrices is trained?"""
     return settings.share is not None and MAX_ADAPTER_SHARE < settings.share < FULL_TRAINED_SHARE
+
+
+MAX_STEPS_APART = 25
+"""Steps by which two logs of one run may end apart: loggers write every tenth or fiftieth, a bar each"""
+
+
+def memory_of_run(log: RunLog) -> Curve:
+    """The memory of a run by its own log, else by another log in its folder that ends at the same step."""
+    own = find_memory_curve(log.curves).curve
+    if own:
+        return own
+    done = max(log.last_step, float(log.output.done) if log.output is not None else 0.0)
+    for run in log.files_beside.runs:
+        if run.memory and abs(run.steps - done) <= MAX_STEPS_APART:
+            steps, values = zip(*run.memory, strict=True)
+            return Curve(np.array(steps), np.array(values))
+    return own
 
 
 def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool:
@@ -137,7 +136,7 @@ def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool
     evaluation keeps it keeps the first time.
     """
     evaluated = log.curve("eval_loss")
-    if not evaluated or not is_training_step(frames) or memory_growth(log.curve("memory")):
+    if not evaluated or not is_training_step(frames) or memory_growth(memory_of_run(log)):
         return False
     first, last = float(evaluated.step[0]), float(evaluated.step[-1])
     loss = log.curve("loss")
@@ -287,7 +286,7 @@ class MemoryStory:
     @property
     def asks_on(self) -> bool:
         """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
-        grows = memory_growth(self.memory) is not None
+        grows = memory_growth(self.memory) is not None or self.kept is not None
         return grows or (self.cause is not None and not self.cause.by_rows)
 
     @property
@@ -322,7 +321,7 @@ class MemoryStory:
                 f" steps, by {(grown[1] - grown[0]) / steps * 1024:.3g} MiB a step: something of"
                 " each step is kept on the GPU, and the line that failed is only where it was full"
             )
-        elif self.cause is not None:
+        elif self.cause is not None and self.kept is None:
             yield f"what needed the memory: {self.cause.cause}"
         yield from self.weights.evidence()
         yield from describe_engine_share(
@@ -362,7 +361,7 @@ class MemoryStory:
             yield (
                 f"{by_length.text} ({by_length.place}) puts the longest rows into one batch, and that batch comes first"
             )
-        if kept is not None and memory_growth(self.memory) is None:
+        if kept is not None:
             yield f"{kept.place}: {kept.text} (see {kept.value}), which fills the GPU step by step"
 
     def _evidence_of_shape(self) -> Iterator[str]:

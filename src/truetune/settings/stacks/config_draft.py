@@ -60,6 +60,7 @@ SHARED_FIELDS = frozenset(Training.model_fields) - {
     "eval_logits_kept",
     "skip_prepare_dataset",
     "no_length_limit",
+    "open_length_limit",
     "reference",
     "val_size",
     "prepared_path",

@@ -83,6 +83,9 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
         # `**kwargs` may set any key: then nothing is known to have its default.
         draft.defaults = _defaults_of(arguments_call) if arguments_call.complete else {}
         limit = put_trainer_arguments(draft, trainer)
+        if not arguments_call.complete and draft.get("max_length", "max_seq_length") is None:
+            # Among what is not seen may be a limit.
+            draft.put("training.open_length_limit", True)
     unknown = {key for key in draft.values if key not in known}
     draft.raw, draft.where = dict(draft.values), dict(draft.where)
     for name in PART_READERS:

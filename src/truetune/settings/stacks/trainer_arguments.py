@@ -147,6 +147,8 @@ def _put_length_limit(draft: ConfigDraft) -> int | None:
     value = draft.get("max_length", "max_seq_length")
     if draft.stack == "trl" and draft.values.get("max_length", 0) is None:
         draft.put("training.no_length_limit", True, "max_length")
+    if value is UNKNOWN_VALUE:
+        draft.put("training.open_length_limit", True, "max_length", "max_seq_length")
     if "max_length" in draft.values or "max_seq_length" in draft.values:
         draft.put("max_length", value, "max_length", "max_seq_length")
     try:

@@ -1,5 +1,7 @@
 """Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is.
 
+The list may be one of an object or a function that the loop hands the output to (`keeping_functions.py`).
+
 Size is judged by the part of the output (logits, hidden states, attentions), for no code says its shapes. What is
 moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is left out.
 """
@@ -10,6 +12,14 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.keeping_functions import (
+    CallThatKeeps,
+    calls_that_keep,
+    hook_that_keeps,
+    is_bounded_queue,
+    is_emptied,
+    output_of_step,
+)
 from truetune.source.module import Module
 
 LARGE_PARTS = frozenset(
@@ -72,6 +82,20 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
         if large is None:
             continue
         part, forward = large
+        kept = calls_that_keep(module, node, holder, forward)
+        if kept:
+            yield from (
+                KeptOutput(node, holder, value, part, forward)
+                for one in kept[:1]
+                if _is_kept_by_call(module, one, node, forward)
+            )
+            continue
+        hook = hook_that_keeps(module, node, holder)
+        if hook is not None:
+            is_kept = not _is_under_condition(module, node, hook.function)
+            if is_kept and not is_emptied(module, hook, hook.function):
+                yield KeptOutput(node, holder, value, part, forward)
+            continue
         loop = _shared_loop(module, node, forward)
         if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
             continue  # a list of the step itself
@@ -79,9 +103,22 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
             yield KeptOutput(node, holder, value, part, forward)
 
 
+def _is_kept_by_call(module: Module, kept: CallThatKeeps, node: ast.AST, forward: ast.Call) -> bool:
+    """Does a loop, or a step of Lightning, call a function again and again that keeps what it is given?"""
+    loop = _shared_loop(module, kept.call, forward)
+    if loop is None or _is_under_condition(module, node, kept.function):
+        return False
+    is_seldom = _is_under_condition(module, kept.call, loop) or (
+        isinstance(loop, ast.For) and _has_few_steps(module, loop.iter)
+    )
+    if kept.is_made_in(module, loop):
+        return False  # an object of one step
+    return not is_seldom and not is_emptied(module, kept, loop)
+
+
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     """`kept.append(x)`, `kept += [x]` and `kept[i] = x`: the place, the holder and each x."""
-    for call in module.methods("append"):
+    for call in module.methods("append", "appendleft"):
         if call.receiver is not None and len(call.args) == 1:
             for value in _parts_of_item(call.args[0]):
                 yield call.node, call.receiver, value
@@ -114,7 +151,11 @@ def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
         named = _constant_key(value)
         if named is not None and named in LARGE_PARTS and isinstance(value, ast.Subscript):
             forward = _forward_call(module, value.value)
-            return None if forward is None else (named, forward)
+            step = output_of_step(module, value.value, named) if forward is None else None
+            if step is None:
+                return None if forward is None else (named, forward)
+            value = step
+            continue
         forward = _forward_call(module, value)
         if forward is not None:
             return "output", forward
@@ -231,7 +272,7 @@ def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: as
             if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
                 return True
     made = module.flow.producing_call(holder)
-    return made is not None and "deque" in ast.unparse(made.node.func)
+    return made is not None and is_bounded_queue(made.node)
 
 
 def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:

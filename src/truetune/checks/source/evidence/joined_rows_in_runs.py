@@ -6,6 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.parallel_files import (
+    ParallelFiles,
+    find_parallel_files,
+    leaves_rows_out,
+)
 from truetune.checks.source.evidence.row_alignment_in_runs import (
     Alignment,
     Change,
@@ -15,7 +20,7 @@ from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Constant, Sequence, Value
+from truetune.source.symbolic_execution.values import Constant, Mapping, Sequence, Value
 
 ANY = frozenset(("filter", "order", "parts"))
 OF_ONE_LENGTH = frozenset(("order",))
@@ -30,6 +35,15 @@ class WrongJoin(NamedTuple):
     change: Change
     is_by_index: bool
     """Would the index of frames have joined them rightly, had it not been rebuilt?"""
+    files: ParallelFiles | None = None
+    """The files that the sides are read from, where these are two"""
+
+
+class _Sides(NamedTuple):
+    """The ways of the sides of a join back to what was read."""
+
+    ways: list[Alignment]
+    files: ParallelFiles | None
 
 
 def wrong_joins(module: Module) -> Iterator[WrongJoin]:
@@ -46,30 +60,36 @@ def _joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
     """The wrong joins of one run that stand in a file."""
     for call in trace.all_calls:
         if call.home.path == module.path and not call.is_repeated:
-            yield from _joins_of_call(trace, call)
+            yield from _joins_of_call(trace, module, call)
     for store in trace.stores:
         if store.home.path != module.path or store.is_repeated or isinstance(store.key, str):
             continue
         if isinstance(constant_of(store.key), str) and not isinstance(store.value, Constant):
             sides = [store.base, store.value]
-            yield from _compared_column(trace, store.node, "the new column", sides)
+            yield from _compared_column(
+                store.node, "the new column", _ways_of(trace, module, sides)
+            )
 
 
-def _joins_of_call(trace: Trace, call: CallEvent) -> Iterator[WrongJoin]:
+def _joins_of_call(trace: Trace, module: Module, call: CallEvent) -> Iterator[WrongJoin]:
     """The wrong joins of one call: `zip`, `concat` side by side, `assign`, `add_column`."""
     if call.named("zip") and len(call.args) > 1 and not call.is_open:
         kinds = OF_ONE_LENGTH if _is_strict(call) else ANY
-        yield from _compared(trace, call.node, "zip", list(call.args), kinds)
+        yield from _compared(call.node, "zip", _ways_of(trace, module, list(call.args)), kinds)
     elif call.named("pandas.concat") and call.args and _joins_columns(call):
         parts = call.args[0]
         sides = parts.items if isinstance(parts, Sequence) and not parts.is_open else []
-        yield from _compared_by_index(trace, call.node, "pandas.concat(axis=1)", sides)
+        ways = _ways_of(trace, module, list(sides))
+        yield from _compared_by_index(call.node, "pandas.concat(axis=1)", ways)
+    elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict") and call.args:
+        yield from _joins_of_columns(trace, module, call, call.args[0])
     elif call.method == "assign" and call.receiver is not None:
         for value in call.keywords.values():
-            yield from _compared_column(trace, call.node, "assign", [call.receiver, value])
+            ways = _ways_of(trace, module, [call.receiver, value])
+            yield from _compared_column(call.node, "assign", ways)
     elif call.method == "add_column" and call.receiver is not None and len(call.args) > 1:
-        sides = [call.receiver, call.args[1]]
-        yield from _compared(trace, call.node, "add_column", sides, OF_ONE_LENGTH)
+        ways = _ways_of(trace, module, [call.receiver, call.args[1]])
+        yield from _compared(call.node, "add_column", ways, OF_ONE_LENGTH)
 
 
 def _is_strict(call: CallEvent) -> bool:
@@ -84,32 +104,61 @@ def _joins_columns(call: CallEvent) -> bool:
     return axis is not None and constant_of(axis) in (1, "columns")
 
 
+def _joins_of_columns(
+    trace: Trace, module: Module, call: CallEvent, columns: Value
+) -> Iterator[WrongJoin]:
+    """A frame or data set of columns of two files: `DataFrame({"body": a["body"], "reply": b["reply"]})`."""
+    if not isinstance(columns, Mapping) or columns.is_open:
+        return
+    first, *others = columns.entries.values() or (None,)
+    for other in others:
+        sides = _ways_of(trace, module, [first, other]) if first is not None else None
+        if sides is None or sides.files is None:
+            continue
+        what = "the frame" if call.named("pandas.*") else "from_dict"
+        if any(way.is_positional for way in sides.ways):
+            # Lists of two lengths are refused.
+            yield from _compared(call.node, what, sides, OF_ONE_LENGTH)
+        else:
+            yield from _compared_by_index(call.node, what, sides)
+
+
+def _ways_of(trace: Trace, module: Module, sides: list[Value]) -> _Sides:
+    """The ways of the sides of a join; two files whose rows belong together are one source."""
+    ways = [alignment_of(trace, side) for side in sides]
+    files = find_parallel_files(module, sides, ways)
+    if files is None:
+        return _Sides(ways, None)
+    changed = [(side, way) for side, way in zip(sides, ways, strict=True) if way.changes]
+    # Two filters may be what brings the files into line: only one that stands alone is judged.
+    if len(changed) != 1:
+        return _Sides(ways, None)
+    side, way = changed[0]
+    if all(one.kind == "filter" and not leaves_rows_out(module, side, one) for one in way.changes):
+        return _Sides(ways, None)
+    return _Sides([one._replace(source=ways[0].source) for one in ways], files)
+
+
 def _compared(
-    trace: Trace, node: ast.AST, what: str, sides: list[Value], kinds: frozenset[str]
+    node: ast.AST, what: str, sides: _Sides, kinds: frozenset[str]
 ) -> Iterator[WrongJoin]:
     """Sides that are joined by position alone."""
-    ways = [alignment_of(trace, side) for side in sides]
-    change = _change_of_one(ways, kinds)
+    change = _change_of_one(sides.ways, kinds)
     if change is not None:
-        yield WrongJoin(node, what, change, False)
+        yield WrongJoin(node, what, change, False, sides.files)
 
 
-def _compared_by_index(
-    trace: Trace, node: ast.AST, what: str, sides: list[Value]
-) -> Iterator[WrongJoin]:
+def _compared_by_index(node: ast.AST, what: str, sides: _Sides) -> Iterator[WrongJoin]:
     """Frames, which are joined by their index: wrong only where one of them was renumbered."""
-    ways = [alignment_of(trace, side) for side in sides]
-    if any(way.is_renumbered or way.is_positional for way in ways):
-        change = _change_of_one(ways, ANY)
+    if any(way.is_renumbered or way.is_positional for way in sides.ways):
+        change = _change_of_one(sides.ways, ANY)
         if change is not None:
-            yield WrongJoin(node, what, change, True)
+            yield WrongJoin(node, what, change, True, sides.files)
 
 
-def _compared_column(
-    trace: Trace, node: ast.AST, what: str, sides: list[Value]
-) -> Iterator[WrongJoin]:
+def _compared_column(node: ast.AST, what: str, sides: _Sides) -> Iterator[WrongJoin]:
     """A column that a frame gets: a list goes by position, another frame's column by the index."""
-    frame, column = (alignment_of(trace, side) for side in sides)
+    frame, column = sides.ways
     if column.is_positional and not frame.is_positional:
         change = _change_of_one([frame, column], OF_ONE_LENGTH)
     elif frame.is_renumbered != column.is_renumbered and not frame.is_positional:
@@ -117,7 +166,7 @@ def _compared_column(
     else:
         change = None
     if change is not None:
-        yield WrongJoin(node, what, change, True)
+        yield WrongJoin(node, what, change, True, sides.files)
 
 
 def _change_of_one(ways: list[Alignment], kinds: frozenset[str]) -> Change | None:

@@ -48,7 +48,7 @@ MODEL_METHODS = frozenset(("predict", "predict_proba", "encode", "generate", "__
 FILTERING_METHODS = frozenset(
     ("dropna", "drop_duplicates", "query", "filter", "nlargest", "nsmallest", "unique")
 )
-ORDERING_METHODS = frozenset(("sort_values", "sort", "shuffle", "sort_index"))
+ORDERING_METHODS = frozenset(("sort_values", "sort", "shuffle", "sort_index", "sample"))
 ORDERING_FUNCTIONS = ("sorted", "reversed", "set", "random.sample", "numpy.random.permutation")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 GATHERS = ("torch.distributed.all_gather_object", "torch.distributed.gather_object")
@@ -126,8 +126,24 @@ class _AlignmentWalk:
             return value.base
         return None
 
+    def _note_changes_in_place(self, value: Value) -> None:
+        """`frame.dropna(inplace=True)`, and a new numbering behind it, the latest first."""
+        for use in reversed(list(self.trace.uses(value))):
+            if not isinstance(use, CallEvent) or use.receiver is not value or use.is_repeated:
+                continue
+            if not _is_true(use, "inplace"):
+                continue
+            if use.method == "reset_index" or _is_true(use, "ignore_index"):
+                self.has_new_numbers = True
+            what = (use.method, *(ast.unparse(part) for part in _arguments_of(use)))
+            if use.method in FILTERING_METHODS:
+                self._change("filter", what, use.node)
+            elif use.method in ORDERING_METHODS:
+                self._change("order", what, use.node)
+
     def _note_shuffles(self, value: Value) -> None:
         """`random.shuffle(rows)`, and `rows.sort()` in place."""
+        self._note_changes_in_place(value)
         for use in self.trace.uses(value):
             if not isinstance(use, CallEvent) or use.is_repeated:
                 continue
@@ -213,6 +229,8 @@ class _AlignmentWalk:
             self.has_new_numbers = True
             return call.receiver
         what = (call.method, *(ast.unparse(part) for part in _arguments_of(call)))
+        if _is_true(call, "ignore_index"):
+            self.has_new_numbers = True
         if call.method in FILTERING_METHODS:
             self._change("filter", what, call.node)
             return call.receiver
@@ -253,6 +271,12 @@ class _AlignmentWalk:
         written = _written_step(key)
         self._change("parts", id(item) if written is None else written, key.node)
         return item.base
+
+
+def _is_true(call: CallEvent, name: str) -> bool:
+    """Is a switch of a call on?"""
+    given = call.keywords.get(name)
+    return given is not None and constant_of(given) is True
 
 
 def _is_backwards(step: Any) -> bool:

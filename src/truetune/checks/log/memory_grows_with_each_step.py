@@ -1,0 +1,78 @@
+"""The memory of the GPU grows with each step.
+
+## What it does
+Takes what the log says of the GPU's memory (`allocated_bytes.all.current` of Lightning's DeviceStatsMonitor,
+`gpu_mem_gb`, `memory(GiB)`), and says so where it rises with the step by 1 GiB or more, in the second half of the run
+as in the first, on a line.
+
+## Why it is bad
+A step gives back what it used. What rises is kept: tensors in a list or a metric, losses with their graphs. The run
+dies when the GPU is full, at a line that has nothing to do with it, and a smaller batch only puts that off.
+
+## Example
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 90, noise: 0.01}
+  gpu_memory_allocated_gb: {from: 8.0, to: 23.0, steps: 90, noise: 0.01}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 90, noise: 0.01}
+  gpu_memory_allocated_gb: {from: 8.0, to: 8.1, steps: 90, noise: 0.01}
+```
+
+## Fix safety
+Safe: what is kept of a step can be a number (`.item()`), a count, or a copy on the CPU (`.detach().cpu()`).
+
+## References
+- pytorch.org/docs/stable/notes/faq.html ("My model reports cuda runtime error(2)"), pytorch/pytorch#13613
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.rule import LogRule
+from truetune.logs.memory_curve import MIN_GROWTH_RECORDS, find_memory_curve, memory_growth
+
+
+class MemoryGrowsWithEachStep(LogRule):
+    code = "LOG165"
+    symptoms = ("out-of-memory",)
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        records = int(find_memory_curve(self.subject.curves).curve.step.size)
+        if records >= MIN_GROWTH_RECORDS:
+            return None
+        return Unmet(
+            "the log has no memory of the GPU in six records or more",
+            "log torch.cuda.memory_allocated() beside the loss",
+        )
+
+    def figure(self) -> str:
+        memory = find_memory_curve(self.subject.curves)
+        return f"{memory.name}: {memory.curve.value[0]:.2f} to {memory.curve.value[-1]:.2f} GiB"
+
+    def findings(self) -> Iterator[Finding]:
+        memory = find_memory_curve(self.subject.curves)
+        grown = memory_growth(memory.curve)
+        if grown is None:
+            return
+        steps = float(np.ptp(memory.curve.step))
+        yield self.finding(
+            f"the GPU's memory grows with each step: from {grown[0]:.2f} to {grown[1]:.2f} GiB over"
+            f" {steps:,.0f} steps, {(grown[1] - grown[0]) / steps * 1024:,.3g} MiB a step ({memory.name})",
+            "look for what keeps tensors of each step: lists, metrics, callbacks, sums of losses"
+            " (`truetune lint SCRIPT` names the line); keep .item() of a loss, and .detach().cpu() of logits",
+            # A peak rises too where rows come sorted by their length.
+            severity="warning" if memory.is_current else "info",
+            figure=draw_curves("GiB", {memory.name: memory.curve}, {}),
+        )
