@@ -214,7 +214,7 @@ def test_a_name_that_is_not_known_is_not_guessed(name: str) -> None:
         plan_memory(RunSpec(model=name))
 
 
-WHOLE_MODULES = {
+WHOLE_MODULES: dict[str, Any] = {
     "per_device_train_batch_size": 1,
     "dtype": "bfloat16",
     "gradient_checkpointing": True,
@@ -247,6 +247,6 @@ def test_copies_of_a_quantized_base(stack: Stack, other: dict[str, Any], width: 
 
 
 def test_an_adapter_alone_is_counted_as_before() -> None:
-    lora = {"r": 16, "target_modules": "all-linear"}
+    lora: dict[str, Any] = {"r": 16, "target_modules": "all-linear"}
     found = planned("axolotl", 2048, **{**WHOLE_MODULES, "lora": lora})
     assert found.verdict == "fits"

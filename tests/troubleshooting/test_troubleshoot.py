@@ -114,7 +114,8 @@ def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
             if "modelfile-context-left-to-default" in likely.cause.rules
         )
 
-    assert place(words) < 5 < place(frozenset())
+    # The first five are shown.
+    assert place(words) < 5 <= place(frozenset())
 
 
 def test_equal_words_keep_the_order_of_the_guide() -> None:

@@ -123,7 +123,7 @@ def test_without_ids_it_is_a_warning(tmp_path: Path) -> None:
 def test_a_notebook(tmp_path: Path) -> None:
     severities(tmp_path, "")
     (tmp_path / "pairs.py").unlink()
-    cell = {
+    cell: dict[str, Any] = {
         "cell_type": "code",
         "source": READ + WRONG["concat"],
         "outputs": [],

@@ -54,6 +54,7 @@ UNNAMED = frozenset(
         "prompts-labelled-in-place-of-answers",
         "margin-prefers-the-rejected",
         "score-over-the-fields-given",
+        "metric-sides-exchanged",
     )
 )
 """What ends them is no name: brackets, a comma, another indent, another place, another number"""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations
 from os.path import commonpath
 from pathlib import Path
@@ -30,6 +29,7 @@ from truetune.data.script_rows.imported_files import texts_of_imports
 from truetune.data.script_rows.lost_columns import find_lost_columns
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
+from truetune.data.script_rows.script_state import kept_while_unchanged
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.text_index import (
     Mispairing,
@@ -194,7 +194,7 @@ def read_trained_rows(script: str) -> ScriptRows:
     Raises:
         DataError: the script can't be read, makes no trainer or several, or its rows are not known; says which.
     """
-    return _read_rows(script, _BROUGHT.get(script), gives_ids=False)
+    return _rows_or_error(_text_rows(script, str(Path.cwd()), _BROUGHT.get(script)))
 
 
 def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
@@ -207,34 +207,39 @@ def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
     Raises:
         DataError: as `read_trained_rows`; also where the rows are no token ids.
     """
-    return _read_rows(script, tokenizer, gives_ids=True)
+    return _rows_or_error(_id_rows(script, str(Path.cwd()), tokenizer))
 
 
-def _read_rows(script: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool) -> ScriptRows:
-    """The rows of a script, which is followed once. Raises DataError."""
-    try:
-        changed = Path(script).stat().st_mtime_ns
-    except OSError as error:
-        raise DataError(f"{script}: {error.strerror}") from None
-    rows = _follow_once(script, changed, str(Path.cwd()), tokenizer, gives_ids)
-    if isinstance(rows, str):
-        raise DataError(rows)
-    return rows
+@kept_while_unchanged
+def _text_rows(
+    script: str, folder: str, tokenizer: ScriptTokenizer | None
+) -> ScriptRows | DataError:
+    """As `_follow_or_say_why`, for rows of text."""
+    return _follow_or_say_why(script, folder, tokenizer, gives_ids=False)
 
 
-@lru_cache(maxsize=8)
-def _follow_once(
-    script: str, changed: int, folder: str, tokenizer: ScriptTokenizer | None, gives_ids: bool
-) -> ScriptRows | str:
-    """As `_follow`, kept until the script changes: rows are asked for from many places, also rows that are not known.
+@kept_while_unchanged
+def _id_rows(script: str, folder: str, tokenizer: ScriptTokenizer) -> ScriptRows | DataError:
+    """As `_follow_or_say_why`, for rows of ids: kept apart, for tokenizers that stand in are made anew each time."""
+    return _follow_or_say_why(script, folder, tokenizer, gives_ids=True)
 
-    The words of an error are given back: what is raised is not kept, and a script that can't be followed would be
-    followed five times.
-    """
+
+def _follow_or_say_why(
+    script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
+) -> ScriptRows | DataError:
+    """As `_follow`, the error given back: what is raised is not kept, and each rule that asks would follow it anew."""
     try:
         return _follow(script, folder, tokenizer, gives_ids=gives_ids)
     except DataError as error:
-        return str(error)
+        # Without the traceback, which holds the whole run.
+        return DataError(*error.args)
+
+
+def _rows_or_error(rows: ScriptRows | DataError) -> ScriptRows:
+    """The rows. Raises DataError anew, for what is raised twice collects the places that it passed."""
+    if isinstance(rows, DataError):
+        raise DataError(*rows.args)
+    return rows
 
 
 def _follow(

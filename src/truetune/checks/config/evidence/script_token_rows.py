@@ -14,12 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.turn_forms import PLAIN_TURNS, TurnForm, turns_of_model
 from truetune.data.script_rows.last_column import find_last_column
+from truetune.data.script_rows.script_state import kept_while_unchanged
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.trained_rows import (
     ScriptRows,
@@ -118,7 +118,7 @@ class RowsAtLimit(NamedTuple):
     """Rows of one batch of a loop of the script's own; None for a trainer, and where it is not known"""
 
 
-@lru_cache(maxsize=8)
+@kept_while_unchanged
 def whole_prompts_in_labels(script: str) -> PromptLabels | None:
     """Chats whose prompts the script learns whole; None where it learns no prompts, or that is not known.
 
@@ -141,7 +141,7 @@ def whole_prompts_in_labels(script: str) -> PromptLabels | None:
     return PromptLabels(len(rows.rows), prompts, answers, first.file, first.line)
 
 
-@lru_cache(maxsize=8)
+@kept_while_unchanged
 def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
     turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
@@ -177,7 +177,7 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     )
 
 
-@lru_cache(maxsize=8)
+@kept_while_unchanged
 def token_row_lengths(script: str, characters: int) -> tuple[int, ...] | None:
     """The lengths of the rows of ids that a script makes, in tokens of so many characters; None where it makes none."""
     turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
