@@ -172,8 +172,13 @@ def may_be_own_model(name: str) -> bool:
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     if not is_local or family_of_model(name) is not None:
         return False
+    return not is_surely_of_others(name)
+
+
+def is_surely_of_others(name: str) -> bool:
+    """Is it a published or hosted model as it came, or one that helps: a judge, a teacher, an embedder?"""
     is_of_makers = HOSTED_MODEL.match(name) or _is_published_name(name)
-    return not is_of_makers and OTHER_ROLE.search(name) is None
+    return bool(is_of_makers) or OTHER_ROLE.search(name) is not None
 
 
 def _is_published_name(name: str) -> bool:
