@@ -96,6 +96,7 @@ hits = [is_right(ask(row), LETTER) for row in rows]
         ("letter in reply", '["A", "B", "C", "D"][row["answer"]]', 256, 1),
         ("letter in reply", '"ABCD"[row["answer"]]', 1, 0),
         ("letter in reply[:1]", '"ABCD"[row["answer"]]', 256, 0),
+        ("letter in set(re.findall(r'\\b[A-D]\\b', reply))", '"ABCD"[row["answer"]]', 256, 0),
         ("letter in reply.split()", '"ABCD"[row["answer"]]', 256, 0),
         ('f"({letter})" in reply', '"ABCD"[row["answer"]]', 256, 0),
         ("letter in reply", 'row["city"]', 256, 0),
