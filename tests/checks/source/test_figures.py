@@ -35,6 +35,8 @@ NO_PLACE = {
     "cache-emptied-at-each-step": "the memory is left to torch",
     "debugging-left-on": "anomaly detection is off",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",
+    "split-by-salted-hash": "crc32 is no hash of Python's",
+    "evaluated-copy-is-not-trained": "the model itself is evaluated, and nothing copied",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """
