@@ -496,6 +496,27 @@ def test_servers_of_charts_and_units(
     assert [case.line for one in findings for case in one.cases] == lines
 
 
+CHART_TEMPLATE = """apiVersion: apps/v1
+kind: Deployment
+spec:
+  args:
+    {{- range .Values.args }}
+    - {{ . }}
+    {{- end }}
+"""
+
+
+def test_the_template_of_a_chart_holds_up_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "deployment.yaml").write_text(CHART_TEMPLATE)
+    (tmp_path / "values.yaml").write_text(
+        HELM.format(image="vllm/vllm-openai", option="--enforce-eager")
+    )
+    report = lint([str(tmp_path)], select=("CMD",))
+    assert [case.line for one in report.findings for case in one.cases] == [6]
+    assert not any("deployment.yaml" in one.reason for one in report.not_judged)
+
+
 def test_yaml_that_describes_no_pod_is_no_file_of_commands(tmp_path: Path) -> None:
     file = tmp_path / "service.yaml"
     file.write_text(POD.format(kind="Ingress", image="i", args="[]", graphs="0"))

@@ -109,6 +109,18 @@ def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
     assert not reason(LOAD)
 
 
+def test_a_training_in_16_bits_says_nothing_of_the_load_after_it() -> None:
+    texts = [
+        ProjectText(Path("train.py"), "args = SFTConfig(bf16=True)\nkind = torch.bfloat16\n", True),
+        ProjectText(Path("ask.py"), f"{LOAD}model.generate(**batch)\n", True),
+    ]
+    name = "the model is loaded in float32"
+    found = [lines for sign, lines in find_signs(texts).items() if name in sign.words]
+    assert [[line.place for line in lines] for lines in found] == [["ask.py:1"]]
+    evidence = read_evidence("slow", texts, [])
+    assert not find_reason_against(f"{name}: from_pretrained without a dtype", evidence)
+
+
 @pytest.mark.parametrize(
     ("question", "guides"),
     [
@@ -122,7 +134,41 @@ def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
         ("training is slow and the loss is nan", ()),
         ("the model trains, its answers repeat", ()),
         ("the learning rate decays too slowly for my loss", ()),
+        ("training converges very slowly", ()),
     ],
 )
 def test_work_that_is_called_slow(question: str, guides: tuple[str, ...]) -> None:
     assert speed_guides(question) == guides
+
+
+@pytest.mark.parametrize(
+    ("question", "is_kept"),
+    [
+        ("gpu memory grows with each step until it is full", True),
+        ("there is a memory leak in my loop", True),
+        ("CUDA out of memory when I increase the batch size", False),
+        ("out of memory after increasing max_seq_length", False),
+        ("memory error after we increased the length", False),
+        ("host RAM: memory grows", False),
+    ],
+)
+def test_memory_that_grows_by_itself(question: str, is_kept: bool) -> None:
+    text = ProjectText(Path("train.py"), "model.train()\n", True)
+    guides = choose_guides(question)
+    [first, *_] = rank_causes(guides, question, frozenset(), read_facts(question, [text]))
+    rules = {"outputs-kept-on-the-device", "losses-kept-with-graph"}
+    assert (not rules.isdisjoint(first.cause.rules)) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("question", "guide"),
+    [
+        ("loss is 0 from the start", "loss-does-not-fall"),
+        ("my training loss is zero at every step", "loss-does-not-fall"),
+        ("the model makes things up although the loss is near zero", "nothing-is-learned"),
+        ("the loss goes down to zero but it behaves like the base", "nothing-is-learned"),
+        ("training on 4 GPUs is not faster than on one", "several-gpus"),
+    ],
+)
+def test_the_guide_of_a_loss_of_zero_and_of_several_gpus(question: str, guide: str) -> None:
+    assert choose_guides(question)[0][0].name == guide

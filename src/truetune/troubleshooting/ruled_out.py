@@ -171,6 +171,8 @@ QUANTIZATION = re.compile(
 )
 SIXTEEN_BITS = re.compile(r"bfloat16|(?<!b)float16|\.half\(|\bbf16\b")
 FLOAT32 = re.compile(r"float32|\bfp32\b")
+LOADS_A_MODEL = re.compile(r"(?:Model\w*|For[A-Z]\w+)\.from_pretrained\(|\bpipeline\(")
+GENERATES_TEXT = re.compile(r"\.generate\(|\bpipeline\(")
 EIGHT_BITS = re.compile(r"load_in_8bit[\"']?\s*[:=]\s*[Tt]rue")
 OTHER_BITS = re.compile(
     r"load_in_4bit[\"']?\s*[:=]\s*[Tt]rue|bnb_4bit|4-?bit|gptq|\bawq\b|nf4|gguf", re.IGNORECASE
@@ -567,10 +569,21 @@ def _is_in_8_bits_alone(evidence: Evidence) -> str:
 
 
 def _is_loaded_in_16_bits(evidence: Evidence) -> str:
-    """Do the files name a dtype of 16 bits, and none of 32?"""
-    if evidence.has(SIXTEEN_BITS) and not evidence.has(FLOAT32):
-        return "the files load or cast to 16 bits"
-    return ""
+    """Does each file that loads a model to generate name a dtype of 16 bits, and none of 32?
+
+    What a training beside it sets (`bf16=True`) says nothing about how the model is loaded afterwards.
+    """
+    loaders = [
+        lines
+        for lines in evidence.files_with(LOADS_A_MODEL)
+        if any(GENERATES_TEXT.search(line) for line in lines)
+    ]
+    is_narrow = [
+        any(SIXTEEN_BITS.search(line) for line in lines)
+        and not any(FLOAT32.search(line) for line in lines)
+        for lines in loaders or [evidence.lines]
+    ]
+    return "the files load or cast to 16 bits" if all(is_narrow) else ""
 
 
 def _no_transport_is_switched(evidence: Evidence) -> str:
