@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_speed import speed_guides
+from truetune.checks.findings import Finding
 from truetune.troubleshooting.cause_signs import SIGNS, find_signs, signs_of_cause
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+from truetune.troubleshooting.rank_causes import choose_guides, named_share, rank_causes
 from truetune.troubleshooting.ruled_out import find_reason_against
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
@@ -172,3 +173,22 @@ def test_memory_that_grows_by_itself(question: str, is_kept: bool) -> None:
 )
 def test_the_guide_of_a_loss_of_zero_and_of_several_gpus(question: str, guide: str) -> None:
     assert choose_guides(question)[0][0].name == guide
+
+
+@pytest.mark.parametrize(
+    ("message", "named", "other"),
+    [
+        ("a learning rate of 1e-09 for SFT is far below the published 1e-4", "small", "large"),
+        ("a learning rate of 0.1 for SFT is far above the published 1e-4", "large", "small"),
+    ],
+)
+def test_a_rate_that_is_too_large_is_none_that_is_too_small(
+    message: str, named: str, other: str
+) -> None:
+    finding = Finding("learning-rate-far-from-published", "CFG015", "warning", message, "")
+    shares = {
+        size: named_share(finding, Cause(f"the learning rate is far too {size}", ""))
+        for size in (named, other)
+    }
+    assert shares[named] > 0
+    assert shares[other] == 0

@@ -143,6 +143,8 @@ MIN_CAUSES_OF_A_SYMPTOM = 3
 # there, and one that it does not name mostly 0.4 or less.
 MIN_NAMED_WORDS = 0.5
 """Of the words of a cause, by their rarity, that stand in a finding which names it"""
+TOO_SMALL = re.compile(r"\btoo (?:small|low|short|few)\b|\b(?:far|well) below\b", re.IGNORECASE)
+TOO_LARGE = re.compile(r"\btoo (?:large|high|long|many)\b|\b(?:far|well) above\b", re.IGNORECASE)
 SETTING_NAME = re.compile(r"\b[a-z]{2,20}(?:_[a-z0-9]{1,20}){1,5}\b")
 GROWING_MEMORY = re.compile(
     # Who runs out of memory when the batch is increased has another fault.
@@ -366,12 +368,26 @@ def names_cause(finding: Finding, cause: Cause) -> bool:
 
 
 def named_share(finding: Finding, cause: Cause) -> float:
-    """How much of what a cause says a finding says in its own words, rare words counting more."""
+    """How much of what a cause says a finding says in its own words, rare words counting more.
+
+    0 where one says that a value is too small and the other that it is too large: all their other words are equal.
+    """
+    sizes = {_size_named(finding.message), _size_named(cause.text)} - {""}
+    if len(sizes) > 1:
+        return 0.0
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
     words = frozenset(list_stems(cause.text))
     total = sum(_rarity(word) for word in words) or 1.0
     named = sum(_rarity(word) for word in words & said)
     return named / total
+
+
+def _size_named(text: str) -> str:
+    """What a text says of a value, `small` or `large`; empty where it says neither, or both."""
+    is_small, is_large = TOO_SMALL.search(text) is not None, TOO_LARGE.search(text) is not None
+    if is_small == is_large:
+        return ""
+    return "small" if is_small else "large"
 
 
 def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
