@@ -351,3 +351,13 @@ def test_parameters_below_the_trained_chats(
     }
     rule = "modelfile-parameters-unfit"
     assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize("parameter", ["num_predict 3", "num_ctx nan"])
+def test_parameters_beside_chats_without_answers(parameter: str, tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    files = {
+        "rows.jsonl": (json.dumps({"messages": turns}) + "\n") * 24,
+        "Modelfile": f"{MODELFILE}PARAMETER {parameter}\n",
+    }
+    assert found(tmp_path, files, "modelfile-parameters-unfit") == []
