@@ -457,6 +457,11 @@ extraArgs:
   - "--model=m"
   - "{option}"
 """
+LLAMA_CPP_VALUES = """image:
+  repository: ghcr.io/ggml-org/llama.cpp
+  tag: server-cuda
+args: ["-m", "/models/a.gguf", "-ngl", "{layers}", "--jinja"]
+"""
 KSERVE = """apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 spec:
@@ -480,6 +485,8 @@ ExecStart=-/usr/bin/vllm serve m \\
         ("values.yaml", HELM.format(image="vllm/vllm-openai", option="--enforce-eager"), [6]),
         ("values-prod.yml", HELM.format(image="vllm/vllm-openai", option="--seed=1"), []),
         ("values.yaml", HELM.format(image="postgres", option="--enforce-eager"), []),
+        ("values.yaml", LLAMA_CPP_VALUES.format(layers=0), [4]),
+        ("values.yaml", LLAMA_CPP_VALUES.format(layers=99), []),
         ("isvc.yaml", KSERVE.format(option="--max-num-seqs=2"), [9]),
         ("isvc.yaml", KSERVE.format(option="--max-num-seqs=256"), []),
         ("llm.service", UNIT.format(users=1, option="--seed 1"), [2]),

@@ -298,6 +298,14 @@ MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
     ("files", "speaks"),
     [
         ({"Modelfile": MODELFILE, "ask.sh": OLLAMA % ("How do I pay?", RAW)}, True),
+        (
+            {
+                "Modelfile.3b": MODELFILE,
+                "Modelfile.7b": MODELFILE,
+                "ask.sh": OLLAMA % ("How do I pay?", RAW),
+            },
+            True,
+        ),
         ({"train.sh": SWIFT, "ask.sh": LLAMA_CPP % "How do I pay?"}, True),
         (
             {

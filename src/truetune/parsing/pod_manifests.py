@@ -96,11 +96,14 @@ def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping
 
 
 def _image_of(container: Mapping[str, Any]) -> str | None:
-    """The image of a container; in a chart's values a mapping has its name."""
+    """The image of a container; in a chart's values a mapping has its name and its tag."""
     image = container.get("image")
-    if isinstance(image, Mapping):
-        image = image.get("repository")
-    return image if isinstance(image, str) else None
+    if not isinstance(image, Mapping):
+        return image if isinstance(image, str) else None
+    name, tag = image.get("repository"), image.get("tag")
+    if not isinstance(name, str):
+        return None
+    return f"{name}:{tag}" if isinstance(tag, str | int | float) and tag != "" else name
 
 
 def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
@@ -110,7 +113,7 @@ def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Serv
         (
             number
             for number, line in enumerate(text.splitlines(), 1)
-            if image is not None and image in line
+            if image is not None and (image in line or image.rpartition(":")[0] in line.split())
         ),
         1,
     )
