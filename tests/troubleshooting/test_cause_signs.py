@@ -192,3 +192,20 @@ def test_a_rate_that_is_too_large_is_none_that_is_too_small(
     }
     assert shares[named] > 0
     assert shares[other] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_narrow"),
+    [
+        ("args = SFTConfig(bf16=True)\n", True),
+        ("bf16: auto\n", True),
+        ("torchrun train.py --bf16\n", True),
+        ("torchrun train.py --bf16 False\n", False),
+        ("args = SFTConfig(bf16=True)\nmodel = load(torch_dtype=torch.float32)\n", False),
+        ("args = SFTConfig(output_dir='out')\n", False),
+    ],
+)
+def test_a_training_in_16_bits_is_none_in_float32(text: str, is_narrow: bool) -> None:
+    evidence = read_evidence("slow", [ProjectText(Path("train.py"), text, True)], [])
+    cause = "weights and matrix products in float32, without bf16 and TF32"
+    assert bool(find_reason_against(cause, evidence)) is is_narrow

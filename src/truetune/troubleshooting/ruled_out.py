@@ -171,6 +171,14 @@ QUANTIZATION = re.compile(
 )
 SIXTEEN_BITS = re.compile(r"bfloat16|(?<!b)float16|\.half\(|\bbf16\b")
 FLOAT32 = re.compile(r"float32|\bfp32\b")
+TRAINS_IN_16_BITS = re.compile(
+    r"\b(?:bf16|fp16)['\"]?\s?[=:]\s?(?:[Tt]rue|auto)\b|--(?:bf16|fp16)\b(?!\s+[Ff]alse)|\bautocast\("
+    r"|mixed[-_]precision['\"]?[=: ]\s?['\"]?(?:bf|fp)16|['\"](?:bf16|16)-(?:mixed|true)['\"]"
+)
+"""A line by which a training computes in 16 bits"""
+WIDE_PRODUCTS = re.compile(
+    r"float32|\bfp32\b|\b(?:bf16|fp16)['\"]?\s?[=:]\s?[Ff]alse|enabled\s?=\s?False"
+)
 LOADS_A_MODEL = re.compile(r"(?:Model\w*|For[A-Z]\w+)\.from_pretrained\(|\bpipeline\(")
 GENERATES_TEXT = re.compile(r"\.generate\(|\bpipeline\(")
 EIGHT_BITS = re.compile(r"load_in_8bit[\"']?\s*[:=]\s*[Tt]rue")
@@ -586,6 +594,13 @@ def _is_loaded_in_16_bits(evidence: Evidence) -> str:
     return "the files load or cast to 16 bits" if all(is_narrow) else ""
 
 
+def _is_trained_in_16_bits(evidence: Evidence) -> str:
+    """Does a line set a training in 16 bits, and none anything wider?"""
+    if evidence.has(TRAINS_IN_16_BITS) and not evidence.has(WIDE_PRODUCTS):
+        return "the files train in bf16 or fp16"
+    return ""
+
+
 def _no_transport_is_switched(evidence: Evidence) -> str:
     """Does a run start here, or NCCL print how it was started, and no line switch a transport?"""
     if evidence.has(SWITCHES_TRANSPORT) or not evidence.has(SHOWS_LAUNCH):
@@ -595,6 +610,7 @@ def _no_transport_is_switched(evidence: Evidence) -> str:
 
 RULES: tuple[Row, ...] = (
     make_row(r"^the model is loaded in float32", _is_loaded_in_16_bits),
+    make_row(r"^weights and matrix products in float32", _is_trained_in_16_bits),
     make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
     make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
     make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),
