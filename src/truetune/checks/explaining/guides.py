@@ -226,8 +226,8 @@ GUIDES = (
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
-                  "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
-                  "prompts-fill-the-limit")),
+                   "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
+                   "prompts-fill-the-limit")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
                   "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
                   "reward",

@@ -56,7 +56,7 @@ SLOW_TRAINING = re.compile(
 OTHER_FAULT = re.compile(
     r"\b(?:oom|memory|nan|inf|loss(?:es)?|accuracy|scores?|garbage|nonsense|gibberish|salad|wrong|worse|repeats?"
     r"|repeating|loops?|crash\w*|error|killed|hang\w*|stuck|stops?|stopped|cut|empty|forgets?|forgot|hallucinat\w*"
-    r"|refus\w*|rude|reward)\b",
+    r"|refus\w*|rude|reward|converg\w*)\b",
     re.IGNORECASE,
 )
 """Words of another symptom, beside which a speed is a figure by the way"""
