@@ -4,9 +4,9 @@
 Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
 tenth of the run or more. Where a file beside the log builds a schedule over as many steps (`total_num_steps` of
 DeepSpeed, `T_max`, `num_training_steps`), its line is named. It also fires where a rate that came down to nothing
-climbs again without a jump: a cosine that was stepped past its end. Schedules that restart with a jump or go up and down in
-straight lines, or end at a floor above zero, are left alone. Of preferences, rewards and reinforcement, it fires too
-where the rate is 0 at every record; of language models `flat-loss` does.
+climbs again without a jump: a cosine that was stepped past its end. Schedules that restart with a jump or go up and
+down in straight lines, or end at a floor above zero, are left alone. Of preferences, rewards and reinforcement, it
+fires too where the rate is 0 at every record; of language models `flat-loss` does.
 
 ## Why it is bad
 Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
