@@ -240,7 +240,7 @@ def _written_next(behind: tuple[_Piece, ...]) -> Iterator[str]:
 
 class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
     code = "MFL009"
-    symptoms = ("garbage-output", "does-not-stop")
+    symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
     severity = "error"
 
     def unmet(self) -> Unmet | None:
