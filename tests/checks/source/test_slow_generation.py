@@ -92,6 +92,48 @@ def test_what_stays_in_range_is_left_alone(model: str, tmp_path: Path) -> None:
     assert said(tmp_path, ANSWER.format(model=model), "generation-overflows-float16") == []
 
 
+TRAINING_OF_FOLDER = """
+import torch
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("{base}", dtype=torch.bfloat16)
+trainer = SFTTrainer(model, args=SFTConfig(output_dir="runs/desk", bf16=True), train_dataset=rows)
+trainer.train()
+trainer.model.merge_and_unload().save_pretrained("runs/desk-merged")
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "folder", "dtype", "is_found"),
+    [
+        ("google/gemma-3-1b-it", "runs/desk-merged", "torch.float16", True),
+        ("google/gemma-3-1b-it", "./runs/desk/checkpoint-40", "torch.float16", True),
+        ("google/gemma-3-1b-it", "runs/desk-merged", "torch.bfloat16", False),
+        ("Qwen/Qwen2.5-7B-Instruct", "runs/desk-merged", "torch.float16", False),
+        ("google/gemma-3-1b-it", "other/model", "torch.float16", False),
+    ],
+)
+def test_the_base_of_a_folder_that_a_training_wrote_counts(
+    base: str, folder: str, dtype: str, is_found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINING_OF_FOLDER.format(base=base), encoding="utf-8")
+    code = ANSWER.format(model=LOAD.format(folder, dtype))
+    assert bool(said(tmp_path, code, "generation-overflows-float16")) is is_found
+
+
+def test_a_merge_is_followed_to_the_base_of_its_adapter(tmp_path: Path) -> None:
+    training = TRAINING_OF_FOLDER.format(base="google/gemma-3-1b-it").rpartition("trainer.model")[0]
+    (tmp_path / "train.py").write_text(training, encoding="utf-8")
+    (tmp_path / "merge.py").write_text(
+        "from peft import AutoPeftModelForCausalLM\n"
+        'model = AutoPeftModelForCausalLM.from_pretrained("runs/desk")\n'
+        'model.merge_and_unload().save_pretrained("merged")\n',
+        encoding="utf-8",
+    )
+    code = ANSWER.format(model=LOAD.format("merged", "torch.float16"))
+    assert said(tmp_path, code, "generation-overflows-float16")
+
+
 DECODING = """
 import torch
 from transformers import AutoModelForCausalLM

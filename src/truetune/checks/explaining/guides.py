@@ -1694,6 +1694,11 @@ GUIDES = (
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
                   ("asked-in-another-form", "modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("the TEMPLATE of the Modelfile ends behind the question: it opens no turn for the answer, whose "
+                  "header stood there in training",
+                  "ollama asks another question instead of answering, writes the user's next message, begins with "
+                  "the word assistant; good in the notebook",
+                  ("modelfile-template-lacks-answer-header",)),
             Cause("the client sends the bare question to /v1/completions (completions.create), which writes no chat "
                   "template, to a model that was trained on messages",
                   "vllm rambles, writes the next question, Human: and options A B C D; the chat endpoint or the "

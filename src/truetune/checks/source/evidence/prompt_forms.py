@@ -267,7 +267,7 @@ class TrainedBySettings(NamedTuple):
 
 def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
     """The settings and commands of the script's project that train in a form which is known."""
-    for path, config in _settings_around(Path(module.path).parent):
+    for path, config in settings_around(Path(module.path).parent):
         known = _form_of_settings(config)
         output = config.spec.training.output_dir
         if known is not None and output:
@@ -275,7 +275,7 @@ def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
             yield TrainedBySettings(str(path), known[0], known[1], output, base)
 
 
-def _settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
+def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
     """The settings of a folder and of its folders of settings, and those of its commands; unreadable ones left out."""
     places = [folder, *(folder / name for name in SETTINGS_FOLDERS)]
     for path in [one for place in places for one in sorted(place.glob("*.y*ml"))][:MAX_FILES]:
