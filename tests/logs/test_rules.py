@@ -739,6 +739,30 @@ def test_a_printed_log_that_ends_in_its_warm_up(
         assert all(part in text for part in says)
 
 
+@pytest.mark.parametrize(
+    ("spread", "first"), [(0.02, "check whether the labels"), (0.001, "look whether chosen")]
+)
+def test_random_labels_come_first_where_the_policy_moves_and_tells_nothing_apart(
+    spread: float, first: str
+) -> None:
+    rng = np.random.default_rng(1)
+    records = [
+        {
+            "step": step,
+            "loss": math.log1p(math.exp(-margin)),
+            "rewards/margins": margin,
+            "rewards/accuracies": 0.5 + 0.05 * (-1) ** step,
+            "eval_rewards/accuracies": 0.52,
+            "grad_norm": 12.0,
+            "learning_rate": 2e-6,
+        }
+        for step, margin in enumerate(rng.normal(0, spread, 40).tolist(), 1)
+    ]  # fmt: skip
+    finding = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"]
+    assert finding.remedy.startswith(first)
+    assert ("does not depend on the answers" in " ".join(finding.evidence)) == (spread > 0.01)
+
+
 def test_a_preference_run_that_ends_in_its_warm_up_is_not_told_to_raise_the_rate() -> None:
     rng = np.random.default_rng(0)
     records = [
