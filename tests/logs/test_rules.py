@@ -740,7 +740,7 @@ def test_a_printed_log_that_ends_in_its_warm_up(
 
 
 @pytest.mark.parametrize(
-    ("spread", "first"), [(0.02, "check whether the labels"), (0.001, "look whether chosen")]
+    ("spread", "first"), [(0.01, "check whether the labels"), (0.001, "look whether chosen")]
 )
 def test_random_labels_come_first_where_the_policy_moves_and_tells_nothing_apart(
     spread: float, first: str
@@ -760,7 +760,7 @@ def test_random_labels_come_first_where_the_policy_moves_and_tells_nothing_apart
     ]  # fmt: skip
     finding = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"]
     assert finding.remedy.startswith(first)
-    assert ("does not depend on the answers" in " ".join(finding.evidence)) == (spread > 0.01)
+    assert ("does not depend on the answers" in " ".join(finding.evidence)) == (spread > 0.005)
 
 
 def test_a_preference_run_that_ends_in_its_warm_up_is_not_told_to_raise_the_rate() -> None:
