@@ -21,6 +21,7 @@ from truetune.checks.commands.sharding_file_not_read import (
 from truetune.checks.compare_two_logs import with_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.loss_is_a_sum import LossIsASum
@@ -44,6 +45,7 @@ from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
 )
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
+from truetune.checks.source.kv_cache_left_off import KvCacheLeftOff
 from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerSteppedPerProcess
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
@@ -81,6 +83,10 @@ STEPS_OF_A_RUN = 10
 """From which on a log shows that a script ran. Chosen, not measured: a step or two may be of another try"""
 LAYERS_ON_CPU = "layers-left-on-the-cpu"
 ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
+CACHE_TURNED_OFF = "incompatible with gradient checkpointing"
+"""What transformers prints where checkpointed layers leave the cache out"""
+MAX_QUOTED = 120
+"""Of a line of the log, in a note. Chosen, not measured: the whole message of transformers"""
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
 CAP_TEXT = re.compile(
     r"max[-_]num[-_]seqs|max[-_]running[-_]requests|max[-_]batch[-_]size|-np|--parallel"
@@ -102,6 +108,8 @@ def reconcile_findings(
     kept = _with_cause_of_full_memory(kept)
     kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
+    kept = _with_reports_of_the_server(kept)
+    kept = _with_cache_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_with_cache_of_all_requests(one, logs) for one in kept]
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
@@ -303,6 +311,38 @@ def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
         and one.severity == "info"
         and (shown := [log for log in logs if one.message.partition("=")[0] in log.message])
         else one
+        for one in findings
+    ]
+
+
+def _with_reports_of_the_server(findings: list[Finding]) -> list[Finding]:
+    """A loop that asks a server row by row, with the reports of the server that show it."""
+    reports = [one for one in findings if one.rule == ServerAskedOneByOne.name()]
+    if not reports:
+        return findings
+    shown = f"the server's log shows it: {reports[0].message}"
+    return [
+        replace(one, evidence=(*one.evidence, shown), severity="warning")
+        if one.rule == GenerationRowByRow.name() and one.message.startswith(ASKS_SERVER)
+        else one
+        for one in findings
+    ]
+
+
+def _with_cache_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """A generation without its cache, with the line of the log in which transformers says so."""
+    shown = [
+        case
+        for one in findings
+        if one.rule == FaultNamedInTheOutput.name()
+        for case in one.cases
+        if CACHE_TURNED_OFF in case.text
+    ]
+    if not shown:
+        return findings
+    said = f"the log says it ({_place_of(shown[0])}): {shown[0].text[:MAX_QUOTED]}"
+    return [
+        replace(one, evidence=(*one.evidence, said)) if one.rule == KvCacheLeftOff.name() else one
         for one in findings
     ]
 

@@ -86,7 +86,8 @@ asyncio.run(main())
 """,
 }
 TOGETHER = {
-    "gather": ASK + "async def main():\n    return await asyncio.gather(*(ask(row) for row in rows))\n",
+    "gather": ASK
+    + "async def main():\n    return await asyncio.gather(*(ask(row) for row in rows))\n",
     "as completed": ASK
     + """
 async def main():
