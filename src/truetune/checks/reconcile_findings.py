@@ -21,11 +21,13 @@ from truetune.checks.commands.sharding_file_not_read import (
 from truetune.checks.compare_two_logs import with_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.loss_is_a_sum import LossIsASum
 from truetune.checks.log.loss_not_finite import LossNotFinite
+from truetune.checks.log.rewards_not_zero_at_first import RewardsNotZeroAtFirst
 from truetune.checks.log.run_ended_in_an_exception import RunEndedInAnException
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
@@ -50,6 +52,7 @@ from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerS
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
+from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFixedLength
 from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
@@ -67,6 +70,8 @@ NAN_OF_EMPTY_BATCHES = "a batch of them alone has a loss of 0 / 0, which is nan,
 """What a finding on evaluation rows without a label says"""
 DROPPED_ROWS = "drops rows without a label"
 """What is said of a trainer by default, which the log refutes"""
+NO_LOGPS = "every log-probability of the answers is exactly 0"
+"""How the finding on a log begins whose pairs have no token of an answer in the loss"""
 MEMORY_FAULTS = {
     TrainedInEvalMode.name(): "eval() mode",
     RowsPaddedToAFixedLength.name(): "padding=",
@@ -105,6 +110,8 @@ def reconcile_findings(
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
     kept = _with_evaluation_rows_without_labels(kept)
+    kept = _with_pairs_that_ran_without_labels(kept)
+    kept = _with_rewards_of_the_log(kept)
     kept = _with_cause_of_full_memory(kept)
     kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
@@ -196,6 +203,42 @@ def _with_evaluation_rows_without_labels(findings: list[Finding]) -> list[Findin
     helped = [replace(one, remedy=f"{first.remedy}: {first.message}") for one in lost]
     rest = [one for one in findings if one not in empty and one not in lost]
     return [*proved, *helped, *rest]
+
+
+def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding]:
+    """Pairs whose answers are cut away, where the log shows that they were trained all the same: none was dropped."""
+    ran = [
+        one
+        for one in findings
+        if one.rule == DpoStuckAtLn2.name() and one.message.startswith(NO_LOGPS)
+    ]
+    if not ran:
+        return findings
+    return [
+        replace(
+            one,
+            severity="error",
+            evidence=tuple(line for line in one.evidence if DROPPED_ROWS not in line),
+        )
+        if one.rule == NO_LABEL_LEFT
+        else one
+        for one in findings
+    ]
+
+
+def _with_rewards_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """A reference without the adapter of the SFT, where the first rewards of the log prove that it is another model."""
+    shown = [one for one in findings if one.rule == RewardsNotZeroAtFirst.name()]
+    if not shown:
+        return findings
+    return [
+        replace(
+            one, severity="error", evidence=(*one.evidence, f"the log shows it: {shown[0].message}")
+        )
+        if one.rule == ReferenceLacksTheSftAdapter.name()
+        else one
+        for one in findings
+    ]
 
 
 def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:

@@ -89,5 +89,13 @@ def adjust_severities_to_trainer(
             if verdict.holds_for_all or not is_nearly_all(finding.count, finding.total):
                 severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
             if verdict.because:
-                evidence.append(verdict.because.format(trainer=trainer.called))
+                evidence.append(_reason(verdict.because, trainer))
         yield replace(finding, severity=severity, evidence=tuple(evidence))
+
+
+def _reason(because: str, trainer: TrainerFacts) -> str:
+    """What the trainer does, said of the release that the facts are of; an earlier one may do otherwise."""
+    if not trainer.pinned:
+        return because.format(trainer=trainer.called)
+    judged = because.format(trainer=replace(trainer, pinned="").called)
+    return f"{judged}; this run asks for {trainer.pinned}, which may do otherwise"
