@@ -194,3 +194,21 @@ def test_a_generation_without_its_cache_has_the_line_of_the_log() -> None:
         "the log says it (run.log:23): Caching is incompatible"
     )
     assert reconcile_findings([WITHOUT_CACHE], [], None) == (WITHOUT_CACHE,)
+
+
+def test_what_a_log_of_pairs_proves_of_the_rows_and_of_the_reference() -> None:
+    dropped = "TRL 1.16.0 drops rows without a label, and says nothing"
+    empty = Finding(
+        "truncation-leaves-no-label", "LEN004", "warning", "48 of 48", "raise", (dropped, "kept")
+    )
+    bare = Finding("reference-lacks-the-sft-adapter", "SRC215", "warning", "the bare base", "merge")
+    zero = "every log-probability of the answers is exactly 0 over 18 records"
+    stuck = Finding("dpo-stuck-at-ln2", "LOG024", "error", zero, "raise max_length")
+    first = Finding("rewards-not-zero-at-first", "LOG051", "warning", "rewards are 4.91", "merge")
+    cut, reference, *_ = reconcile_findings([empty, bare, stuck, first], [], None)
+    assert (cut.severity, cut.evidence) == ("error", ("kept",))
+    assert (reference.severity, reference.evidence) == (
+        "error",
+        ("the log shows it: rewards are 4.91",),
+    )
+    assert reconcile_findings([empty, bare], [], None) == (empty, bare)

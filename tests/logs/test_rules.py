@@ -1030,3 +1030,20 @@ def test_an_adapter_that_begins_at_guessing_reads_foreign_ids(
     log.write_text("\n".join([printed, *lines]) + "\n", encoding="utf-8")
     named = "loss-above-uniform" in found(read_run(log))
     assert named is fires
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_told"), [((5, 10, 15), True), ((50, 100, 150), False), ((12, 15, 18), False)]
+)
+def test_first_rewards_of_a_run_with_few_records(steps: tuple[int, ...], is_told: bool) -> None:
+    records = [
+        {
+            "step": step,
+            "loss": 0.4,
+            "rewards/chosen": 5.1 - 0.2 * number,
+            "rewards/rejected": 4.3 - 0.4 * number,
+            "rewards/margins": 0.8 + 0.2 * number,
+        }
+        for number, step in enumerate(steps)
+    ]
+    assert ("rewards-not-zero-at-first" in found(log_of({"log_history": records}))) == is_told
