@@ -114,6 +114,21 @@ for row in rows:
 frame["chosen"] = np.where(frame["winner"] == "a", frame["response_a"], frame["response_b"])
 frame["rejected"] = frame["question"]
 """,
+    "frame's own where": FRAME
+    + """
+first = frame.winner == "a"
+frame["chosen"] = frame.response_a.where(first, frame.response_b)
+frame["rejected"] = frame.response_b.where(first, frame.response_a)
+""",
+    "exchange": ROWS
+    + """
+pairs = []
+for row in rows:
+    one, two = row["response_a"], row["response_b"]
+    if row["winner"] == "b":
+        one, two = two, one
+    pairs.append({"chosen": one, "rejected": two})
+""",
     "label": DATA
     + """
 def to_kto(row):

@@ -418,16 +418,38 @@ def _arms_at(module: Module, parent: ast.AST, child: ast.AST) -> _Arms | None:
     if isinstance(parent, ast.IfExp) and parent.test is child:
         return _Arms((parent.body,), (parent.orelse,))
     if isinstance(parent, ast.If) and parent.test is child:
+        exchange = _exchange(parent)
+        if exchange is not None:
+            return exchange
         return _Arms(tuple(parent.body), tuple(parent.orelse) or _statements_behind(module, parent))
     if isinstance(parent, ast.match_case):
         match = module.scopes.parent.get(parent)
         cases = match.cases if isinstance(match, ast.Match) else []
         others = [part for case in cases if case is not parent for part in case.body]
         return _Arms(tuple(parent.body), tuple(others))
-    if isinstance(parent, ast.Call) and parent.args[:1] == [child] and len(parent.args) == 3:
-        name = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
-        return _Arms((parent.args[1],), (parent.args[2],)) if name == "where" else None
+    if isinstance(parent, ast.Call) and parent.args[:1] == [child]:
+        return _arms_of_where(parent)
     return _arms_of_table(parent, child)
+
+
+def _exchange(branch: ast.If) -> _Arms | None:
+    """`if is_second: a, b = b, a` without an `else`: the order that the names have, and the other one."""
+    if branch.orelse:
+        return None
+    for one in branch.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) else None
+        if isinstance(one, ast.Assign) and isinstance(target, ast.Tuple):
+            return _Arms((one.value,), (target,))
+    return None
+
+
+def _arms_of_where(call: ast.Call) -> _Arms | None:
+    """`np.where(test, one, other)`, `one.where(test, other)`; None for any other call."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "where":
+        return None
+    if len(call.args) == 3:
+        return _Arms((call.args[1],), (call.args[2],))
+    return _Arms((call.func.value,), (call.args[1],)) if len(call.args) == 2 else None
 
 
 def _arms_of_table(parent: ast.AST, child: ast.AST) -> _Arms | None:
@@ -480,7 +502,7 @@ def _names_in(arm: tuple[ast.AST, ...]) -> list[str]:
     found: list[str] = []
     for statement in arm:
         for node in _in_order(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name):
                 found.append(node.id)
             elif isinstance(node, ast.Attribute):
                 found.append(node.attr)
