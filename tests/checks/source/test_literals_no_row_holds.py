@@ -120,6 +120,14 @@ first = frame.winner == "a"
 frame["chosen"] = frame.response_a.where(first, frame.response_b)
 frame["rejected"] = frame.response_b.where(first, frame.response_a)
 """,
+    "table of sides": ROWS
+    + """
+ORDER = {"a": ("response_a", "response_b"), "b": ("response_b", "response_a")}
+pairs = []
+for row in rows:
+    good, bad = ORDER.get(row["winner"], ("response_b", "response_a"))
+    pairs.append({"chosen": row[good], "rejected": row[bad]})
+""",
     "exchange": ROWS
     + """
 pairs = []

@@ -396,6 +396,7 @@ def _names_a_label(arm: ast.AST) -> bool:
 
 def _arms_of(module: Module, test: ast.AST) -> Iterator[_Arms]:
     """The arms that a test chooses between, also where its result has a name first."""
+    yield from _arms_of_lookup(module, test)
     child, parents = test, module.scopes.parent
     for _ in range(MAX_PARENTS):
         parent = parents.get(child)
@@ -430,6 +431,17 @@ def _arms_at(module: Module, parent: ast.AST, child: ast.AST) -> _Arms | None:
     if isinstance(parent, ast.Call) and parent.args[:1] == [child]:
         return _arms_of_where(parent)
     return _arms_of_table(parent, child)
+
+
+def _arms_of_lookup(module: Module, test: ast.AST) -> Iterator[_Arms]:
+    """`{"a": ("one", "two"), ...}.get(cell, ("two", "one"))`: each entry of the table, and the default."""
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
+        return
+    if test.func.attr != "get" or len(test.args) != 2:
+        return
+    for origin in module.flow.origins(test.func.value):
+        if isinstance(origin.node, ast.Dict):
+            yield from (_Arms((value,), (test.args[1],)) for value in origin.node.values)
 
 
 def _exchange(branch: ast.If) -> _Arms | None:
