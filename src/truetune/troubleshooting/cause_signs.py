@@ -96,7 +96,7 @@ SIGNS = (
         rf"(?:dir|path|file\w*|cache|HF_HOME){SET}/(?:mnt|nfs|lustre|gpfs|efs|content/drive)\b",
     ),
     Sign(
-        r"^one prompt at a time",
+        r"^one row or prompt is asked at a time",
         rf"\bbatch_?size\w*(?::\s*int)?{SET}(?:field\(\s*default=)?1\b(?![\d.])|max[-_]num[-_]seqs{SET}1\b",
         beside=r"\.generate\(|\bpipeline\(|vllm",
     ),

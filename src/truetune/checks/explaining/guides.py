@@ -1401,13 +1401,14 @@ GUIDES = (
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),
             Cause("the server's key-value cache is too small: requests are preempted and computed again",
                   "vLLM: preempted, RECOMPUTE, waiting requests, GPU KV cache usage near 100 %"),
-            Cause("one prompt at a time, in a script, or at a server that runs one sequence at a time",
+            Cause("one row or prompt is asked at a time, in a loop of a script, or at a server that runs one sequence"
+                  " at a time",
                   "requests are served sequentially: users wait for one another in vLLM, low throughput; a "
                   "pipeline takes "
                   "seconds per row, thousands of rows take hours; gpu utilization of 20 percent while generating",
                   ("generation-row-by-row", "server-generates-slowly")),
             Cause("the model was left in training mode, with checkpointing", "slow after training in the same script",
-                  ("model-left-in-training-mode",)),
+                  ("model-left-in-training-mode", "kv-cache-left-off")),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
             Cause("an adapter is computed beside its base: two small products more in each layer, for each token."
