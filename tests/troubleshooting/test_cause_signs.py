@@ -130,7 +130,10 @@ def test_a_training_in_16_bits_says_nothing_of_the_load_after_it() -> None:
         ("llama-server is slow though I have a RTX 4090", ("slow-generation",)),
         ("evaluation takes forever", ("slow-training", "slow-generation")),
         ("predictions take hours", ("slow-generation",)),
-        ("the evaluation through vLLM takes over a second per row on an H100", ("slow-generation",)),
+        (
+            "the evaluation through vLLM takes over a second per row on an H100",
+            ("slow-generation",),
+        ),
         ("the tokenizing of my rows takes 3 minutes per file", ()),
         # a unit says it more surely
         ("generation during training is slow, 3 tokens per second", ("slow-generation",)),
