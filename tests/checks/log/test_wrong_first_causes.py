@@ -101,3 +101,18 @@ def test_a_server_that_never_started_lost_no_request(tmp_path: Path) -> None:
 def test_a_request_that_failed_is_called_one(tmp_path: Path) -> None:
     (one,) = found(tmp_path, "run-ended-in-an-exception", {"serve.log": SERVER + REQUEST})
     assert "a request to the server ended" in one.message
+
+
+CANCELLED_AT = "slurmstepd: error: *** STEP 4711.0 ON a07 CANCELLED AT 2025-11-03T18:20:33 DUE TO TIME LIMIT ***\n"
+
+
+def test_a_time_limit_before_any_step_is_not_told_to_go_on(tmp_path: Path) -> None:
+    begin = "a07:1:1 [0] NCCL INFO Using network IB\n" * 3
+    (one,) = found(tmp_path, "run-was-killed", {"job.out": begin + CANCELLED_AT})
+    assert "checkpoint" not in one.remedy
+    assert any("nothing says that a training had begun" in line for line in one.evidence)
+
+
+def test_a_time_limit_after_steps_is_told_to_go_on(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, "run-was-killed", {"job.out": EARLY + CANCELLED_AT})
+    assert "newest checkpoint" in one.remedy

@@ -62,8 +62,8 @@ METHODS_OF_ROWS = frozenset(
     (
         "map", "apply", "assign", "astype", "copy", "fillna", "filter", "flatten_indices", "groupby", "items",
         "iterrows", "itertuples", "query", "dropna", "remove_columns", "rename", "rename_column", "rename_columns",
-        "reset_index", "sample", "select", "take", "select_columns", "shuffle", "sort", "sort_values", "to_dict", "to_list",
-        "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
+        "reset_index", "sample", "select", "take", "select_columns", "shuffle", "sort", "sort_values", "to_dict",
+        "to_list", "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
         "class_encode_column", "cast_column", "from_list", "from_pandas", "split", "splitlines",
     )
 )  # fmt: skip
