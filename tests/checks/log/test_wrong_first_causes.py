@@ -116,3 +116,26 @@ def test_a_time_limit_before_any_step_is_not_told_to_go_on(tmp_path: Path) -> No
 def test_a_time_limit_after_steps_is_told_to_go_on(tmp_path: Path) -> None:
     (one,) = found(tmp_path, "run-was-killed", {"job.out": EARLY + CANCELLED_AT})
     assert "newest checkpoint" in one.remedy
+
+
+KEEPS_LOGITS = """
+import numpy as np
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def compute_metrics(p):
+    return {"acc": float((np.argmax(p.predictions, -1)[:, :-1] == p.label_ids[:, 1:]).mean())}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+Trainer(model, TrainingArguments("out"), train_dataset=a, eval_dataset=b, compute_metrics=compute_metrics%s).train()
+"""
+OOM_KILL = "slurmstepd: error: Detected 1 oom_kill event in StepId=84.0. Some of the step tasks have been OOM Killed.\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_named"),
+    [("", True), (", preprocess_logits_for_metrics=lambda x, y: x.argmax(-1)", False)],
+)
+def test_logits_that_an_evaluation_keeps_are_named_where_memory_is_full(
+    tmp_path: Path, given: str, is_named: bool
+) -> None:
+    files = {"train.py": KEEPS_LOGITS % given, "job.out": EARLY + OOM_KILL}
+    (one,) = found(tmp_path, "run-was-killed", files)
+    assert ("preprocess_logits_for_metrics" in (one.remedy or "")) is is_named

@@ -157,8 +157,9 @@ def _sort_column(node: ast.Call, words: Mapping[str | None, ast.expr]) -> str | 
             key = key.body.slice
         elif isinstance(key, ast.Call) and ast.unparse(key.func).endswith("itemgetter"):
             key = key.args[0] if len(key.args) == 1 else None
-    is_text = isinstance(key, ast.Constant) and isinstance(key.value, str)
-    return key.value if is_text and isinstance(key, ast.Constant) else None
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return key.value
+    return None
 
 
 def _numbers(values: list[Any]) -> list[float] | None:
