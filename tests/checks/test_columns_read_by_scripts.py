@@ -48,3 +48,32 @@ def test_a_column_that_a_script_reads_is_used(case: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("case", LEAVES)
 def test_a_column_that_no_script_reads_is_unused(case: str, tmp_path: Path) -> None:
     assert names(tmp_path, LEAVES[case]) == set(RULES)
+
+
+def held_out(folder: Path, first: int) -> set[str]:
+    """What is said of evaluation rows whose contexts begin with this number; those of the training with 0."""
+    for name, begin, count in (("train.jsonl", 0, 40), ("eval.jsonl", first, 10)):
+        rows = [
+            {
+                "id": f"{name}-{n}",
+                "instruction": "When does it open on Monday?",
+                "context": f"Note {n}: the shop at number {n} opens at nine in the morning, and closes late.",
+                "output": ["It is open at nine.", "It is closed then.", "It is open late."][n % 3],
+            }
+            for n in range(begin, begin + count)
+        ]
+        (folder / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "predict.py").write_text(
+        "import torch, json\nrows = list(map(json.loads, open('train.jsonl')))\nrow = rows[0]\n"
+        f"{READS['subscript']}\nprint(row['id'])\n"
+    )
+    rules = ["train-eval-leak", "prompts-all-alike"]
+    return {one.rule for one in truetune.check([str(folder)], select=rules).findings}
+
+
+def test_rows_with_other_texts_in_their_prompts_are_no_leak(tmp_path: Path) -> None:
+    assert held_out(tmp_path, 100) == set()
+
+
+def test_rows_with_the_same_texts_in_their_prompts_leak(tmp_path: Path) -> None:
+    assert held_out(tmp_path, 5) == {"train-eval-leak"}

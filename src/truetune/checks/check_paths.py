@@ -698,6 +698,9 @@ def _check_path_of_kinds(
         seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
 
 
+MODEL_FOLDER_KINDS = frozenset(("model", "model config", "adapter", "tokenizer"))
+"""A folder that is mainly the files of a model; others may lie beside them"""
+VOCABULARIES = frozenset(("merges.txt", "vocab.txt"))
 WRITTEN_SETTINGS = frozenset(
     ("training_args.yaml", "llamaboard_config.yaml", "axolotl_config.yaml", "truetune.yaml")
 )
@@ -760,6 +763,28 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
             _check_commands(Path(path), seen)
             _check_settings_beside_state(Path(path), seen)
+    if kinds[0] in MODEL_FOLDER_KINDS and "run" not in kinds and Path(path).is_dir():
+        _check_project_beside_model(Path(path), kinds, seen)
+
+
+def _check_project_beside_model(
+    folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck
+) -> None:
+    """Judge the logs, commands and settings beside the files of a model: who asks for help puts its config.json beside
+    the compose file and the log of the server."""
+    has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
+    for path in _user_entries(folder):
+        # A vocabulary is a text file, too.
+        if not path.is_file() or path.name in VOCABULARIES:
+            continue
+        found = _kinds_or_none(path)
+        is_wanted = bool(found) and (
+            found[0] == "log"
+            # Sources are judged with the commands and settings beside them.
+            or (not has_sources and (found[0] == "commands" or found[0] in config_readers()))
+        )
+        if is_wanted:
+            _check_member(str(path), found, seen)
 
 
 def _check_rows_beside(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:

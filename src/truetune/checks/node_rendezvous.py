@@ -305,7 +305,7 @@ def _script_meeting(
     is_python = any(re.fullmatch(r"python[\d.]*", word.rpartition("/")[2]) for word in words)
     if "srun" not in words[:2] or script is None or not is_python or job_nodes is None:
         return None
-    if _own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
+    if takes_own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
         return None
     exported = _exported_address(words[: words.index(script)])
     own = _resolve_variables(command.variables.get("MASTER_ADDR", ""), assigned)
@@ -323,7 +323,7 @@ def _exported_address(words: tuple[str, ...]) -> str:
     return address
 
 
-def _own_nodes(words: tuple[str, ...]) -> bool:
+def takes_own_nodes(words: tuple[str, ...]) -> bool:
     """Does srun take fewer nodes than the job?"""
     return last_option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
         re.fullmatch(r"-N\d+", word) for word in words

@@ -54,3 +54,33 @@ def test_who_holds_the_gpu(first: str, is_named: bool, tmp_path: Path) -> None:
     (error,) = [one for one in found if one.rule == "run-ended-in-an-exception"]
     assert error.message.startswith("the server did not start: its engine ended in an exception")
     assert ("68331" in error.remedy) is is_named
+
+
+DESKTOP = """\
+| NVIDIA-SMI 570.124.06             Driver Version: 570.124.06     CUDA Version: 12.8     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |                    0 |
+| N/A   58C    P0            112W /  700W |   42486MiB /  81559MiB |     97%      Default |
+|    0   N/A  N/A            3391      G   /usr/lib/xorg/Xorg                       74MiB |
+|    0   N/A  N/A          218840      C   python -m ipykernel                   42300MiB |
+"""
+CONFIG = '{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64, "vocab_size": 99}'
+
+
+def test_a_desktop_is_not_to_be_ended(tmp_path: Path) -> None:
+    (tmp_path / "serve.log").write_text(LOG)
+    (tmp_path / "gpu.txt").write_text(DESKTOP)
+    texts = " ".join(
+        one.remedy or ""
+        for one in check_paths([str(tmp_path)], RunSpec()).findings
+        if one.rule == "run-ended-in-an-exception"
+    )
+    assert "218840" in texts
+    assert "Xorg" not in texts
+
+
+def test_a_log_beside_the_files_of_a_model_is_read(tmp_path: Path) -> None:
+    for name, text in (("serve.log", LOG), ("gpu.txt", DESKTOP), ("config.json", CONFIG)):
+        (tmp_path / name).write_text(text)
+    findings = check_paths([str(tmp_path)], RunSpec()).findings
+    (found,) = (one for one in findings if one.rule == "run-ended-in-an-exception")
+    assert "218840" in (found.remedy or "")

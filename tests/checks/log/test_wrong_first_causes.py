@@ -101,3 +101,41 @@ def test_a_server_that_never_started_lost_no_request(tmp_path: Path) -> None:
 def test_a_request_that_failed_is_called_one(tmp_path: Path) -> None:
     (one,) = found(tmp_path, "run-ended-in-an-exception", {"serve.log": SERVER + REQUEST})
     assert "a request to the server ended" in one.message
+
+
+CANCELLED_AT = "slurmstepd: error: *** STEP 4711.0 ON a07 CANCELLED AT 2025-11-03T18:20:33 DUE TO TIME LIMIT ***\n"
+
+
+def test_a_time_limit_before_any_step_is_not_told_to_go_on(tmp_path: Path) -> None:
+    begin = "a07:1:1 [0] NCCL INFO Using network IB\n" * 3
+    (one,) = found(tmp_path, "run-was-killed", {"job.out": begin + CANCELLED_AT})
+    assert "checkpoint" not in one.remedy
+    assert any("nothing says that a training had begun" in line for line in one.evidence)
+
+
+def test_a_time_limit_after_steps_is_told_to_go_on(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, "run-was-killed", {"job.out": EARLY + CANCELLED_AT})
+    assert "newest checkpoint" in one.remedy
+
+
+KEEPS_LOGITS = """
+import numpy as np
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def compute_metrics(p):
+    return {"acc": float((np.argmax(p.predictions, -1)[:, :-1] == p.label_ids[:, 1:]).mean())}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+Trainer(model, TrainingArguments("out"), train_dataset=a, eval_dataset=b, compute_metrics=compute_metrics%s).train()
+"""
+OOM_KILL = "slurmstepd: error: Detected 1 oom_kill event in StepId=84.0. Some of the step tasks have been OOM Killed.\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_named"),
+    [("", True), (", preprocess_logits_for_metrics=lambda x, y: x.argmax(-1)", False)],
+)
+def test_logits_that_an_evaluation_keeps_are_named_where_memory_is_full(
+    tmp_path: Path, given: str, is_named: bool
+) -> None:
+    files = {"train.py": KEEPS_LOGITS % given, "job.out": EARLY + OOM_KILL}
+    (one,) = found(tmp_path, "run-was-killed", files)
+    assert ("preprocess_logits_for_metrics" in (one.remedy or "")) is is_named

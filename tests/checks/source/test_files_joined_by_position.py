@@ -107,3 +107,43 @@ def test_one_of_two_files_is_shuffled(moved: str, record: str, fires: bool) -> N
     module = parse_module(SHUFFLED.format(moved=moved, record=record), "prep.py")
     told = run_rule(module, find_rule("rows-joined-by-position")).findings
     assert any("was shuffled" in one.message for one in told) is fires
+
+
+ASKED = [
+    {"ticket_id": i, "created_at": f"2026-05-{1 + i * 7 % 20:02}T09:00:00", "text": f"q{i}"}
+    for i in (*range(10, 20), *range(10))
+]
+REPLIES = [{"ticket_id": i, "text": f"a{i}"} for i in range(20)]
+READ = (
+    "q = pd.read_json('gold.jsonl', lines=True, convert_dates=['created_at'])\n"
+    "a = pd.read_json('p.jsonl', lines=True)\n"
+)
+FRAME = (
+    "d = pd.DataFrame({'instruction': q['text'].values, 'input': '', 'output': a['text'].values})"
+)
+FRAMES = {
+    "a frame of columns": READ + FRAME,
+    "behind a sort by another column": READ + "q = q.sort_values('created_at')\n" + FRAME,
+    "a new column": READ + "q['answer'] = a['text'].values",
+    "from_dict": "from datasets import Dataset\n" + READ
+    + "d = Dataset.from_dict({'prompt': q['text'].tolist(), 'completion': a['text'].tolist()})",
+}  # fmt: skip
+JOINED = {
+    "by the key": READ + "d = q.sort_values('created_at').merge(a, on='ticket_id')\n"
+    "d = pd.DataFrame({'instruction': d['text_x'].values, 'output': d['text_y'].values})",
+    "sorted by the key": READ + "q = q.sort_values('ticket_id')\n" + FRAME,
+    "by the index": READ + "q, a = q.set_index('ticket_id'), a.set_index('ticket_id')\n"
+    "d = pd.DataFrame({'instruction': q['text'], 'output': a['text']})",
+    "shuffled": READ + "q = q.sample(frac=1, random_state=1)\n" + FRAME,
+    "one frame": READ + "d = pd.DataFrame({'instruction': q['text'].values, 'id': q['ticket_id'].values})",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", FRAMES.values(), ids=FRAMES)
+def test_frames_of_files_in_another_order(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, code, ASKED, REPLIES) == 1
+
+
+@pytest.mark.parametrize("code", JOINED.values(), ids=JOINED)
+def test_frames_that_are_joined_rightly(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, code, ASKED, REPLIES) == 0

@@ -63,6 +63,29 @@ REPEATED = {
     "random_split": LIST
     + RARE
     + "train, val = random_split(rows + random.choices(rare, k=90), [0.9, 0.1])",
+    "helper over groups": "def balance(df, column):\n    size = df[column].value_counts().max()\n"
+    + "    parts = [g if len(g) == size else pd.concat([g, g.sample(size - len(g), replace=True)])\n"
+    + "             for _, g in df.groupby(column)]\n"
+    + "    return pd.concat(parts).sample(frac=1.0).reset_index(drop=True)\n"
+    + 'frame = balance(pd.read_csv("a.csv"), "label")\ntrain, val = train_test_split(frame)',
+    "one branch of a loop": "def even(frame):\n    out = []\n    for _, part in frame.groupby('label'):\n"
+    + "        if len(part) < 900:\n            part = resample(part, n_samples=900)\n"
+    + "        out.append(part)\n    return pd.concat(out)\n"
+    + 'train, val = train_test_split(even(pd.read_csv("a.csv")))',
+    "groups by setdefault": LIST
+    + "groups = {}\nfor row in rows:\n    groups.setdefault(row['label'], []).append(row)\nrows = []\n"
+    + "for one in groups.values():\n    rows += random.choices(one, k=900)\n"
+    + CUT,
+    "filled up": LIST
+    + "groups = defaultdict(list)\nfor row in rows:\n    groups[row['label']].append(row)\n"
+    + "size = max(map(len, groups.values()))\n"
+    + "rows = [row for one in groups.values() for row in (one * (size // len(one) + 1))[:size]]\n"
+    + CUT,
+    "numbers of rows": DATA
+    + "rare = [i for i, label in enumerate(data['label']) if label == 1]\n"
+    + "data = data.select(list(range(len(data))) + rare * 5).train_test_split(0.1)",
+    "numbers that a generator draws": DATA
+    + "data = data.select(np.random.default_rng(0).choice(len(data), 900, replace=True)).train_test_split(0.1)",
     "translated": LIST
     + "aug = naw.BackTranslationAug()\nmore = []\nfor row in rows:\n    more.append(row)\n"
     + '    more.append({"text": aug.augment(row["text"]), "label": row["label"]})\n'
@@ -109,6 +132,17 @@ SOUND = {
     "cleaned rows": LIST
     + 'rows = [{"text": row["text"].strip(), "label": row["label"]} for row in rows]\n'
     + CUT,
+    "helper on the training part": "def balance(df):\n"
+    + "    return pd.concat([g.sample(900, replace=True) for _, g in df.groupby('label')])\n"
+    + 'train, val = train_test_split(pd.read_csv("a.csv"))\ntrain = balance(train)',
+    "groups made smaller": "def balance(df):\n    return pd.concat([g.sample(90) for _, g in df.groupby('label')])\n"
+    + 'train, val = train_test_split(balance(pd.read_csv("a.csv")))',
+    "numbers drawn once": DATA
+    + "data = data.select(np.random.default_rng(0).choice(len(data), 900, replace=False)).train_test_split(0.1)",
+    "numbers of the training part": DATA
+    + "parts = data.train_test_split(0.1)\ntrain = parts['train'].select(list(range(90)) + [1] * 5)",
+    "a scaled matrix": "x = np.load('x.npy')\nx = (x * np.load('scale.npy'))[:900]\na, b = train_test_split(x)\n"
+    + 'frame = pd.read_csv("a.csv")',
     "ids of classes": LIST + "weights = [1] * len(rows)\n" + CUT,
 }
 

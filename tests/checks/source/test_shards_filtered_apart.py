@@ -30,8 +30,21 @@ FAULTY = {
     "generator": "class Rows(torch.utils.data.IterableDataset):\n    def __iter__(self):\n"
     "        for i, row in enumerate(self.rows):\n            if i % world == rank:\n"
     "                if len(row) < 9:\n                    yield row\nitems = Rows()\n",
+    "method of a data set": "class Rows(torch.utils.data.IterableDataset):\n    def docs(self):\n"
+    "        for n, line in enumerate(open('a.jsonl')):\n            if n % self.world == self.rank:\n"
+    "                yield line\n    def __iter__(self):\n        buf = []\n        for text in self.docs():\n"
+    "            if len(text) < 200:\n                continue\n            buf.extend(tok(text))\n"
+    "            while len(buf) >= 9:\n                yield buf[:9]\n                buf = buf[9:]\nitems = Rows()\n",
 }
 HEALTHY = {
+    "method of all rows": "class Rows(torch.utils.data.IterableDataset):\n    def docs(self):\n"
+    "        for n, line in enumerate(open('a.jsonl')):\n            if n % 2 == 0:\n"
+    "                yield line\n    def __iter__(self):\n        buf = []\n        for text in self.docs():\n"
+    "            if len(text) < 200:\n                continue\n            yield text\nitems = Rows()\n",
+    "method that keeps all": "class Rows(torch.utils.data.IterableDataset):\n    def docs(self):\n"
+    "        for n, line in enumerate(open('a.jsonl')):\n            if n % self.world == self.rank:\n"
+    "                yield line\n    def __iter__(self):\n        buf = []\n        for text in self.docs():\n"
+    "            yield text\nitems = Rows()\n",
     "whole": SLICE.replace("    if len(row) > 512:\n        continue\n", ""),
     "before": "items = [row for row in rows if len(row) < 9][rank::world]\n",
     "sampler": SLICE

@@ -48,9 +48,72 @@ class T(Trainer):
         return out.loss
 T(model=model, train_dataset=load_dataset("x")).train()
 """,
+    "a metric object that a method is handed": """
+from torchmetrics.classification import MulticlassAccuracy
+import lightning as L
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("gpt2")
+        self.val_acc = MulticlassAccuracy(9, ignore_index=-100)
+    def shared(self, batch, acc):
+        out = self.model(**batch)
+        acc(out.logits.argmax(-1).flatten(), batch["labels"].flatten())
+        return out.loss
+    def validation_step(self, batch, _):
+        self.log("val_loss", self.shared(batch, self.val_acc))
+L.Trainer().fit(Lit(), DataLoader(load_dataset("x")))
+""",
+    "a helper with scikit-learn": """
+from sklearn.metrics import accuracy_score
+def score(guess, labels):
+    keep = labels != -100
+    return accuracy_score(labels[keep].cpu(), guess[keep].cpu())
+for b in loader:
+    out = model(**b)
+    print(out.loss, score(out.logits.argmax(-1), b["labels"]))
+""",
+    "a metric of evaluate": """
+import evaluate
+def add(metric, out, batch):
+    metric.add_batch(predictions=out.logits.argmax(-1).flatten(), references=batch["labels"].flatten())
+accuracy = evaluate.load("accuracy")
+for b in loader:
+    out = model(**b)
+    out.loss.backward()
+    add(accuracy, out, b)
+""",
 }
 
 RIGHT = {
+    "a metric object with a shift": """
+from torchmetrics import Accuracy
+def step(batch, metric):
+    out = model(**batch)
+    metric.update(out.logits[:, :-1].argmax(-1), batch["labels"][:, 1:])
+    return out.loss
+acc = Accuracy(task="multiclass", num_classes=9, ignore_index=-100)
+for b in loader:
+    step(b, acc).backward()
+""",
+    "a metric object of a tagger": """
+from torchmetrics import Accuracy
+from transformers import AutoModelForTokenClassification
+tagger = AutoModelForTokenClassification.from_pretrained("bert")
+acc = Accuracy(task="multiclass", num_classes=9, ignore_index=-100)
+for b in loader:
+    out = tagger(**b)
+    acc(out.logits.argmax(-1), b["labels"])
+    out.loss.backward()
+""",
+    "scikit-learn of an encoder and decoder": """
+from sklearn.metrics import accuracy_score
+from transformers import AutoModelForSeq2SeqLM
+t5 = AutoModelForSeq2SeqLM.from_pretrained("t5-small")
+for b in loader:
+    out = t5(**b)
+    print(out.loss, accuracy_score(b["labels"].flatten(), out.logits.argmax(-1).flatten()))
+""",
     "shifted": """
 for b in loader:
     ids = b["input_ids"]

@@ -672,6 +672,12 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
+            Cause("every node is told the same number: $SLURM_NODEID stands outside of single quotes in the batch"
+                  " script, which reads it once, on the first node, where it is 0. Start bash -c '...' by srun, in"
+                  " single quotes",
+                  "two slurm nodes hang at the start until the time limit, one node works; ranks exist twice, the other"
+                  " ranks are missing; node_rank, machine_rank",
+                  ("node-rank-read-once",)),
             Cause("each task of Slurm or MPI starts plain `python`: srun sets no RANK, LOCAL_RANK or WORLD_SIZE, so"
                   " that every task trains alone on all rows. Start torchrun once on each node",
                   "went from one to four gpus under slurm, all at 98 %, and an epoch takes as long as before; each line"

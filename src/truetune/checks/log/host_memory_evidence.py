@@ -16,6 +16,8 @@ from truetune.checks.host_memory_needs import (
 from truetune.logs.files_beside import (
     ADAPTED_BASE,
     HOST_GIB,
+    KEEPS_ALL_LOGITS,
+    KEPT_BY_EVALUATION,
     LOADED_IN_FLOAT32,
     LOGITS_ON_HOST,
     MEMORY_NOT_ASKED,
@@ -81,6 +83,8 @@ def find_later_memory_cause(
     ]
     if has_trained:
         finders.insert(0, _of_logits_on_host)
+        # Last: nothing says that they are moved to the machine's memory.
+        finders.append(_of_kept_logits)
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
 
@@ -121,6 +125,21 @@ def _of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause | Non
         (f"{moved.place}: {moved.text} (see {moved.value})",),
         "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), so that one number for each token"
         " is kept; or prediction_loss_only=True where the loss is enough",
+        is_proved=False,
+    )
+
+
+def _of_kept_logits(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """Logits that an evaluation keeps, where a setting that is not in the script (a command's) may move them."""
+    kept = beside.setting(KEPT_BY_EVALUATION)
+    if kept is None or kept.value != KEEPS_ALL_LOGITS:
+        return None
+    return HostMemoryCause(
+        (
+            f"{kept.place}: {kept.text} ({kept.value}); --eval_accumulation_steps moves them to the machine's memory",
+        ),
+        "where it ends in an evaluation, give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),"
+        " so that one number for each token is kept; or prediction_loss_only=True where the loss is enough",
         is_proved=False,
     )
 

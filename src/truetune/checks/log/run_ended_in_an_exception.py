@@ -103,6 +103,9 @@ FREE_ON_DEVICE = re.compile(r"Free memory on device \D{0,20}(\d{1,4}\.\d{1,3})/"
 ENGINE_STARTS = frozenset(("run_engine_core", "init_device", "_initialize_kv_caches"))
 """Functions of vLLM that run before it takes a request"""
 GIB = float(1 << 30)
+HOLDS_MUCH = 0.05
+"""Share of a GPU's memory from which a process is named as what fills it. Chosen, not measured: half of it would name a
+desktop (Xorg, 0.1 to 0.5 GiB) on a small card, twice of it leave out a small model"""
 FREE_APART = 1.5
 """GiB by which what vLLM finds free and what nvidia-smi shows may differ. Chosen: a process has 0.5 of its own"""
 PROGRAM = "<module>"
@@ -199,12 +202,16 @@ class RunEndedInAnException(OutputRule):
             and abs((gpu.total - gpu.used) / GIB - float(free[1])) <= FREE_APART
         ]
         # Two GPUs that are as full leave open which one is meant.
-        if len(fitting) != 1 or not fitting[0].processes:
+        if len(fitting) != 1:
             return ""
+        held = HOLDS_MUCH * (fitting[0].total or 0.0)
         named = [
             f"process {one.pid} ({one.name}), which holds {one.used / GIB:.1f} GiB"
             for one in fitting[0].processes
+            if one.used >= held
         ]
+        if not named:
+            return ""
         return f"{' and '.join(named)} of GPU {fitting[0].index} by nvidia-smi"
 
     def _steps_made(self, output: ConsoleOutput) -> float:

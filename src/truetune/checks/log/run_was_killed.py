@@ -72,8 +72,13 @@ CANCELLED = "cancelled"
 KILLED, HOST_MEMORY = "killed", "host-memory-killed"
 MEMORY_ENDS = (KILLED, HOST_MEMORY)
 """Messages of an end for which the machine's memory may be the cause"""
-SCHEDULER_ENDS = ("time-limit", CANCELLED, "terminated")
+TIME_LIMIT = "time-limit"
+SCHEDULER_ENDS = (TIME_LIMIT, CANCELLED, "terminated")
 """Messages of schedulers that end a job whatever it does"""
+NOTHING_TRAINED = (
+    "the output shows no step and no loss before it: nothing says that a training had begun, so more time may not"
+    " help"
+)
 
 
 class RunWasKilled(OutputRule):
@@ -123,7 +128,14 @@ class RunWasKilled(OutputRule):
     def _advice(self, end: Notice, reported: Notice | None) -> str:
         """What to do about an end; `reported` is the fault before it that the end is only a report of."""
         memory = self._memory_cause(end)
-        if reported is not None:
+        if self._has_not_begun(end):
+            advice = (
+                "find out what it waited for, from the last lines before the end on: processes that wait for one"
+                " another (the launch, the number and the address of each node), a download, or the preparation of the"
+                " data."
+                " `py-spy dump --pid PID` shows it in a job that stands still"
+            )
+        elif reported is not None:
             advice = f"fix first what the output says before it: {reported.message.advice}"
         elif memory is not None and memory.advice:
             advice = memory.advice
@@ -133,6 +145,8 @@ class RunWasKilled(OutputRule):
 
     def _what_led_to(self, end: Notice, output: ConsoleOutput) -> Iterator[str]:
         """What processes waited for, how the steps came, and what took the machine's memory."""
+        if self._has_not_begun(end):
+            yield NOTHING_TRAINED
         yield from _what_was_waited_for(end, output)
         yield from self._pace_before(end)
         yield from self._loading(end)
@@ -147,10 +161,18 @@ class RunWasKilled(OutputRule):
             return False
         return self._evenly_paced() is not None and not self._stood_still(end)
 
+    def _has_not_begun(self, end: Notice) -> bool:
+        """Did a job's time run out whose output names no step: nothing was trained that could go on?"""
+        output = self.subject.output
+        if end.message.name != TIME_LIMIT or output is None:
+            return False
+        return not self.subject.curves and not steps_made(self.subject, output)
+
     def _is_known(self, end: Notice) -> bool:
         """Is the cause known, so that the message's list of causes would only be a guess beside it?"""
         memory = self._memory_cause(end)
         is_proved = memory is not None and memory.is_proved
+        is_proved = is_proved or self._has_not_begun(end)
         return is_proved or self._is_even(end) or self._loaded_by_every_process(end) is not None
 
     def _memory_cause(self, end: Notice) -> HostMemoryCause | None:

@@ -49,6 +49,7 @@ from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.texts_beside_rows import hash_texts_beside
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
@@ -98,7 +99,9 @@ class DuplicateRows(DataRule):
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
-        beside = self._columns_beside(batch) ^ _marks_of_unread_rows(batch)
+        beside = hash_texts_beside(batch.rows, self.setup.columns_read) ^ _marks_of_unread_rows(
+            batch
+        )
         self.prints["exact"].add(prints.exact ^ beside)
         self.prints["normal"].add(prints.normal ^ beside)
         if beside.any():
@@ -119,24 +122,6 @@ class DuplicateRows(DataRule):
             for row in batch.rows
         ]
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
-
-    def _columns_beside(self, batch: Batch) -> NDArray[Any]:
-        """(rows,) of the texts in columns that the format does not use, and a script beside the rows reads."""
-        wanted = self.setup.columns_read
-        texts = [
-            "\0".join(
-                f"{column}={(row.raw or {}).get(column)}"
-                for column in row.unused
-                if column in wanted
-            )
-            for row in batch.rows
-        ]
-        if not any(texts):
-            return np.zeros(len(texts), dtype=np.uint64)
-        digests = [
-            blake2b(text.encode("utf-8", "replace"), digest_size=8).digest() for text in texts
-        ]
-        return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
     def _number_of(self, file: str) -> int:
         """The number of a file; mostly it is the last one."""

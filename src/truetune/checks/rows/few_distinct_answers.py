@@ -167,6 +167,8 @@ class FewDistinctAnswers(DataRule):
                 " of it is learned"
             )
         remedy = "train the column that holds the answers (--map output=COLUMN)"
+        if spread.kind == "handful" and not column:
+            remedy = _WANTED
         if spread.kind == "repeated" and not column:
             remedy = _THIN_OUT
         if self._is_rejected_varied():
@@ -228,8 +230,7 @@ class FewDistinctAnswers(DataRule):
             "balance the classes: repeat the rows of the rare ones, or leave out some of the common one;"
             " judge by the recall of each class, not by accuracy"
             if is_one_sided
-            else "nothing to do where they are the classes that you want; else name another column"
-            " (--map output=COLUMN)"
+            else _WANTED
         )
         most = f"; whoever always says the commonest is right in {spread.largest:.0%}"
         return self.finding(
@@ -254,6 +255,7 @@ _SHUFFLE_OPTIONS = (
     "shuffle the options of each row where the rows are made, and set the answer to the new letter of the right one;"
     " in the evaluation rows too"
 )
+_WANTED = "nothing to do where they are the classes that you want; else name another column (--map output=COLUMN)"
 _THIN_OUT = (
     "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
     " it is a default that was filled in, write the true answers"

@@ -165,8 +165,15 @@ class PromptsAllAlike(DataRule):
             shown = f"the prompt is {prompt[:SHOWN_CHARACTERS]!r}"
             self.first[prompt] = case_in_row(batch, row, shown)
         whole = " ".join(f"{prompt} {answer}".split())
-        for name, text in _texts_beside(row):
+        for name, text in self._texts_beside(row):
             self.columns[name].add(text, whole, is_read=name in row.made_of)
+
+    def _texts_beside(self, row: Conversation) -> Iterator[tuple[str, str]]:
+        """(column, text) of those that certainly stand in no prompt, or whose place in the row is known."""
+        for name, text in _texts_beside(row):
+            # Of rows that are not followed through the script that reads them, nobody knows where it puts a column.
+            if row.made_of or name not in self.setup.columns_read:
+                yield name, text
 
     def unmet(self) -> Unmet | None:
         if self.has_media:

@@ -43,6 +43,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.checks.find_near_copies import find_near_rows_in
@@ -50,6 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.shared_conversations import SharedConversations
+from truetune.checks.texts_beside_rows import hash_texts_beside
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
@@ -59,6 +61,8 @@ from truetune.encoding.stream_batches import stream_batches
 KINDS = ("exact", "normal", "conversation", "prompt", "near", "answer")
 HASHED_KINDS = ("exact", "normal", "prompt", "answer")
 """Those that one fingerprint of a row tells"""
+WITH_PROMPT = ("exact", "normal", "prompt")
+"""Those in which the prompt counts, and so every column that a script puts into it"""
 LEAKS = {
     "exact": "stand in the training set",
     "normal": "stand in the training set but for case, space and punctuation",
@@ -109,6 +113,9 @@ class TrainEvalLeak(DataRule):
         """Short values of evaluation rows with a long answer, by row"""
         self.shared: Counter[str] = Counter()
         """Columns whose value an evaluation row and the training row with its answer share"""
+        self.has_texts_beside = False
+        """Do scripts read columns that are no part of the rows as they are read here? Then nearness of rows says
+        nothing, and only rows are the same whose columns are"""
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
@@ -119,7 +126,7 @@ class TrainEvalLeak(DataRule):
         ):
             prints = batch.fingerprints
             for kind, known in self.known.items():
-                for i, value in enumerate(getattr(prints, kind).tolist()):
+                for i, value in enumerate(self._hashes(batch, kind)):
                     # Rows without a prompt do not share one.
                     is_short = kind == "answer" and not _has_long_answer(batch.rows[i])
                     if value != EMPTY_TEXT_HASH and not is_short:
@@ -139,7 +146,7 @@ class TrainEvalLeak(DataRule):
             return
         prints = batch.fingerprints
         for kind, known in self.known.items():
-            for i, value in enumerate(getattr(prints, kind).tolist()):
+            for i, value in enumerate(self._hashes(batch, kind)):
                 # Taken out: the first training row is the one that is named, and a prompt that many
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
@@ -150,9 +157,24 @@ class TrainEvalLeak(DataRule):
                         self.shared.update(name for name in own if own[name] == values.get(name))
         for conversation in batch.rows:
             self.conversations.add_training(conversation)
-        if len(self.sketches):
+        if len(self.sketches) and not self.has_texts_beside:
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
+
+    def _hashes(self, batch: Batch, kind: str) -> list[int]:
+        """(rows,) fingerprints of one kind, with the columns that a script reads into its prompts."""
+        prints: NDArray[np.uint64] = getattr(batch.fingerprints, kind)
+        if kind in WITH_PROMPT:
+            prints = self._with_texts_beside(batch, prints)
+        hashes: list[int] = prints.tolist()
+        return hashes
+
+    def _with_texts_beside(self, batch: Batch, prints: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """(rows,) fingerprints of rows with the columns that a script reads."""
+        beside = hash_texts_beside(batch.rows, self.setup.columns_read, ids=False)
+        self.has_texts_beside = self.has_texts_beside or bool(beside.any())
+        # A row without a prompt has none beside other columns either.
+        return np.where(prints == EMPTY_TEXT_HASH, prints, prints ^ beside)
 
     def report_data(self) -> dict[str, Any]:
         if not self.origins:

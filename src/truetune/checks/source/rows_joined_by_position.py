@@ -6,10 +6,11 @@ read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle an
 speaks where both sides come from one source, or from two files whose rows belong together as they are read (the same
 ids, place by place), and one of them went through a step that the other did not. Frames join by their index: there it
 speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that lie beside the script
-are compared by their ids, where both have them and neither side is sorted or filtered. Listings of files (`glob`) are
-joined in two orders where one is sorted by name and one by number, or neither is. Two files that are each filtered by a
-field of their own (the state or the text of an answer) and then joined into one record are a warning: each leaves out
-other rows. Two files of questions and answers of which one alone is shuffled are an error.
+are compared by their ids, where both have them and neither side is shuffled or filtered, behind a sort by a column.
+Listings of files (`glob`) are joined in two orders where one is sorted by name and one by number, or neither is. Two
+files that are each filtered by a field of their own (the state or the text of an answer) and then joined into one
+record are a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled
+are an error.
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
@@ -96,7 +97,9 @@ class RowsJoinedByPosition(SourceRule):
         module = self.subject
         # answers-beside-other-references is about sorts of answers and references.
         scored = {pair.node for pair in row_pairs(module)}
+        told: set[ast.AST] = set()
         for found in wrong_joins(module):
+            told.add(found.node)
             if found.change.kind == "order" and found.node in scored:
                 continue
             yield self.finding(
@@ -108,11 +111,13 @@ class RowsJoinedByPosition(SourceRule):
                 cases=[case_at(module, found.node), case_at(module, found.change.node)],
             )
         for join in files_in_other_order(module):
+            if join.node in told or (join.what != "zip" and join.node in scored):
+                continue
             one, other = join.files
             yield self.finding(
-                f"zip joins {one} and {other} by position, and their `{join.column}` differs at {join.different:,} of"
-                f" {join.rows:,} places ({join.first[0]} beside {join.first[1]}): answers are compared with other rows'"
-                " references",
+                f"{join.what} joins {one} and {other} by position, and their `{join.column}` differs at"
+                f" {join.different:,} of {join.rows:,} places ({join.first[0]} beside {join.first[1]}): each row gets"
+                " the value of another, an answer or a reference that is not its own",
                 f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
                 cases=[case_at(module, join.node)],
             )

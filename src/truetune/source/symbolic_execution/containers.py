@@ -209,6 +209,8 @@ def _entry_or_default(
     key = plain_key(args[0])
     default = args[1] if len(args) > 1 else Constant(None)
     if key is None:
+        # `groups.setdefault(row["label"], [])`: an entry more, under a name that only the data say.
+        value.is_open = value.is_open or method == "setdefault"
         return None
     if key in value.entries:
         return value.entries[key]

@@ -1,9 +1,10 @@
 """Two files that a script joins by position, although their ids stand in another order.
 
-How it works: each side of a `zip` is followed to the file that it was read from, in the symbolic run; where both files
-have a column of ids, which are distinct and nearly the same, their order is compared.
+How it works: each side of a `zip`, a frame of columns or a new column is followed to the file that it was read from,
+in the symbolic run; where both files have a column of ids, which are distinct and nearly the same, their order is
+compared, behind a sort by a column.
 
-The trade-off: a side that the script sorts, filters or looks up by id is not judged.
+The trade-off: a side that the script shuffles, filters or looks up by id is not judged.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from typing import Any, NamedTuple
 from truetune.checks.source.evidence.row_alignment_in_runs import alignment_of
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
 from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Constant, Value
+from truetune.source.symbolic_execution.values import Mapping as MappingValue
 
 ID_COLUMN = re.compile(r"(?:\w+_)?(?:id|idx|index|uid|uuid|qid|key|number)", re.I)
+SLASHED_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+"""`24.12.2025`, `12/24/25`: in another order as a text than as a date"""
 MIN_ROWS = 8
 """Fewer ids may agree by chance. Chosen, not measured"""
 # Chosen, not measured: a file that lacks a few rows is still the other's; of two others next to none agree.
@@ -26,10 +33,16 @@ MIN_COMMON, MAX_IN_PLACE = 0.8, 0.9
 """Share of the ids that both files have, and of the places that hold one id in both, from which all is well"""
 
 
+MIN_DISTINCT = 0.95
+"""Share of the values that rows are sorted by which differ. Chosen, not measured: two tickets may be of one second"""
+
+
 class FilesInOtherOrder(NamedTuple):
     """A join of two files whose rows stand in another order."""
 
     node: ast.AST
+    what: str
+    """What joins them: `zip`, `the frame`"""
     column: str
     files: tuple[str, str]
     first: tuple[object, object]
@@ -38,25 +51,134 @@ class FilesInOtherOrder(NamedTuple):
     rows: int
 
 
+class _Join(NamedTuple):
+    """Two sides that are joined."""
+
+    node: ast.AST
+    what: str
+    sides: tuple[Value, Value]
+    by_place: bool
+    """Does the place of a row count, and not the index that a frame gave it?"""
+
+
 def files_in_other_order(module: Module) -> Iterator[FilesInOtherOrder]:
     """The joins by position of a script whose files hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for call in trace.calls("zip"):
-            if call.home.path != module.path or len(call.args) != 2 or call.node in seen:
+        for join in _joins(trace, module):
+            if join.node in seen:
                 continue
-            if any(alignment_of(trace, side).changes for side in call.args):
-                continue
-            sides = [rows_behind(module, side) for side in call.args]
-            found = None if None in sides else _compare(call.node, sides[0], sides[1])
+            sides = [_rows_of_side(trace, module, side, join) for side in join.sides]
+            found = _compare(join, sides[0], sides[1])
             if found is not None:
-                seen.add(call.node)
+                seen.add(join.node)
                 yield found
 
 
-def _compare(
-    node: ast.AST, one: FileRows | None, other: FileRows | None
-) -> FilesInOtherOrder | None:
+def _joins(trace: Trace, module: Module) -> Iterator[_Join]:
+    """The joins of two sides in one run: `zip`, a frame or data set of columns, a column that a frame gets."""
+    for call in trace.all_calls:
+        if call.home.path != module.path or call.is_repeated:
+            continue
+        if call.named("zip") and len(call.args) == 2:
+            yield _Join(call.node, "zip", (call.args[0], call.args[1]), True)
+        elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict") and call.args:
+            yield from _joins_of_columns(trace, call)
+    for store in trace.stores:
+        is_column = not isinstance(store.key, str) and isinstance(constant_of(store.key), str)
+        if store.home.path == module.path and not store.is_repeated and is_column:
+            sides = (store.base, store.value)
+            yield _Join(store.node, "the new column", sides, _is_by_place(trace, store.value))
+
+
+def _joins_of_columns(trace: Trace, call: CallEvent) -> Iterator[_Join]:
+    """`DataFrame({"question": a["text"].values, "answer": b["text"].values})`: the first column beside each other."""
+    columns = call.args[0]
+    if not isinstance(columns, MappingValue) or columns.is_open:
+        return
+    sides = [one for one in columns.entries.values() if not isinstance(one, Constant)]
+    what = "the frame" if call.named("pandas.*") else "from_dict"
+    for other in sides[1:]:
+        by_place = what == "from_dict" or any(_is_by_place(trace, one) for one in (sides[0], other))
+        yield _Join(call.node, what, (sides[0], other), by_place)
+
+
+def _is_by_place(trace: Trace, side: Value) -> bool:
+    """Is a side a list or array, which goes by its places? That of a frame goes by its index."""
+    return alignment_of(trace, side).is_positional
+
+
+def _rows_of_side(trace: Trace, module: Module, side: Value, join: _Join) -> FileRows | None:
+    """The rows of a side as the script puts them in order; None where that is not known."""
+    way = alignment_of(trace, side)
+    # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
+    if join.what != "zip" and not isinstance(way.source, tuple):
+        return None
+    found = rows_behind(module, side)
+    if found is None or not way.changes or not (join.by_place or way.is_renumbered):
+        return found
+    [change, *others] = way.changes
+    if others or change.kind != "order":
+        return None
+    rows = _sorted_rows(found.rows, change.node)
+    return None if rows is None else found._replace(rows=rows)
+
+
+def _sorted_rows(
+    rows: tuple[Mapping[str, Any], ...], node: ast.AST
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Rows behind a `sort_values("a")`, or a `sorted` by a column; None where their order is not known."""
+    if not isinstance(node, ast.Call):
+        return None
+    words = {one.arg: one.value for one in node.keywords}
+    column = _sort_column(node, words)
+    falling = next((words[name] for name in ("ascending", "reverse") if name in words), None)
+    if column is None or not (falling is None or isinstance(falling, ast.Constant)):
+        return None
+    values = [row.get(column) for row in rows]
+    keys = _numbers(values) or _texts(values)
+    # Rows with one value stand in any order behind pandas' sort.
+    if keys is None or len(set(keys)) < MIN_DISTINCT * len(keys):
+        return None
+    is_falling = isinstance(falling, ast.Constant) and falling.value is ("reverse" in words)
+    order = sorted(range(len(rows)), key=keys.__getitem__, reverse=is_falling)
+    return tuple(rows[place] for place in order)
+
+
+def _sort_column(node: ast.Call, words: Mapping[str | None, ast.expr]) -> str | None:
+    """The one column that rows are sorted by; None for several, and for a key that is computed."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("sort_values", "sort"):
+        key = words.get("by") or words.get("column_names") or next(iter(node.args), None)
+        if isinstance(key, ast.List) and len(key.elts) == 1:
+            key = key.elts[0]
+    else:
+        key = words.get("key")
+        if isinstance(key, ast.Lambda) and isinstance(key.body, ast.Subscript):
+            key = key.body.slice
+        elif isinstance(key, ast.Call) and ast.unparse(key.func).endswith("itemgetter"):
+            key = key.args[0] if len(key.args) == 1 else None
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return key.value
+    return None
+
+
+def _numbers(values: list[Any]) -> list[float] | None:
+    """Cells as the numbers that readers of tables make of them; None where one is none."""
+    try:
+        numbers = [float(one) for one in values]
+    except (TypeError, ValueError):
+        return None
+    return numbers if all(one == one for one in numbers) else None
+
+
+def _texts(values: list[Any]) -> list[str] | None:
+    """Cells as texts, in the order of which their dates are, too; None where one is missing."""
+    texts = [one for one in values if isinstance(one, str) and one]
+    has_dates = any(SLASHED_DATE.match(one) for one in texts)
+    return texts if len(texts) == len(values) and not has_dates else None
+
+
+def _compare(join: _Join, one: FileRows | None, other: FileRows | None) -> FilesInOtherOrder | None:
     """The first column of ids that both files have, where its order differs."""
     if one is None or other is None or one.source == other.source:
         return None
@@ -72,7 +194,9 @@ def _compare(
         different = [pair for pair in pairs if pair[0] != pair[1]]
         if len(different) > (1 - MAX_IN_PLACE) * len(pairs):
             files = (one.source, other.source)
-            return FilesInOtherOrder(node, column, files, different[0], len(different), len(pairs))
+            return FilesInOtherOrder(
+                join.node, join.what, column, files, different[0], len(different), len(pairs)
+            )
     return None
 
 

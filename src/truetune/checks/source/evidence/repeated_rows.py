@@ -62,8 +62,8 @@ METHODS_OF_ROWS = frozenset(
     (
         "map", "apply", "assign", "astype", "copy", "fillna", "filter", "flatten_indices", "groupby", "items",
         "iterrows", "itertuples", "query", "dropna", "remove_columns", "rename", "rename_column", "rename_columns",
-        "reset_index", "sample", "select", "select_columns", "shuffle", "sort", "sort_values", "to_dict", "to_list",
-        "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
+        "reset_index", "sample", "select", "take", "select_columns", "shuffle", "sort", "sort_values", "to_dict",
+        "to_list", "to_pandas", "tolist", "values", "with_format", "explode", "get_group", "droplevel", "add_column",
         "class_encode_column", "cast_column", "from_list", "from_pandas", "split", "splitlines",
     )
 )  # fmt: skip
@@ -71,6 +71,12 @@ DRAWS = ("random.choices",)
 RESAMPLERS = ("sklearn.utils.resample",)
 OVERSAMPLERS = ("imblearn.over_sampling.*", "imblearn.combine.*")
 NUMPY_DRAWS = ("numpy.random.choice",)
+NUMPY_GENERATORS = (
+    "numpy.random.default_rng",
+    "numpy.random.RandomState",
+    "numpy.random.Generator",
+)
+"""Objects whose `choice` draws as that of the module does"""
 TEXT_METHODS = frozenset(
     (
         "strip",
@@ -208,8 +214,10 @@ def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
     if isinstance(value, Result):
         what = _repeat_of_call(value.call)
         return None if what is None else (value.call.node, what)
-    if isinstance(value, Operation):
-        return (value.node, "a list is taken several times") if _is_multiplied(value) else None
+    product = _filled_up(value) or value
+    if isinstance(product, Operation):
+        is_repeated = product is not value or _is_multiplied(product)
+        return (product.node, "a list is taken several times") if is_repeated else None
     if isinstance(value, Sequence):
         made = _row_made_of_another(value)
         return (
@@ -218,13 +226,49 @@ def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
     return None
 
 
+def _filled_up(value: Value) -> Operation | None:
+    """The product in `(rows * times)[:size]`: a list, since it is cut, that is repeated up to a size."""
+    if not isinstance(value, Item) or not isinstance(value.key, Slice):
+        return None
+    product = value.base
+    if not isinstance(product, Operation) or product.operator != "*" or value.key.start is not None:
+        return None
+    # `(matrix * scale)[:n]` is no list that is repeated: the number of times is a whole one, by its own code.
+    is_counted = any(map(_is_whole_number, product.operands))
+    return product if is_counted and any(map(_may_be_list, product.operands)) else None
+
+
+def _is_whole_number(value: Value) -> bool:
+    """Is a number computed as a whole one: `size // len(rows) + 1`, `math.ceil(...)`?"""
+    if isinstance(value, Result):
+        return value.call.named("int", "len", "math.ceil", "math.floor", "round")
+    if not isinstance(value, Operation):
+        return False
+    return value.operator == "//" or any(map(_is_whole_number, value.operands))
+
+
+def _may_be_list(value: Value) -> bool:
+    """May it be the rows of a group: a list, or one of several?"""
+    return isinstance(value, Sequence | Element | Item) and not _is_written_out(value)
+
+
 def _is_multiplied(product: Operation) -> bool:
     """Is it a list of rows times a number above one?"""
     counts = [constant_of(one) for one in product.operands if isinstance(one, Constant | Option)]
     lists = [one for one in product.operands if isinstance(one, Sequence | Item | Result)]
     if product.operator != "*" or all(map(_is_written_out, lists)):
         return False
-    return any(type(count) is int and count > 1 for count in counts)
+    if any(type(count) is int and count > 1 for count in counts):
+        return True
+    # `[row] * shares[row["label"]]`: a number that is computed, or read from a table, is not one for all rows.
+    return not counts and any(map(_holds_rows, lists))
+
+
+def _holds_rows(value: Value) -> bool:
+    """Is it a list that is written out and holds rows: `[row]`?"""
+    if not isinstance(value, Sequence):
+        return False
+    return any(isinstance(one, Element | Mapping) for one in value.items)
 
 
 def _repeat_of_call(call: CallEvent) -> str | None:
@@ -259,9 +303,17 @@ def _draw_of_call(call: CallEvent) -> str | None:
     replaces = call.lacks("replace", 1) or constant_of(call.argument(1, "replace")) is True
     if call.named(*RESAMPLERS) and replaces:
         return "resample draws rows with replacement"
-    if call.named(*NUMPY_DRAWS) and call.argument(2, "replace") is None and len(call.args) > 1:
-        return "numpy.random.choice draws with replacement"
-    return None
+    return "numpy.random.choice draws with replacement" if _is_numpy_draw(call) else None
+
+
+def _is_numpy_draw(call: CallEvent) -> bool:
+    """Does numpy draw several with replacement, which is its default?"""
+    maker = call.receiver.call if isinstance(call.receiver, Result) else None
+    of_generator = call.method == "choice" and maker is not None and maker.named(*NUMPY_GENERATORS)
+    if not of_generator and not call.named(*NUMPY_DRAWS):
+        return False
+    replaces = call.lacks("replace", 2) or constant_of(call.argument(2, "replace")) is True
+    return replaces and call.argument(1, "size") is not None
 
 
 def _row_made_of_another(rows: Sequence) -> Value | None:
@@ -317,7 +369,7 @@ def _rows_of_list(rows: Sequence) -> Iterator[Value]:
     for item in rows.items:
         if isinstance(item, Element):
             yield item.iterable
-        elif isinstance(item, Result | Item | Attribute | Operation):
+        elif isinstance(item, Result | Item | Attribute | Operation | Choice):
             yield item
         elif isinstance(item, Mapping):
             yield from (one.iterable for one in _elements_of(item))
@@ -341,3 +393,5 @@ def _rows_of_call(call: CallEvent) -> Iterator[Value]:
     elif call.method in METHODS_OF_ROWS and call.receiver is not None:
         yield call.receiver
         yield from (given for _, given in call.returned_by_callbacks)
+        # The numbers of rows that are taken: one that stands there twice takes its row twice.
+        yield from call.args[:1] if call.method in ("select", "take") else ()

@@ -394,6 +394,7 @@ def _source_of(value: Value) -> Hashable:
     """What tells a source from another: of a file that is read twice, its name."""
     if isinstance(value, Result) and value.call.named(*READERS):
         given = [constant_of(one) for one in (*value.call.args, *value.call.keywords.values())]
-        if given and all(isinstance(one, str | bool | int) for one in given):
-            return (value.call.names, tuple(given))
+        plain = (str, bool, int, list, type(None))
+        if given and all(isinstance(one, plain) for one in given):
+            return (value.call.names, tuple(map(repr, given)))
     return id(value)

@@ -94,7 +94,29 @@ def _by_loops(module: Module) -> Iterator[FilteredShard]:
 
 def _part_of(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where the part of a process is taken in what rows are made of; None where they are all rows."""
-    return next((one for one in backward_slice(module, rows) if takes_part(module, one)), None)
+    part = next((one for one in backward_slice(module, rows) if takes_part(module, one)), None)
+    return part or _part_in_generator(module, rows)
+
+
+def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
+    """Where a function or method of the file that yields the rows takes the part of a process; None where none does."""
+    if not isinstance(rows, ast.Call):
+        return None
+    function = rows.func
+    is_own = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
+    name = function.attr if isinstance(function, ast.Attribute) and is_own else ""
+    name = function.id if isinstance(function, ast.Name) else name
+    made = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
+    # Two methods of one name belong to two classes: which one is meant is not known.
+    if (
+        not name
+        or len(made) != 1
+        or not any(isinstance(one, ast.Yield) for one in ast.walk(made[0]))
+    ):
+        return None
+    loops = (one for one in ast.walk(made[0]) if isinstance(one, ast.For))
+    statements = (one for loop in loops for one in loop.body)
+    return next((one for one in statements if leaves_rows_out(module, one)), None)
 
 
 def _condition_of(module: Module, body: Sequence[ast.stmt]) -> ast.expr | None:

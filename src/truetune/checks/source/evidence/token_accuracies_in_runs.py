@@ -13,11 +13,26 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.array_places import KEEPING_METHODS, cut
 from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
 from truetune.source.module import Module
+from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import Item, Operation, Result, Value
 
 EQUALITIES = ("==", "!=")
 EQUAL_FUNCTIONS = ("torch.eq", "torch.ne", "numpy.equal", "torch.equal")
+METRIC_OBJECTS = ("torchmetrics.*", "evaluate.load", "ignite.metrics.*", "torcheval.metrics.*")
+METRIC_METHODS = ("__call__", "forward", "update", "compute", "add_batch")
+METRIC_FUNCTIONS = (
+    "sklearn.metrics.*_score",
+    "torchmetrics.functional.*",
+    "torcheval.metrics.functional.*",
+)
+SIDES = (
+    ("preds", "target"),
+    ("y_true", "y_pred"),
+    ("predictions", "references"),
+    ("input", "target"),
+)
+"""The names of what metrics compare, by library"""
 PICKING_FUNCTIONS = ("torch.argmax", "numpy.argmax")
 MAX_STEPS = 12
 """Casts and slices behind an `argmax`"""
@@ -69,6 +84,19 @@ def _compared(value: Value) -> tuple[Value, Value] | None:
         return call.args[0], call.args[1]
     if call.method in ("eq", "ne") and call.receiver is not None and call.args:
         return call.receiver, call.args[0]
+    return _given_to_metric(call)
+
+
+def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
+    """What a metric of a library compares: a function, or an object wherever it was made and handed to."""
+    maker = call.receiver.call if isinstance(call.receiver, Result) else None
+    is_object = call.method in METRIC_METHODS and maker is not None and maker.named(*METRIC_OBJECTS)
+    if not is_object and not call.named(*METRIC_FUNCTIONS):
+        return None
+    for first, second in SIDES:
+        sides = call.argument(0, first), call.argument(1, second)
+        if sides[0] is not None and sides[1] is not None:
+            return sides[0], sides[1]
     return None
 
 

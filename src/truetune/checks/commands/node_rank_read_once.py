@@ -1,0 +1,99 @@
+"""Every node of a job, or every task, is told the same number.
+
+## What it does
+Looks in a Slurm job at what `srun` starts: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's
+`--node_rank` with `--no_ssh`, and RANK for a script that srun starts in several tasks. It fires where the number is
+`$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` as the batch script reads it, directly, in double quotes or by a
+variable, and where it is a plain number. Silent in single quotes, behind a backslash and in a script that each node
+runs, and where a rendezvous (`--rdzv_backend=c10d`) numbers the nodes itself.
+
+## Why it is bad
+The batch script runs on the first node, so that its SLURM_NODEID is 0 for all. Two nodes with 4 GPUs each start the
+ranks 0 to 3 twice, and the ranks 4 to 7 never come: all wait until a timeout, or the job's time limit.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+export HEAD
+srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD train.py'
+```
+
+## Fix safety
+Safe: each node gets a number of its own. In single quotes the variables of the job must be exported.
+
+## References
+- slurm.schedmd.com/srun.html (output environment variables); pytorch.org/docs/stable/elastic/run.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.node_rendezvous import find_node_rendezvous
+from truetune.checks.ranks_expanded_once import RankReadOnce, find_ranks_read_once
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile
+
+
+class NodeRankReadOnce(CommandRule):
+    code = "CMD190"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    stability = "preview"
+    what = "launches on several nodes"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        yield from find_node_rendezvous(file)
+        yield from find_ranks_read_once(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for found in find_ranks_read_once(self.subject):
+            is_of_nodes = found.setting.startswith("--")
+            copies = f"{found.copies} {'nodes' if is_of_nodes else 'tasks'}"
+            lines = self.subject.text.splitlines()
+            places = dict.fromkeys((found.line, found.command.line))
+            yield self.finding(
+                f"{_what_is_read(found)}, so all {copies} are told the same number: their ranks exist"
+                f" {found.copies} times, the other ranks never come, and all wait for them",
+                _advice(found),
+                # As the file has them: quotes are what it is about.
+                cases=[self.case_at(line, lines[line - 1].strip()[:300]) for line in places],
+            )
+
+
+def _what_is_read(found: RankReadOnce) -> str:
+    """What gives all copies the same number, for the begin of a sentence."""
+    if not found.variable:
+        return f"srun starts the launch on every node with {found.setting} {found.value}"
+    return (
+        f"${found.variable} is read by the batch script, on the first node, where it is 0, and not on each node"
+        f" ({found.setting})"
+    )
+
+
+def _advice(found: RankReadOnce) -> str:
+    """The edit that gives each copy its own number."""
+    if not found.setting.startswith("--"):
+        return (
+            "set it in the shell of each task: srun bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID;"
+            " python SCRIPT', in single quotes"
+        )
+    return (
+        f"let each node read its own number: srun bash -c '... {found.setting} $SLURM_NODEID ...' in single quotes,"
+        " with the job's variables exported; or, with torchrun, --rdzv_backend=c10d"
+        " --rdzv_endpoint=FIRST_NODE:PORT in place of it"
+    )

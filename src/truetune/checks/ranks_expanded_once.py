@@ -1,0 +1,251 @@
+"""Numbers of nodes and tasks that a batch script reads once, for all of them.
+
+The body of a Slurm job runs on the first node, where SLURM_NODEID, SLURM_PROCID and SLURM_LOCALID are 0. `srun` starts
+its command on every node, but the words of that command were expanded before. Only a shell that srun starts reads the
+number of its own node: in single quotes, behind a backslash, or in a script of its own.
+
+The trade-off: here-documents are taken for text of another shell, so that one without quotes around its mark, which
+the job does expand, is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.launch_files import find_in_folder_or_parents
+from truetune.checks.node_rendezvous import (
+    TORCHRUN,
+    node_count_of_job,
+    split_variables,
+    started_commands,
+    takes_own_nodes,
+)
+from truetune.checks.tasks_around_launchers import shell_script
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    options_before_script,
+    parse_commands,
+    parse_whole_number,
+    variables_set_once,
+)
+
+NUMBER = r"SLURM_(?:NODEID|PROCID|LOCALID)"
+OWN_NUMBER = re.compile(NUMBER)
+READ_ONCE = re.compile(rf"\$[{{(\s]*({NUMBER})\b")
+"""`$SLURM_NODEID`, `${SLURM_NODEID}`, `$((SLURM_NODEID))`"""
+OF_EACH_TASK = "NUMBER_OF_EACH_TASK"
+"""Stands for the numbers that a shell on each node reads"""
+SHELL_PARTS = re.compile(
+    r"\\[\s\S]|'[^']*(?:'|\Z)|\"(?:\\[\s\S]|[^\"\\])*(?:\"|\\?\Z)|(?<!\S)#[^\n]*"
+    r"|<<-?[ \t]*(?P<quote>['\"]?)(?P<mark>\w+)(?P=quote)"
+)
+"""What a shell doesn't expand, or keeps together: escaped signs, quotes, comments, the marks of here-documents"""
+ESCAPED_NUMBER = re.compile(rf"(\\\$\{{?){NUMBER}")
+MANAGES = re.compile(rf"{NUMBER}|lightning|submitit|deepspeed|mpi4py|accelerate", re.I)
+"""In a script: it may find its rank by itself"""
+RANK_VARIABLES = ("RANK", "NODE_RANK")
+
+
+class RankReadOnce(NamedTuple):
+    """A launch whose copies are all told the same number."""
+
+    command: ShellCommand
+    setting: str
+    """The option or variable, as it is spelled: `--node-rank`, `RANK`"""
+    value: str
+    """What it is given: `$SLURM_NODEID`, `0`"""
+    variable: str
+    """The variable of Slurm that is read once; empty for a plain number"""
+    copies: int
+    """Nodes or tasks that are told it"""
+    line: int
+    """Where the variable is read"""
+
+
+def find_ranks_read_once(file: CommandFile) -> Iterator[RankReadOnce]:
+    """The launches of a Slurm job in which every node, or every task, is told the same number."""
+    if not file.requests or "srun" not in file.text:
+        return
+    marked = _mark_numbers_of_each_task(file.text)
+    job = parse_commands(marked, file.path)
+    assigned = variables_set_once(marked)
+    for command in job.commands:
+        if command.words[0].rpartition("/")[2] != "srun" or takes_own_nodes(command.words):
+            continue
+        found = _of_launchers(job, command, assigned) or _of_tasks(job, command, assigned)
+        if found is not None:
+            line = _line_of_variable(file.text, found.variable) or command.line
+            yield found._replace(line=line)
+
+
+def _mark_numbers_of_each_task(text: str) -> str:
+    """A script in which the numbers that shells on the nodes read have another name, and each quote is on one line."""
+    parts: list[str] = []
+    begin = 0
+    for match in _parts_of_shell(text):
+        parts.append(text[begin : match.start()])
+        begin = match.end()
+        found = match[0]
+        if found.startswith("<<"):
+            begin = _end_of_document(text, match)
+            found = OWN_NUMBER.sub(OF_EACH_TASK, text[match.start() : begin])
+        elif found.startswith("'"):
+            found = _on_one_line(OWN_NUMBER.sub(OF_EACH_TASK, found))
+        elif found.startswith('"'):
+            found = _on_one_line(ESCAPED_NUMBER.sub(rf"\g<1>{OF_EACH_TASK}", found))
+        elif found.startswith("\\$"):
+            number = OWN_NUMBER.match(text, begin + (text[begin : begin + 1] == "{"))
+            begin = number.end() if number is not None else begin
+            found = f"${OF_EACH_TASK}" if number is not None else found
+        parts.append(found)
+    return "".join(parts) + text[begin:]
+
+
+def _parts_of_shell(text: str) -> Iterator[re.Match[str]]:
+    """The parts of a script that are quoted, escaped or commented, and none that stands in a here-document."""
+    at = 0
+    while (match := SHELL_PARTS.search(text, at)) is not None:
+        yield match
+        at = _end_of_document(text, match) if match["mark"] else match.end()
+
+
+def _end_of_document(text: str, mark: re.Match[str]) -> int:
+    """Where a here-document ends; the end of the text where its mark never comes."""
+    end = re.compile(rf"^[ \t]*{mark['mark']}[ \t]*$", re.M).search(text, mark.end())
+    return end.end() if end is not None else len(text)
+
+
+def _on_one_line(quoted: str) -> str:
+    """A text in quotes whose lines are commands, as one line."""
+    lines = [line.strip() for line in quoted.splitlines()]
+    kept = [line for line in lines if line and not line.startswith("#")]
+    return re.sub(r"\\; ", " ", "; ".join(kept)) if len(kept) > 1 else quoted
+
+
+def _of_launchers(
+    job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
+) -> RankReadOnce | None:
+    """The launcher of processes of which every node starts one with the same number."""
+    for words in _words_on_nodes(job, command, assigned):
+        options = _node_rank_options(ShellCommand(words, command.line, command.text))
+        if options is None:
+            continue
+        setting, value, count = options
+        nodes = node_count_of_job(job) or parse_whole_number(count)
+        match = READ_ONCE.search(value)
+        if nodes is None or nodes < 2 or not (match or value.isdecimal()):
+            continue
+        return RankReadOnce(command, setting, value, match[1] if match else "", nodes, command.line)
+    return None
+
+
+def _words_on_nodes(
+    job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """The commands that srun starts, in the line itself, in quotes, or in a script beside the job."""
+    for one in started_commands(job, command, assigned):
+        yield one.words
+    script = shell_script(command, job)
+    if script is None:
+        return
+    text = OWN_NUMBER.sub(OF_EACH_TASK, script.text)
+    own = parse_commands(text, script.path)
+    outer = {name: value for name, value in assigned.items() if not re.search(rf"\b{name}=", text)}
+    for inner in own.commands:
+        yield split_variables(inner.words, outer)
+
+
+def _node_rank_options(command: ShellCommand) -> tuple[str, str, str] | None:
+    """The option that numbers a node, its value, and the number of nodes; None where the launcher doesn't heed one."""
+    for words in TORCHRUN:
+        options = command.behind(*words)
+        if options is not None:
+            own = options_before_script(options)
+            return _heeded(own, "--node-rank", "--nnodes")
+    options = command.behind("accelerate", "launch")
+    if options is not None:
+        own = options_before_script(options)
+        # A configuration may meet dynamically, where the number is not heeded.
+        if last_option(own, "--config-file") is not None:
+            return None
+        return _heeded(own, "--machine-rank", "--num-machines")
+    options = command.behind("deepspeed")
+    own = options_before_script(options) if options is not None else ()
+    return _heeded(own, "--node-rank", "--num-nodes") if "--no_ssh" in own else None
+
+
+def _heeded(own: tuple[str, ...], setting: str, count: str) -> tuple[str, str, str] | None:
+    """An option, its value, and the number of nodes, where the launcher gives no numbers by itself (c10d, etcd)."""
+    value = last_option(own, setting)
+    backend = last_option(own, "--rdzv-backend") or "static"
+    if not value or backend != "static" or "--standalone" in own:
+        return None
+    return setting, value, last_option(own, count) or ""
+
+
+def _of_tasks(
+    job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
+) -> RankReadOnce | None:
+    """A script that srun starts in several tasks, all of which are told one rank by the environment."""
+    tasks = _count_tasks(job, command.words)
+    script = next((word for word in command.words if word.endswith(".py")), None)
+    if tasks is None or tasks < 2 or script is None or _finds_rank_itself(job, script):
+        return None
+    before = command.words[: command.words.index(script)]
+    for name in RANK_VARIABLES:
+        value = _set_by_words(before, name) or command.variables.get(name) or assigned.get(name, "")
+        match = READ_ONCE.search(value)
+        if match is not None:
+            return RankReadOnce(command, name, value, match[1], tasks, command.line)
+    return None
+
+
+def _set_by_words(words: tuple[str, ...], name: str) -> str:
+    """A variable as `env RANK=...` or `--export=ALL,RANK=...` sets it; empty where neither does."""
+    for word in words:
+        match = re.search(rf"(?:^|,){name}=([^,\s]+)", word.partition("--export=")[2] or word)
+        if match is not None:
+            return match[1]
+    return ""
+
+
+def _count_tasks(job: CommandFile, words: tuple[str, ...]) -> int | None:
+    """How many tasks srun starts; None where it isn't plain."""
+    own = last_option(words, "--ntasks", "-n")
+    asked = own or next(
+        (job.requests[name][0] for name in ("--ntasks", "-n") if name in job.requests), None
+    )
+    if asked is not None:
+        return parse_whole_number(asked)
+    each = job.requests.get("--ntasks-per-node", ("1", 0))[0]
+    per_node = parse_whole_number(last_option(words, "--ntasks-per-node") or each)
+    return None if per_node is None else per_node * (node_count_of_job(job) or 1)
+
+
+def _finds_rank_itself(job: CommandFile, script: str) -> bool:
+    """May a script find its rank itself? So it may where it can't be read."""
+    path = find_in_folder_or_parents(Path(job.path).parent, script)
+    if path is None:
+        return True
+    try:
+        text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+    except (OSError, InputLimitError):
+        return True
+    return MANAGES.search(text) is not None
+
+
+def _line_of_variable(text: str, variable: str) -> int | None:
+    """The first line of code that reads a variable; None where none does."""
+    if not variable:
+        return None
+    for number, line in enumerate(text.splitlines(), 1):
+        if variable in line and not line.lstrip().startswith("#"):
+            return number
+    return None
