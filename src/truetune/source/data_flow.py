@@ -29,6 +29,7 @@ from truetune.source.qualified_names import (
 )
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+from truetune.source.self_attributes import AssignedValue, values_at
 from truetune.source.settings_files import SettingsFiles
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 """Calls whose keywords are the attributes of what they make"""
 CALLBACK = "transformers.TrainerCallback"
 """The class whose methods `on_...` a trainer calls with its model"""
-AssignedValue = tuple[ast.expr, tuple[int, ...]]
-"""What an attribute is set to: an expression, and which part of it where a tuple is taken apart"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,7 +636,9 @@ class DataFlow:
         if fields or self._may_be_given_unseen(node.value):
             return fields
         is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        owner = self._class_around(node) if is_self else self.class_of_object(node.value)
+        if is_self:
+            return values_at(self.scopes, node, self.assigned_to_self(node))
+        owner = self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
