@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 
@@ -202,7 +203,7 @@ def in_notebook(text: str) -> Files:
             "metadata": {},
             "execution_count": number + 1,
             "outputs": [],
-            "source": "\n".join(lines[begins[number] : begins[number + 1]]),
+            "source": "\n".join(lines[begins[number] : begins[number + 1]]).replace("# !pip", "!pip"),
         }
         for number in range(len(body))
     ]
@@ -235,6 +236,9 @@ def rewrite(text: str, names: Iterable[str]) -> Files | None:
         if made is None:
             return None
         files = made
+    if SCRIPT in files:
+        # The lines of comments at the top hold what pages say of releases and of files beside the script.
+        files = {**files, SCRIPT: _comments_at_top(text) + files[SCRIPT]}
     return files
 
 
@@ -349,6 +353,11 @@ def _assigned_name(statement: ast.stmt) -> str | None:
         return None
     target = statement.targets[0]
     return target.id if isinstance(target, ast.Name) else None
+
+
+def _comments_at_top(text: str) -> str:
+    comments = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return "".join(f"{line}\n" for line in comments)
 
 
 def _first_line(statement: ast.stmt) -> int:

@@ -26,6 +26,7 @@ from truetune.parsing.python_reader import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook
 from truetune.source.data_flow import DataFlow
+from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
@@ -131,6 +132,12 @@ class Module:
             if isinstance(node.ctx, ast.Load):
                 reads.setdefault(node.id, []).append(node)
         return reads
+
+    def variable_reads(self) -> Iterator[ast.Name | ast.Attribute]:
+        """Where variables are read: names, and attributes of `self`."""
+        for node in self.nodes(ast.Name, ast.Attribute):
+            if isinstance(node.ctx, ast.Load) and variable_name(node) is not None:
+                yield node
 
     def additions_to(self, name: ast.Name) -> list[ast.expr]:
         """What is added to a list or sum of this name: by `+=`, `append` or `extend`; in the order of the text."""

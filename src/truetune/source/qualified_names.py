@@ -41,6 +41,14 @@ def split_off_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
     return node, attributes[::-1]
 
 
+def variable_name(node: ast.AST | None) -> str | None:
+    """How a variable is written: `model`, `self.model`; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    is_of_self = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self"
+    return f"self.{node.attr}" if isinstance(node, ast.Attribute) and is_of_self else None
+
+
 def iterate_assigned_attributes(
     target: ast.expr, *, in_body: bool
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
