@@ -1,7 +1,9 @@
 """Asks of each rule of source code whether it finds the example of its page in other forms.
 
-How it works: the "Example" of a page is laid out as its tests do, with the files beside it, and rewritten; the rule must
-find it. "Use instead" is rewritten likewise, and the rule must be silent. Only pairs count whose page works unchanged.
+How it works: the "Example" of a page is laid out as its tests do, with the files beside it, and rewritten; the rule
+must find it. "Use instead" is rewritten likewise, and the rule must be silent. Only pages that work unchanged count.
+
+The trade-off: the rule alone is asked, so a false alarm of another rule in the new form is not seen here.
 """
 
 from __future__ import annotations

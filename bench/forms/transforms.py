@@ -169,7 +169,9 @@ def in_class(text: str) -> Files | None:
     replaced = _Replaced({name: _expression(f"self.{name}") for name in attributes})
     moved = replaced.in_all(moved)
     first = next((i for i, one in enumerate(moved) if not isinstance(one, ast.Assign)), len(moved))
-    outline = "class Experiment:\n    def __init__(self):\n        pass\n    def run(self):\n        pass"
+    outline = (
+        "class Experiment:\n    def __init__(self):\n        pass\n    def run(self):\n        pass"
+    )
     owner, start = _statements(f"{outline}\nExperiment().run()")
     assert isinstance(owner, ast.ClassDef)
     for method, body in zip(owner.body, (moved[:first], moved[first:]), strict=True):
@@ -203,7 +205,9 @@ def in_notebook(text: str) -> Files:
             "metadata": {},
             "execution_count": number + 1,
             "outputs": [],
-            "source": "\n".join(lines[begins[number] : begins[number + 1]]).replace("# !pip", "!pip"),
+            "source": "\n".join(lines[begins[number] : begins[number + 1]]).replace(
+                "# !pip", "!pip"
+            ),
         }
         for number in range(len(body))
     ]
@@ -281,7 +285,8 @@ class _Unpacked(ast.NodeTransformer):
         self.count += 1
         name = f"options_{self.count}"
         (made,) = _statements(f"{name} = dict()")
-        assert isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)
+        assert isinstance(made, ast.Assign)
+        assert isinstance(made.value, ast.Call)
         made.value.keywords = call.keywords
         call.keywords = [ast.keyword(None, _expression(name))]
         return [made, statement]

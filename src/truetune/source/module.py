@@ -139,21 +139,32 @@ class Module:
             if isinstance(node.ctx, ast.Load) and variable_name(node) is not None:
                 yield node
 
-    def additions_to(self, name: ast.Name) -> list[ast.expr]:
-        """What is added to a list or sum of this name: by `+=`, `append` or `extend`; in the order of the text."""
-        return self._additions.get((self.scopes.home_of(name), name.id), [])
+    def additions_to(self, variable: ast.expr) -> list[ast.expr]:
+        """What is added to a list or sum of this name, or of `self.x`: by `+=`, `append` or `extend`; in the order of
+        the text.
+        """
+        key = self._key_of_variable(variable)
+        return [] if key is None else self._additions.get(key, [])
+
+    def _key_of_variable(self, node: ast.expr) -> tuple[Scope, str] | None:
+        """The scope that holds a name, or the class that holds `self.x`, and how it is written."""
+        if isinstance(node, ast.Name):
+            return self.scopes.home_of(node), node.id
+        name = variable_name(node)
+        owner = self.flow.class_around(node) if name is not None else None
+        return None if name is None or owner is None else (self.scopes.inside[owner], name)
 
     @cached_property
     def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
         """Scope and name -> what is added to it; made once, for `additions_to`."""
         additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
-            if isinstance(added.target, ast.Name):
-                key = (self.scopes.home_of(added.target), added.target.id)
+            key = self._key_of_variable(added.target)
+            if key is not None:
                 additions.setdefault(key, []).append(added.value)
         for call in self.methods("append", "extend"):
-            if isinstance(call.receiver, ast.Name) and call.args:
-                key = (self.scopes.home_of(call.receiver), call.receiver.id)
+            key = self._key_of_variable(call.receiver) if call.receiver is not None else None
+            if key is not None and call.args:
                 additions.setdefault(key, []).append(call.args[0])
         return additions
 

@@ -17,6 +17,8 @@ RULES = all_rules("source")
 NO_PLACE = {
     "tokens-decoded-one-by-one": "a streamer decodes",
     "lm-collator-overwrites-labels": "another collator is made",
+    "evaluated-copy-is-not-trained": "the model itself is evaluated",
+    "split-by-salted-hash": "the remainder is of a digest",
     "formatting-func-ignored": "formatting_func is left out",
     "state-dict-overwritten": "the assignment is removed",
     "attention-mask-used-as-loss-mask": "the attention mask is left alone",
