@@ -131,17 +131,17 @@ def with_helpers(text: str) -> Files | None:
     count = 0
     for statement in tree.body:
         target = _assigned_name(statement)
-        assert target is None or isinstance(statement, ast.Assign)
-        if target is not None and isinstance(statement.value, ast.Call):
+        called = statement.value if isinstance(statement, ast.Assign) else None
+        if target is not None and isinstance(called, ast.Call):
             count += 1
             # Sorted, for the order of a set is another in each process.
-            read = sorted(_loaded([statement.value]) & variables)
+            read = sorted(_loaded([called]) & variables)
             name = f"make_{target}_{count}"
             given = ", ".join(read)
             made = f"def {name}({given}):\n    pass\n{target} = {name}({given})"
             function, call = _statements(made)
             assert isinstance(function, ast.FunctionDef)
-            function.body = [ast.Return(statement.value)]
+            function.body = [ast.Return(called)]
             body += [function, call]
         else:
             body.append(statement)

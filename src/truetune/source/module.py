@@ -135,8 +135,10 @@ class Module:
 
     def variable_reads(self) -> Iterator[ast.Name | ast.Attribute]:
         """Where variables are read: names, and attributes of `self`."""
-        for node in self.nodes(ast.Name, ast.Attribute):
-            if isinstance(node.ctx, ast.Load) and variable_name(node) is not None:
+        for node in self.order:
+            is_read = isinstance(getattr(node, "ctx", None), ast.Load)
+            is_variable = is_read and variable_name(node) is not None
+            if is_variable and isinstance(node, ast.Name | ast.Attribute):
                 yield node
 
     def additions_to(self, variable: ast.expr) -> list[ast.expr]:
