@@ -196,6 +196,10 @@ class Module:
                 numbers.setdefault(call.method, []).append(number)
         return numbers
 
+    def calls_anywhere(self, *patterns: str) -> bool:
+        """Does this file, or one that runs with it, call what is named so?"""
+        return any(True for part in self.with_linked for _ in part.calls(*patterns))
+
     def _matching(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
     ) -> Iterator[Call]:

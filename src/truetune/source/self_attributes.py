@@ -43,9 +43,7 @@ def values_at(
     return [one for one in assigned if one in values] or assigned
 
 
-def _place_in_method(
-    scopes: Scopes, node: ast.AST
-) -> tuple[ast.AST, Position, tuple[Arm, ...]]:
+def _place_in_method(scopes: Scopes, node: ast.AST) -> tuple[ast.AST, Position, tuple[Arm, ...]]:
     """The function that a node stands in, and where it stands there; the end of it for what a comprehension's scope
     does not order.
     """

@@ -30,9 +30,7 @@ def uses_of_result(module: Module, result: ast.Call) -> Iterator[tuple[ast.AST, 
     names = (
         name
         for name in module.variable_reads()
-        if all(
-            o.node is result and not o.path and not o.element for o in module.flow.origins(name)
-        )
+        if all(o.node is result and not o.path and not o.element for o in module.flow.origins(name))
     )
     for node in (result, *names):
         parent = module.scopes.parent.get(node)
