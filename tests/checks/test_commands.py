@@ -457,6 +457,11 @@ extraArgs:
   - "--model=m"
   - "{option}"
 """
+LLAMA_CPP_VALUES = """image:
+  repository: ghcr.io/ggml-org/llama.cpp
+  tag: server-cuda
+args: ["-m", "/models/a.gguf", "-ngl", "{layers}", "--jinja"]
+"""
 KSERVE = """apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 spec:
@@ -480,6 +485,8 @@ ExecStart=-/usr/bin/vllm serve m \\
         ("values.yaml", HELM.format(image="vllm/vllm-openai", option="--enforce-eager"), [6]),
         ("values-prod.yml", HELM.format(image="vllm/vllm-openai", option="--seed=1"), []),
         ("values.yaml", HELM.format(image="postgres", option="--enforce-eager"), []),
+        ("values.yaml", LLAMA_CPP_VALUES.format(layers=0), [4]),
+        ("values.yaml", LLAMA_CPP_VALUES.format(layers=99), []),
         ("isvc.yaml", KSERVE.format(option="--max-num-seqs=2"), [9]),
         ("isvc.yaml", KSERVE.format(option="--max-num-seqs=256"), []),
         ("llm.service", UNIT.format(users=1, option="--seed 1"), [2]),
@@ -494,6 +501,27 @@ def test_servers_of_charts_and_units(
     (tmp_path / name).write_text(text)
     findings = lint([str(tmp_path)], select=("CMD",)).findings
     assert [case.line for one in findings for case in one.cases] == lines
+
+
+CHART_TEMPLATE = """apiVersion: apps/v1
+kind: Deployment
+spec:
+  args:
+    {{- range .Values.args }}
+    - {{ . }}
+    {{- end }}
+"""
+
+
+def test_the_template_of_a_chart_holds_up_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "deployment.yaml").write_text(CHART_TEMPLATE)
+    (tmp_path / "values.yaml").write_text(
+        HELM.format(image="vllm/vllm-openai", option="--enforce-eager")
+    )
+    report = lint([str(tmp_path)], select=("CMD",))
+    assert [case.line for one in report.findings for case in one.cases] == [6]
+    assert not any("deployment.yaml" in one.reason for one in report.not_judged)
 
 
 def test_yaml_that_describes_no_pod_is_no_file_of_commands(tmp_path: Path) -> None:

@@ -285,3 +285,50 @@ def test_steps_on_more_nodes_are_compared(tmp_path: Path) -> None:
     assert "one.log: 1.3 s a step (1 node, 8 processes) two.log: 9.8 s" in words(
         found(tmp_path, files), "CMD045"
     )
+
+
+ENDED = "".join(
+    f"step={step} loss={2 - step / 4000:.3f} lr={max(0.0, 2e-5 * (1 - step / 220)):.3e}\n"
+    for step in range(20, 2001, 20)
+)
+DEEPSPEED = '{{"scheduler": {{"type": "WarmupDecayLR", "params": {{\n"total_num_steps": {}}}}}}}'
+OWN_SCHEDULE = """
+from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup
+TOTAL = {}
+model = AutoModelForCausalLM.from_pretrained("org/model")
+optimizer = torch.optim.AdamW(model.parameters())
+scheduler = get_cosine_schedule_with_warmup(optimizer, 20, TOTAL)
+model(**batch).loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"ds.json": DEEPSPEED.format(220)}, "ds.json:2"),
+        ({"train.py": OWN_SCHEDULE.format(220)}, "train.py:6"),
+        ({"job.sh": "python train.py \\\n  --total-steps 215 --lr 2e-5\n"}, "job.sh:2"),
+        ({"conf.yaml": "lr: 2e-5\nt_max: 220\n"}, "conf.yaml:2"),
+    ],
+)
+def test_the_line_that_ends_the_rate_is_named(
+    files: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    told = words(found(tmp_path, {"run.log": ENDED, **files}), "LOG012")
+    assert f"{place} builds the schedule over that many steps" in told
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"ds.json": DEEPSPEED.format(3600)},
+        {"train.py": OWN_SCHEDULE.format(200)},
+        {"conf.yaml": "# t_max: 220\nseed: 220\n"},
+    ],
+)
+def test_another_length_explains_no_end_of_the_rate(files: dict[str, str], tmp_path: Path) -> None:
+    told = words(found(tmp_path, {"run.log": ENDED, **files}), "LOG012")
+    assert "learning rate is 0 from step 220" in told
+    # One ninth is no number of accumulated batches or processes that anything here says.
+    assert "builds the schedule" not in told
+    assert "stepped" not in told

@@ -100,6 +100,9 @@ FULL_GPU = (
 def test_a_log_beside_that_ran_out_of_memory(text: str, is_said: bool, tmp_path: Path) -> None:
     (tmp_path / "lora.yaml").write_text(SETTINGS, encoding="utf-8")
     (tmp_path / "train.log").write_text(text, encoding="utf-8")
+    # Neither is a log, and a corpus is not read to its end for one.
+    (tmp_path / "runs.log").mkdir()
+    (tmp_path / "corpus.txt").write_text("words of a corpus\n" * 9, encoding="utf-8")
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(SHAPES["llama-3.1-8b"]), encoding="utf-8")

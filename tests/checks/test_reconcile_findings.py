@@ -151,3 +151,64 @@ def test_a_fault_that_fills_the_memory_comes_before_the_error_and_leads_its_help
 )
 def test_errors_without_a_proved_cause_keep_their_help(findings: list[Finding]) -> None:
     assert list(reconcile_findings(findings, [], None)) == findings
+
+
+ROW_BY_ROW = Finding(
+    "generation-row-by-row",
+    "SRC043",
+    "info",
+    "the server is asked on one row at a time, in a loop",
+    "gather",
+)
+ASKED = Finding(
+    "server-asked-one-by-one", "LOG040", "info", "60 reports say Running: 1", "send some 32"
+)
+WITHOUT_CACHE = Finding(
+    "kv-cache-left-off",
+    "SRC044",
+    "warning",
+    "a callback generates while the model trains",
+    "eval()",
+)
+TURNED_OFF = Finding(
+    "fault-named-in-the-output",
+    "LOG032",
+    "info",
+    "the output says: the cache is turned off because of gradient checkpointing",
+    "eval()",
+    cases=(Case("Caching is incompatible with gradient checkpointing", file="a/run.log", line=23),),
+)
+
+
+def test_a_loop_that_asks_row_by_row_has_the_reports_of_the_server() -> None:
+    (loop, _) = reconcile_findings([ROW_BY_ROW, ASKED], [], None)
+    assert loop.severity == "warning"
+    assert loop.evidence == ("the server's log shows it: 60 reports say Running: 1",)
+    (alone,) = reconcile_findings([ROW_BY_ROW], [], None)
+    assert alone == ROW_BY_ROW
+
+
+def test_a_generation_without_its_cache_has_the_line_of_the_log() -> None:
+    (generation, _) = reconcile_findings([WITHOUT_CACHE, TURNED_OFF], [], None)
+    assert generation.evidence[0].startswith(
+        "the log says it (run.log:23): Caching is incompatible"
+    )
+    assert reconcile_findings([WITHOUT_CACHE], [], None) == (WITHOUT_CACHE,)
+
+
+def test_what_a_log_of_pairs_proves_of_the_rows_and_of_the_reference() -> None:
+    dropped = "TRL 1.16.0 drops rows without a label, and says nothing"
+    empty = Finding(
+        "truncation-leaves-no-label", "LEN004", "warning", "48 of 48", "raise", (dropped, "kept")
+    )
+    bare = Finding("reference-lacks-the-sft-adapter", "SRC215", "warning", "the bare base", "merge")
+    zero = "every log-probability of the answers is exactly 0 over 18 records"
+    stuck = Finding("dpo-stuck-at-ln2", "LOG024", "error", zero, "raise max_length")
+    first = Finding("rewards-not-zero-at-first", "LOG051", "warning", "rewards are 4.91", "merge")
+    cut, reference, *_ = reconcile_findings([empty, bare, stuck, first], [], None)
+    assert (cut.severity, cut.evidence) == ("error", ("kept",))
+    assert (reference.severity, reference.evidence) == (
+        "error",
+        ("the log shows it: rewards are 4.91",),
+    )
+    assert reconcile_findings([empty, bare], [], None) == (empty, bare)

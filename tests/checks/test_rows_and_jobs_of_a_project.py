@@ -12,6 +12,8 @@ from truetune.checks.reports import Report
 from truetune.settings.run_spec import RunSpec
 
 POLICY = "You sort invoices of a small firm. Use one code for each invoice, in four digits, a dash and a letter. "
+JUDGED = {"shared-text-is-learned", "answer-is-little-of-the-loss"}
+"""What such rows show, as long as they are judged: the second leaves the first nothing to add"""
 SCRIPT = """
 from datasets import load_dataset
 from trl import SFTConfig, SFTTrainer
@@ -66,7 +68,7 @@ def test_answers_beside_a_script_do_not_hide_its_rows(
     ]
     write_lines(tmp_path / "answers.jsonl", beside)
     report = checked(tmp_path, monkeypatch)
-    assert "shared-text-is-learned" in rules(report)
+    assert JUDGED & rules(report)
     assert any("answers.jsonl" in part.what for part in report.not_judged)
 
 
@@ -77,7 +79,7 @@ def test_rows_that_the_script_trains_itself_are_taken_as_before(
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     write_lines(tmp_path / "train.jsonl", chats())
     report = checked(tmp_path, monkeypatch)
-    assert "shared-text-is-learned" in rules(report)
+    assert JUDGED & rules(report)
     assert not any("train.jsonl" in part.what for part in report.not_judged)
 
 

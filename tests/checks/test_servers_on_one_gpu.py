@@ -49,6 +49,13 @@ def count(folder: Path, text: str, name: str = "serve.sh") -> int:
         (f"CUDA_VISIBLE_DEVICES=0 {SERVE} &\nCUDA_VISIBLE_DEVICES=1 {SERVE} --port 2", 0),
         ("docker run --gpus all --ipc=host vllm/vllm-openai --model out/merged", 0),
         (SERVE, 0),
+        (JOB.format(4) + f"docker rm -f old\nsrun {SERVE}", 1),
+        (JOB.format(4) + f"{SERVE} &\n./run_training.sh", 0),
+        (JOB.format(4) + f"{SERVE} &\nbash train.sh", 0),
+        (JOB.format(4) + f"{SERVE} &\nmake train", 0),
+        (JOB.format(4) + f"srun --gpus-per-task=1 {SERVE}", 0),
+        (JOB.format(4) + f"#SBATCH --ntasks-per-node=4\nsrun {SERVE}", 0),
+        (JOB.format(4) + f"CUDA_VISIBLE_DEVICES=$SLURM_LOCALID {SERVE}", 0),
     ],
 )
 def test_gpus_that_a_server_is_shown(text: str, found: int, tmp_path: Path) -> None:

@@ -288,6 +288,11 @@ def test_gpus_that_wait_are_told_beside_the_log(tmp_path: Path) -> None:
     assert found(tmp_path)["LOG086"] == "the GPUs are at 8 to 11% utilization while the run trains"
     lay_out(tmp_path, {"gpu.txt": A100.replace(" 11%", " 96%").replace("  8%", " 97%")})
     assert "LOG086" not in found(tmp_path)
+    # The run is over, and a server holds the model: nobody asks it.
+    over = evaluated_run() + "{'train_runtime': 3900.0, 'train_loss': 1.2, 'epoch': 1.0}\n"
+    unasked = A100.replace(" 11%", "  0%").replace("  8%", "  0%")
+    lay_out(tmp_path, {"gpu.txt": unasked, "train.log": over})
+    assert "LOG086" not in found(tmp_path)
 
 
 def snapshots(busy: list[tuple[int, ...]], used: int = 14_000) -> str:

@@ -298,6 +298,14 @@ MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
     ("files", "speaks"),
     [
         ({"Modelfile": MODELFILE, "ask.sh": OLLAMA % ("How do I pay?", RAW)}, True),
+        (
+            {
+                "Modelfile.3b": MODELFILE,
+                "Modelfile.7b": MODELFILE,
+                "ask.sh": OLLAMA % ("How do I pay?", RAW),
+            },
+            True,
+        ),
         ({"train.sh": SWIFT, "ask.sh": LLAMA_CPP % "How do I pay?"}, True),
         (
             {
@@ -351,3 +359,13 @@ def test_parameters_below_the_trained_chats(
     }
     rule = "modelfile-parameters-unfit"
     assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize("parameter", ["num_predict 3", "num_ctx nan"])
+def test_parameters_beside_chats_without_answers(parameter: str, tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    files = {
+        "rows.jsonl": (json.dumps({"messages": turns}) + "\n") * 24,
+        "Modelfile": f"{MODELFILE}PARAMETER {parameter}\n",
+    }
+    assert found(tmp_path, files, "modelfile-parameters-unfit") == []

@@ -75,3 +75,37 @@ def test_commands_of_one_script(start: str, is_told: bool, tmp_path: Path) -> No
     )
     codes = {finding.code for finding in truetune.check(str(path), select="CFG065").findings}
     assert codes == ({"CFG065"} if is_told else set())
+
+
+SFT_SCRIPT = """
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("some/model")
+SFTTrainer(model, train_dataset=rows, args=SFTConfig("out/sft", learning_rate=1e-4)).train()
+"""
+DPO_SCRIPT = """
+from peft import AutoPeftModelForCausalLM, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+{load}
+DPOTrainer(model=model, train_dataset=rows, args=DPOConfig(output_dir="out/dpo", learning_rate=5e-6)).train()
+"""
+BASE = 'model = AutoModelForCausalLM.from_pretrained("some/model")\n'
+
+
+@pytest.mark.parametrize(
+    ("load", "is_told"),
+    [
+        (BASE, True),
+        (BASE + 'model = PeftModel.from_pretrained(model, "out/sft", is_trainable=True)', False),
+        (BASE + 'SFT = "out/sft"\nmodel = PeftModel.from_pretrained(model, SFT).merge_and_unload()', False),
+        (BASE + 'model.load_adapter("out/sft")', False),
+    ],
+)  # fmt: skip
+def test_a_script_that_loads_the_adapter_of_the_sft(
+    load: str, is_told: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "sft.py").write_text(SFT_SCRIPT, encoding="utf-8")
+    (tmp_path / "dpo.py").write_text(DPO_SCRIPT.format(load=load), encoding="utf-8")
+    report = truetune.check([str(tmp_path / "sft.py"), str(tmp_path / "dpo.py")], select=["CFG065"])
+    assert [one.code for one in report.findings] == ["CFG065"] * is_told

@@ -403,3 +403,32 @@ def test_answers_beside_what_they_are_compared_with(
     sorted_files = sort_folder_files(write(tmp_path, files))
     found = sorted_files.predictions if sorted_files is not None else ()
     assert [Path(one).name for one in found] == ["o.jsonl"] * are_predictions
+
+
+TRAINS_ON_DATA = (
+    "from datasets import load_dataset\nfrom trl import SFTTrainer\n"
+    'SFTTrainer("org/model", train_dataset=load_dataset("json", data_files="{}", split="train")).train()\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("trained", "is_prediction"),
+    [
+        ("data/rows.jsonl", True),
+        # The training reads the file itself, or rows that are not here.
+        ("staging.jsonl", False),
+        ("data/gone.jsonl", False),
+    ],
+)
+def test_answers_beside_their_references_are_not_trained_where_other_rows_are(
+    trained: str, is_prediction: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    rows = [{"question": f"q {n}?", "answer": f"a {n}"} for n in range(4)]
+    write(tmp_path / "data", {"rows.jsonl": rows})
+    answers = [{**row, "answer": "<pad>", "new_tokens": 9, "expected": "yes"} for row in rows]
+    write(tmp_path, {"staging.jsonl": answers})
+    (tmp_path / "train.py").write_text(TRAINS_ON_DATA.format(trained), encoding="utf-8")
+    files = sort_folder_files(tmp_path)
+    found = [Path(one).name for one in files.predictions] if files is not None else []
+    assert found == (["staging.jsonl"] if is_prediction else [])

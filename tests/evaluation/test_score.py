@@ -514,3 +514,16 @@ def test_numbers_of_another_spelling(spelled: list[str], fires: bool) -> None:
     report = scored([str(n) for n in AMOUNTS], spelled + exact)
     said = [one.message for one in report.findings if one.rule == FORM]
     assert any("same number" in one for one in said) == fires
+
+
+def test_answers_that_differ_from_all_references_are_not_called_free_of_faults() -> None:
+    wishes = [f"List the orders of region {n} that are still open today" for n in range(12)]
+    wanted = [f"<sql>select id from orders where region = {n}</sql>" for n in range(12)]
+    written = [text.replace("<sql>", "<plan>") for text in wanted]
+    shown = str(truetune.score(written, wishes, wanted))
+    assert "which says nothing of whether they are right" in shown
+    assert "no fault" not in shown
+    assert "no sign of a fault" not in shown
+    # The same answers as their references, and answers without any.
+    assert "no sign of a fault" in str(truetune.score(wanted, wishes, wanted))
+    assert "no sign of a fault" in str(truetune.score(written, wishes))

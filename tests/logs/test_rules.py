@@ -739,6 +739,30 @@ def test_a_printed_log_that_ends_in_its_warm_up(
         assert all(part in text for part in says)
 
 
+@pytest.mark.parametrize(
+    ("spread", "first"), [(0.01, "check whether the labels"), (0.001, "look whether chosen")]
+)
+def test_random_labels_come_first_where_the_policy_moves_and_tells_nothing_apart(
+    spread: float, first: str
+) -> None:
+    rng = np.random.default_rng(1)
+    records = [
+        {
+            "step": step,
+            "loss": math.log1p(math.exp(-margin)),
+            "rewards/margins": margin,
+            "rewards/accuracies": 0.5 + 0.05 * (-1) ** step,
+            "eval_rewards/accuracies": 0.52,
+            "grad_norm": 12.0,
+            "learning_rate": 2e-6,
+        }
+        for step, margin in enumerate(rng.normal(0, spread, 40).tolist(), 1)
+    ]  # fmt: skip
+    finding = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"]
+    assert finding.remedy.startswith(first)
+    assert ("does not depend on the answers" in " ".join(finding.evidence)) == (spread > 0.005)
+
+
 def test_a_preference_run_that_ends_in_its_warm_up_is_not_told_to_raise_the_rate() -> None:
     rng = np.random.default_rng(0)
     records = [
@@ -1006,3 +1030,20 @@ def test_an_adapter_that_begins_at_guessing_reads_foreign_ids(
     log.write_text("\n".join([printed, *lines]) + "\n", encoding="utf-8")
     named = "loss-above-uniform" in found(read_run(log))
     assert named is fires
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_told"), [((5, 10, 15), True), ((50, 100, 150), False), ((12, 15, 18), False)]
+)
+def test_first_rewards_of_a_run_with_few_records(steps: tuple[int, ...], is_told: bool) -> None:
+    records = [
+        {
+            "step": step,
+            "loss": 0.4,
+            "rewards/chosen": 5.1 - 0.2 * number,
+            "rewards/rejected": 4.3 - 0.4 * number,
+            "rewards/margins": 0.8 + 0.2 * number,
+        }
+        for number, step in enumerate(steps)
+    ]
+    assert ("rewards-not-zero-at-first" in found(log_of({"log_history": records}))) == is_told

@@ -229,17 +229,23 @@ WHOLE_MODULES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("stack", "other", "width"),
+    ("stack", "raw", "text", "width"),
     [
-        ("axolotl", {}, 4),
-        ("axolotl", {"embeddings_skip_upcast": True}, 2),
-        ("llama-factory", {}, 4),
-        ("trl", {}, 2),
+        ("axolotl", {}, "", 2),
+        ("llama-factory", {}, "", 4),
+        ("llama-factory", {"pure_bf16": True}, "", 2),
+        ("trl", {}, "", 2),
+        ("transformers", {}, "", 2),
+        ("transformers", {}, "model = prepare_model_for_kbit_training(model)", 4),
     ],
 )
-def test_copies_of_a_quantized_base(stack: Stack, other: dict[str, Any], width: int) -> None:
+def test_copies_of_a_quantized_base(
+    stack: Stack, raw: dict[str, Any], text: str, width: int
+) -> None:
     """Weight, gradient and two moments of each parameter, as wide as the copies are."""
-    found = planned(stack, 2048, **WHOLE_MODULES, other=other)
+    spec = RunSpec.model_validate({"max_length": 2048, "training": {**FULL, **WHOLE_MODULES}})
+    config = Config(stack, "1.16.0", "", spec, raw=raw, text=text)
+    found = plan_memory(config, model=LLAMA_8B, gpu_memory="24GB")
     table = 2 * LLAMA_8B.vocabulary * LLAMA_8B.hidden
     (note,) = [one for one in found.notes if "trained whole" in one]
     assert f"{4 * width * table / GIB:.1f} GiB with gradients" in note

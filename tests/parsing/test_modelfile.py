@@ -80,7 +80,7 @@ def test_a_file_without_instructions_is_refused(tmp_path: Path) -> None:
         ("FROM ./m.gguf\nPARAMETER num_ctx 32768\n", ["modelfile-template-differs"]),
         (
             "FROM ./m.gguf\nPARAMETER num_ctx 9\nTEMPLATE <start_of_turn>user {{ .Prompt }}<end_of_turn>\n",
-            ["modelfile-lacks-stop"],
+            ["modelfile-template-lacks-answer-header", "modelfile-lacks-stop"],
         ),
     ],
 )  # fmt: skip
@@ -88,3 +88,77 @@ def test_what_check_says_of_a_modelfile(text: str, rules: list[str], tmp_path: P
     path = tmp_path / "Modelfile"
     path.write_text(text, encoding="utf-8")
     assert [finding.rule for finding in truetune.check(path).findings] == rules
+
+
+QWEN_RANGE = (
+    "{{- range $i, $_ := .Messages }}{{- $last := eq (len (slice $.Messages $i)) 1 -}}"
+    '{{- if eq .Role "user" }}<|im_start|>user\n{{ .Content }}<|im_end|>\n'
+    '{{ else if eq .Role "assistant" }}<|im_start|>assistant\n'
+    "{{ if .Content }}{{ .Content }}{{ end }}{{ if not $last }}<|im_end|>\n{{ end }}{{- end }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "header"),
+    [
+        ("<|im_start|>user\n{{ .Prompt }}<|im_end|>\n", "<|im_start|>assistant"),
+        ("<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ .Response }}<|im_end|>", "<|im_start|>assistant"),
+        (
+            "{{ if .System }}<|start_header_id|>system<|end_header_id|>\n\n{{ .System }}<|eot_id|>{{ end }}"
+            "<|start_header_id|>user<|end_header_id|>\n\n{{ .Prompt }}<|eot_id|>",
+            "<|start_header_id|>assistant<|end_header_id|>",
+        ),
+        ("<|user|>\n{{ .Prompt }}<|end|>\n", "<|assistant|>"),
+        ("[INST] {{ .Prompt }} ", "[/INST]"),
+        ("### Instruction:\n{{ .Prompt }}\n\n", "### Response:"),
+        (
+            "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}",
+            "<|im_start|>assistant",
+        ),
+        (
+            '{{ range .Messages }}<start_of_turn>{{ if eq .Role "assistant" }}model{{ else }}user{{ end }}\n'
+            "{{ .Content }}<end_of_turn>\n{{ end }}",
+            "<start_of_turn>model",
+        ),
+        (QWEN_RANGE + "{{ end }}", "<|im_start|>assistant"),
+    ],
+)  # fmt: skip
+def test_a_template_without_the_header_of_the_answer_is_told(
+    template: str, header: str, tmp_path: Path
+) -> None:
+    findings = _findings_of_template(template, tmp_path)
+    assert "modelfile-template-lacks-answer-header" in findings
+    assert header in findings["modelfile-template-lacks-answer-header"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n",
+        "{{ if .Prompt }}<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ end }}<|im_start|>assistant\n"
+        "{{ .Response }}<|im_end|>\n",
+        "[INST] {{ if .System }}{{ .System }}\n\n{{ end }}{{ .Prompt }} [/INST]",
+        "{{ .Prompt }}",
+        # The model plays the user.
+        "<|im_start|>assistant\n{{ .Prompt }}<|im_end|>\n<|im_start|>user\n",
+        # The prompt begins the answer.
+        "<|im_start|>user\nWrite a poem.<|im_end|>\n<|im_start|>assistant\n{{ .Prompt }}",
+        "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n",
+        '{{ range .Messages }}<start_of_turn>{{ if eq .Role "assistant" }}model{{ else }}user{{ end }}\n'
+        "{{ .Content }}<end_of_turn>\n{{ end }}<start_of_turn>model\n",
+        QWEN_RANGE + '{{- if and (ne .Role "assistant") $last }}<|im_start|>assistant\n{{ end }}{{ end }}',
+        '{{ range .Messages }}{{ if eq .Role "user" }}[INST] {{ .Content }}[/INST]'
+        '{{ else if eq .Role "assistant" }} {{ .Content }}</s>{{ end }}{{ end }}',
+        '<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ "<|im_start|>assistant\\n" }}',
+        '{{ define "turn" }}<|im_start|>user\n{{ .Prompt }}<|im_end|>{{ end }}{{ template "turn" . }}',
+    ],
+)  # fmt: skip
+def test_a_template_that_opens_the_answer_is_sound(template: str, tmp_path: Path) -> None:
+    assert "modelfile-template-lacks-answer-header" not in _findings_of_template(template, tmp_path)
+
+
+def _findings_of_template(template: str, folder: Path) -> dict[str, str]:
+    """Rule -> message, of a Modelfile with this template."""
+    path = folder / "Modelfile"
+    path.write_text(f'FROM ./m.gguf\nTEMPLATE """{template}"""\nPARAMETER num_ctx 9\n', "utf-8")
+    return {finding.rule: finding.message for finding in truetune.check(path).findings}

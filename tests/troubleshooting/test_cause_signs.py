@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_speed import speed_guides
+from truetune.checks.findings import Finding
 from truetune.troubleshooting.cause_signs import SIGNS, find_signs, signs_of_cause
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+from truetune.troubleshooting.rank_causes import choose_guides, named_share, rank_causes
 from truetune.troubleshooting.ruled_out import find_reason_against
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
@@ -109,6 +110,18 @@ def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
     assert not reason(LOAD)
 
 
+def test_a_training_in_16_bits_says_nothing_of_the_load_after_it() -> None:
+    texts = [
+        ProjectText(Path("train.py"), "args = SFTConfig(bf16=True)\nkind = torch.bfloat16\n", True),
+        ProjectText(Path("ask.py"), f"{LOAD}model.generate(**batch)\n", True),
+    ]
+    name = "the model is loaded in float32"
+    found = [lines for sign, lines in find_signs(texts).items() if name in sign.words]
+    assert [[line.place for line in lines] for lines in found] == [["ask.py:1"]]
+    evidence = read_evidence("slow", texts, [])
+    assert not find_reason_against(f"{name}: from_pretrained without a dtype", evidence)
+
+
 @pytest.mark.parametrize(
     ("question", "guides"),
     [
@@ -117,12 +130,84 @@ def test_a_load_in_16_bits_is_no_load_in_float32() -> None:
         ("llama-server is slow though I have a RTX 4090", ("slow-generation",)),
         ("evaluation takes forever", ("slow-training", "slow-generation")),
         ("predictions take hours", ("slow-generation",)),
+        ("the evaluation through vLLM takes over a second per row on an H100", ("slow-generation",)),
+        ("the tokenizing of my rows takes 3 minutes per file", ()),
         # a unit says it more surely
         ("generation during training is slow, 3 tokens per second", ("slow-generation",)),
         ("training is slow and the loss is nan", ()),
         ("the model trains, its answers repeat", ()),
         ("the learning rate decays too slowly for my loss", ()),
+        ("training converges very slowly", ()),
     ],
 )
 def test_work_that_is_called_slow(question: str, guides: tuple[str, ...]) -> None:
     assert speed_guides(question) == guides
+
+
+@pytest.mark.parametrize(
+    ("question", "is_kept"),
+    [
+        ("gpu memory grows with each step until it is full", True),
+        ("there is a memory leak in my loop", True),
+        ("CUDA out of memory when I increase the batch size", False),
+        ("out of memory after increasing max_seq_length", False),
+        ("memory error after we increased the length", False),
+        ("host RAM: memory grows", False),
+    ],
+)
+def test_memory_that_grows_by_itself(question: str, is_kept: bool) -> None:
+    text = ProjectText(Path("train.py"), "model.train()\n", True)
+    guides = choose_guides(question)
+    [first, *_] = rank_causes(guides, question, frozenset(), read_facts(question, [text]))
+    rules = {"outputs-kept-on-the-device", "losses-kept-with-graph"}
+    assert (not rules.isdisjoint(first.cause.rules)) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("question", "guide"),
+    [
+        ("loss is 0 from the start", "loss-does-not-fall"),
+        ("my training loss is zero at every step", "loss-does-not-fall"),
+        ("the model makes things up although the loss is near zero", "nothing-is-learned"),
+        ("the loss goes down to zero but it behaves like the base", "nothing-is-learned"),
+        ("training on 4 GPUs is not faster than on one", "several-gpus"),
+    ],
+)
+def test_the_guide_of_a_loss_of_zero_and_of_several_gpus(question: str, guide: str) -> None:
+    assert choose_guides(question)[0][0].name == guide
+
+
+@pytest.mark.parametrize(
+    ("message", "named", "other"),
+    [
+        ("a learning rate of 1e-09 for SFT is far below the published 1e-4", "small", "large"),
+        ("a learning rate of 0.1 for SFT is far above the published 1e-4", "large", "small"),
+    ],
+)
+def test_a_rate_that_is_too_large_is_none_that_is_too_small(
+    message: str, named: str, other: str
+) -> None:
+    finding = Finding("learning-rate-far-from-published", "CFG015", "warning", message, "")
+    shares = {
+        size: named_share(finding, Cause(f"the learning rate is far too {size}", ""))
+        for size in (named, other)
+    }
+    assert shares[named] > 0
+    assert shares[other] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_narrow"),
+    [
+        ("args = SFTConfig(bf16=True)\n", True),
+        ("bf16: auto\n", True),
+        ("torchrun train.py --bf16\n", True),
+        ("torchrun train.py --bf16 False\n", False),
+        ("args = SFTConfig(bf16=True)\nmodel = load(torch_dtype=torch.float32)\n", False),
+        ("args = SFTConfig(output_dir='out')\n", False),
+    ],
+)
+def test_a_training_in_16_bits_is_none_in_float32(text: str, is_narrow: bool) -> None:
+    evidence = read_evidence("slow", [ProjectText(Path("train.py"), text, True)], [])
+    cause = "weights and matrix products in float32, without bf16 and TF32"
+    assert bool(find_reason_against(cause, evidence)) is is_narrow

@@ -114,8 +114,8 @@ def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
             if "modelfile-context-left-to-default" in likely.cause.rules
         )
 
-    # The first five are shown.
-    assert place(words) < 5 <= place(frozenset())
+    # How far it comes hangs on the words of all rules' pages, so that each new rule moves it.
+    assert place(words) < place(frozenset()) // 2
 
 
 def test_equal_words_keep_the_order_of_the_guide() -> None:

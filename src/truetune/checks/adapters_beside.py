@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.hyperparameter_limits import parse_limit_number
+from truetune.checks.schedule_lengths import schedule_lengths_of_file
 from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.find_hyperparameter_arguments import training_calls
 from truetune.checks.training_module import read_training_module
@@ -66,7 +67,10 @@ def files_beside_log(log: Path) -> FilesBeside:
     trainings = [_trainings_of_file(file) for file in files[:MAX_FILES]]
     configs = (config for one in trainings for config in one.configs)
     return FilesBeside(
-        settings=tuple(setting for config in configs for setting in _precisions(config)),
+        settings=(
+            *(setting for config in configs for setting in _precisions(config)),
+            *(setting for file in files[:MAX_FILES] for setting in schedule_lengths_of_file(file)),
+        ),
         adapters=tuple(adapter for one in trainings for adapter in one.adapters),
     )
 

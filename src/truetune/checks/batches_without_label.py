@@ -7,14 +7,22 @@ meant.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
+
+from truetune.source.module import Module
 
 GUARDS = re.compile(
     r"isnan|isfinite|isinf|nan_to_num|anomaly|!=\s*-\s*100|ne\(-\s*100|!=\s*(?:IGNORE|ignore)|reduction\s*=|clamp|"
     r"num_items|\.any\(\)|\.all\(\)"
 )
 """What a script has that leaves such batches out, or computes its loss in another way"""
+DIVISION_GUARDS = re.compile(
+    r"isnan|isfinite|isinf|nan_to_num|anomaly|clamp|clip\(|\bmax\(|maximum|\.any\(|\beps\b|\+\s*1e-|\bwhere\(|num_items"
+    r"|(?:>=?|==|!=)\s*[01]\b|if\s+(?:not\s+)?\w+(?:\[[^\]]{1,40}\])?\.sum\("
+)
+"""What a script has that keeps the sum of a mask above zero, or leaves batches out where it is zero"""
 MIN_BATCHES = 1.0
 """Batches without a label that an epoch has on average: at half, every other epoch has one"""
 IS_NAN = "so the loss is nan"
@@ -28,9 +36,38 @@ REMEDY = (
 )
 
 
+GUARD_THE_DIVISION = "and keep the divisor above zero: mask.sum().clamp(min=1)"
+
+
 def has_guard(texts: Iterable[str]) -> bool:
     """May a script leave such batches out, or average otherwise?"""
     return any(GUARDS.search(text) for text in texts)
+
+
+def divides_by_sum_of_mask(module: Module) -> bool:
+    """Does a file divide a sum of losses by the sum of their weights: `(loss * mask).sum() / mask.sum()`?"""
+    return any(
+        isinstance(node.op, ast.Div)
+        and _summed(module, node.right)
+        and not _summed(module, node.right).isdisjoint(_summed(module, node.left))
+        for node in module.nodes(ast.BinOp)
+    )
+
+
+def _summed(module: Module, node: ast.expr) -> set[str]:
+    """The names in what a sum adds up, `x.sum()` or `torch.sum(x)`, also behind a name; empty for anything else."""
+    for given in (node, *(origin.node for origin in module.flow.origins(node))):
+        if not isinstance(given, ast.Call):
+            continue
+        is_method = isinstance(given.func, ast.Attribute) and given.func.attr == "sum"
+        if is_method:
+            return {one.id for one in ast.walk(given) if isinstance(one, ast.Name)} - {"torch"}
+    return set()
+
+
+def guards_division(texts: Iterable[str]) -> bool:
+    """May a script keep the sum of a mask above zero, or leave out batches in which it is zero?"""
+    return any(DIVISION_GUARDS.search(text) for text in texts)
 
 
 def expected_batches(rows: int, without_label: int, rows_at_once: int | None) -> float:

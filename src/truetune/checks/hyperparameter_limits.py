@@ -115,9 +115,11 @@ def parse_limit_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        return float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
+    # `nan` is read as a number by Python, and lies within no limit and outside of none.
+    return None if math.isnan(number) else number
 
 
 def adapter_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,6 +150,7 @@ def started_commands(
         yield StartedCommand(split_variables(one.words, assigned), is_each or is_quoted)
 
 
+@lru_cache(maxsize=4)
 def _lines_of_inner_shells(text: str) -> frozenset[int]:
     """The lines inside of `srun bash -c '` and the quote that ends it: the shell of each node evaluates them."""
     inside: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
@@ -46,6 +47,9 @@ CAST = "prepare_model_for_kbit_training casts the weights to float32: the model 
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
 MAX_LOGS = 12
 """Logs beside settings that are read. Chosen, not measured: the last run is what matters, and each is read whole"""
+END_BYTES = 1 << 18
+"""The end of a file, where the traceback of a run stands that ended: a corpus of gigabytes is not read for it"""
+MEMORY_WORDS = re.compile(rb"out of memory|OutOfMemory", re.IGNORECASE)
 
 
 def config_with_training(
@@ -244,8 +248,7 @@ def _memory_errors_beside(config: Config) -> Iterator[str]:
     path = Path(config.path)
     if path.suffix == ".ipynb" or not path.is_file():
         return
-    logs = sorted(one for one in path.parent.iterdir() if one.suffix in LOG_SUFFIXES)
-    for log in logs[:MAX_LOGS]:
+    for log in _logs_that_may_end_so(path.parent):
         try:
             run = read_run(log)
         except DataError:
@@ -258,6 +261,25 @@ def _memory_errors_beside(config: Config) -> Iterator[str]:
                 f" fit, whatever the estimate says (truetune diagnose {log.name})"
             )
             return
+
+
+def _logs_that_may_end_so(folder: Path) -> list[Path]:
+    """The logs in a folder whose last bytes speak of memory."""
+    try:
+        files = sorted(one for one in folder.iterdir() if one.suffix in LOG_SUFFIXES)
+    except OSError:
+        return []
+    return [one for one in files if one.is_file() and _ends_in_memory_words(one)][:MAX_LOGS]
+
+
+def _ends_in_memory_words(file: Path) -> bool:
+    """Do the last bytes of a file speak of memory that ran out?"""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - END_BYTES))
+            return MEMORY_WORDS.search(stream.read(END_BYTES)) is not None
+    except OSError:
+        return False
 
 
 def _memory_error_of(output: ConsoleOutput | None) -> MemoryFigures | None:

@@ -27,6 +27,7 @@ from truetune.checks.host_memory_settings import (
 )
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
+from truetune.checks.schedule_lengths import schedule_lengths_of_file
 from truetune.checks.settings_in_code import setting_at
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
@@ -165,6 +166,7 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
+    settings += [one for file in files[:MAX_FILES] for one in schedule_lengths_of_file(file)]
     printed = [log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE]
     runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]

@@ -21,10 +21,13 @@ from truetune.checks.commands.sharding_file_not_read import (
 from truetune.checks.compare_two_logs import with_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
+from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.loss_is_a_sum import LossIsASum
 from truetune.checks.log.loss_not_finite import LossNotFinite
+from truetune.checks.log.rewards_not_zero_at_first import RewardsNotZeroAtFirst
 from truetune.checks.log.run_ended_in_an_exception import RunEndedInAnException
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
@@ -44,10 +47,12 @@ from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
 )
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
+from truetune.checks.source.kv_cache_left_off import KvCacheLeftOff
 from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerSteppedPerProcess
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
+from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFixedLength
 from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
@@ -65,6 +70,8 @@ NAN_OF_EMPTY_BATCHES = "a batch of them alone has a loss of 0 / 0, which is nan,
 """What a finding on evaluation rows without a label says"""
 DROPPED_ROWS = "drops rows without a label"
 """What is said of a trainer by default, which the log refutes"""
+NO_LOGPS = "every log-probability of the answers is exactly 0"
+"""How the finding on a log begins whose pairs have no token of an answer in the loss"""
 MEMORY_FAULTS = {
     TrainedInEvalMode.name(): "eval() mode",
     RowsPaddedToAFixedLength.name(): "padding=",
@@ -81,6 +88,10 @@ STEPS_OF_A_RUN = 10
 """From which on a log shows that a script ran. Chosen, not measured: a step or two may be of another try"""
 LAYERS_ON_CPU = "layers-left-on-the-cpu"
 ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
+CACHE_TURNED_OFF = "incompatible with gradient checkpointing"
+"""What transformers prints where checkpointed layers leave the cache out"""
+MAX_QUOTED = 120
+"""Of a line of the log, in a note. Chosen, not measured: the whole message of transformers"""
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
 CAP_TEXT = re.compile(
     r"max[-_]num[-_]seqs|max[-_]running[-_]requests|max[-_]batch[-_]size|-np|--parallel"
@@ -99,9 +110,13 @@ def reconcile_findings(
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
     kept = _with_evaluation_rows_without_labels(kept)
+    kept = _with_pairs_that_ran_without_labels(kept)
+    kept = _with_rewards_of_the_log(kept)
     kept = _with_cause_of_full_memory(kept)
     kept = _with_sharding_that_is_not_read(kept)
     kept = _with_transport_of_the_log(kept)
+    kept = _with_reports_of_the_server(kept)
+    kept = _with_cache_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_with_cache_of_all_requests(one, logs) for one in kept]
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
@@ -188,6 +203,42 @@ def _with_evaluation_rows_without_labels(findings: list[Finding]) -> list[Findin
     helped = [replace(one, remedy=f"{first.remedy}: {first.message}") for one in lost]
     rest = [one for one in findings if one not in empty and one not in lost]
     return [*proved, *helped, *rest]
+
+
+def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding]:
+    """Pairs whose answers are cut away, where the log shows that they were trained all the same: none was dropped."""
+    ran = [
+        one
+        for one in findings
+        if one.rule == DpoStuckAtLn2.name() and one.message.startswith(NO_LOGPS)
+    ]
+    if not ran:
+        return findings
+    return [
+        replace(
+            one,
+            severity="error",
+            evidence=tuple(line for line in one.evidence if DROPPED_ROWS not in line),
+        )
+        if one.rule == NO_LABEL_LEFT
+        else one
+        for one in findings
+    ]
+
+
+def _with_rewards_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """A reference without the adapter of the SFT, where the first rewards of the log prove that it is another model."""
+    shown = [one for one in findings if one.rule == RewardsNotZeroAtFirst.name()]
+    if not shown:
+        return findings
+    return [
+        replace(
+            one, severity="error", evidence=(*one.evidence, f"the log shows it: {shown[0].message}")
+        )
+        if one.rule == ReferenceLacksTheSftAdapter.name()
+        else one
+        for one in findings
+    ]
 
 
 def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
@@ -303,6 +354,38 @@ def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
         and one.severity == "info"
         and (shown := [log for log in logs if one.message.partition("=")[0] in log.message])
         else one
+        for one in findings
+    ]
+
+
+def _with_reports_of_the_server(findings: list[Finding]) -> list[Finding]:
+    """A loop that asks a server row by row, with the reports of the server that show it."""
+    reports = [one for one in findings if one.rule == ServerAskedOneByOne.name()]
+    if not reports:
+        return findings
+    shown = f"the server's log shows it: {reports[0].message}"
+    return [
+        replace(one, evidence=(*one.evidence, shown), severity="warning")
+        if one.rule == GenerationRowByRow.name() and one.message.startswith(ASKS_SERVER)
+        else one
+        for one in findings
+    ]
+
+
+def _with_cache_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """A generation without its cache, with the line of the log in which transformers says so."""
+    shown = [
+        case
+        for one in findings
+        if one.rule == FaultNamedInTheOutput.name()
+        for case in one.cases
+        if CACHE_TURNED_OFF in case.text
+    ]
+    if not shown:
+        return findings
+    said = f"the log says it ({_place_of(shown[0])}): {shown[0].text[:MAX_QUOTED]}"
+    return [
+        replace(one, evidence=(*one.evidence, said)) if one.rule == KvCacheLeftOff.name() else one
         for one in findings
     ]
 

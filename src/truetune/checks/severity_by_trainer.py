@@ -89,5 +89,11 @@ def adjust_severities_to_trainer(
             if verdict.holds_for_all or not is_nearly_all(finding.count, finding.total):
                 severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
             if verdict.because:
-                evidence.append(verdict.because.format(trainer=trainer.called))
+                evidence.append(_reason(verdict.because, trainer))
         yield replace(finding, severity=severity, evidence=tuple(evidence))
+
+
+def _reason(because: str, trainer: TrainerFacts) -> str:
+    """What the trainer does; of a release that the facts are not of, that this is not tested."""
+    said = because.format(trainer=trainer.called)
+    return f"{said}; that {trainer.pinned} does so is not tested" if trainer.pinned else said

@@ -86,7 +86,7 @@ ENDS = frozenset(["finish_reason", "stop_reason", "finish", "finished_by"])
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
 """Columns in which scripts write what a server replied"""
 COUNTS = frozenset(
-    ["completion_tokens", "output_tokens", "generated_tokens", "num_tokens", "usage"]
+    ["completion_tokens", "output_tokens", "generated_tokens", "new_tokens", "num_tokens", "usage"]
 )
 """Columns that count the tokens of a reply"""
 WRITES = re.compile(r"""["']a?w[bt+]*["']|["']a[bt+]*["']|\.write_text|to_json|\btee\b|>>?|--out""")
@@ -104,6 +104,9 @@ READS_DATA = re.compile(
     r"[\w-]\.(?:jsonl?|csv|tsv|parquet)\b|load_dataset\(\s*[\"'][\w.-]+/[\w.-]+"
 )
 """What names the rows that a script trains on"""
+# 200: longer paths in a script are none of its data.
+NAMED_ROWS = re.compile(r"(?<=[\"'])[\w./-]{1,200}\.(?:jsonl?|csv|tsv|parquet)(?=[\"'])")
+"""A file of rows that a script names"""
 TRAINS = (
     "Trainer(",
     ".backward(",
@@ -260,7 +263,31 @@ def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool
         return True
     if not _is_prediction(rows[path], POSSIBLE_PREDICTIONS):
         return False
-    return _has_other_training_rows(path, rows) or _is_scored(path, rows[path])
+    if _has_other_training_rows(path, rows) or _is_scored(path, rows[path]):
+        return True
+    return _is_left_by_training(Path(path))
+
+
+def _is_left_by_training(file: Path) -> bool:
+    """Do the scripts here train on other files, which are there, and none on this one?
+
+    The rows of training often stand in a folder of their own (`data/`), and the answers beside the scripts.
+    """
+    trainings = [text for text in _texts_of_scripts(file) if _trains(text)]
+    if not trainings or any(file.stem in text for text in trainings):
+        return False
+    return all(
+        any(_is_named_file(match[0], file) for match in NAMED_ROWS.finditer(text))
+        for text in trainings
+    )
+
+
+def _is_named_file(name: str, file: Path) -> bool:
+    """Is it the name of a file that is there, from the folder of another file or the one above it?"""
+    try:
+        return any((folder / name).is_file() for folder in (file.parent, file.parent.parent))
+    except (OSError, ValueError):
+        return False
 
 
 def _is_scored(path: str, row: Mapping[str, Any]) -> bool:

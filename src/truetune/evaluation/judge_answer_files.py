@@ -179,7 +179,7 @@ def _subjects(judged: Sequence[JudgedPair]) -> Iterator[Subject]:
         }
         facts = [("pairs", f"{len(own):,}")]
         facts += [(f"verdict {name}", f"{count:,}") for name, count in counts.items() if count]
-        yield Subject("verdicts of a judge", file, tuple(facts))
+        yield Subject("verdicts on pairs of answers", file, tuple(facts))
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:

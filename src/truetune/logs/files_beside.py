@@ -110,6 +110,8 @@ class SettingBeside(NamedTuple):
 
 WARMUP_STEPS = "warmup_steps"
 """Steps in which the rate rises, as settings name them"""
+SCHEDULE_STEPS = "schedule_steps"
+"""Steps over which a schedule of the learning rate is built"""
 IMAGE_WITHOUT_VERBS = "image_without_verbs"
 """A Dockerfile's image in which nothing installs the library of InfiniBand"""
 

@@ -16,7 +16,6 @@ from truetune.memory.architecture import Architecture, Matrix
 from truetune.memory.optimizer_states import OPTIMIZER_STATES
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_draft import is_on
 from truetune.settings.training_settings import Lora, Method, Training
 
 Head = Literal["full", "tiles", "liger", "none"]
@@ -32,6 +31,8 @@ DEFAULT_LENGTH = 1024
 """Tokens of a row where neither the run nor the user says; TRL's default"""
 TILES_SINCE = (1, 16)
 """The version of TRL that has no other loss than the tiled one"""
+KBIT_PREPARATION = "prepare_model_for_kbit_training("
+"""The call of peft that makes all that is not quantized float32"""
 FLOAT32_NAMES = ("float32", "float", "fp32", "torch.float32")
 SEQUENCES_PER_ROW: Mapping[Method, int] = {"dpo": 2, "orpo": 2, "cpo": 2, "reward": 2}
 """Sequences that one row becomes: the chosen and the rejected answer go through the model in one batch."""
@@ -187,7 +188,7 @@ def resolve_settings(
         nested=_is_double_quantized(run, other),
         lora=training.lora,
         adapter=2 if narrow_adapter else 4,
-        saved=_bytes_of_saved_modules(run, other),
+        saved=_bytes_of_saved_modules(run, compute),
         checkpointing=bool(training.gradient_checkpointing),
         attention=_choose_attention(training, architecture),
         masked=_is_masked(training, batch),
@@ -331,16 +332,21 @@ def _has_narrow_adapter(run: Config, sharding: Sharding) -> bool:
     return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
 
 
-def _bytes_of_saved_modules(run: Config, other: Mapping[str, Any]) -> int:
-    """Bytes of a weight that peft copies whole (`modules_to_save`) from a quantized base; 0 elsewhere.
+def _bytes_of_saved_modules(run: Config, compute: int) -> int:
+    """Bytes of a weight that peft copies whole (`modules_to_save`) from a quantized base; 0: those of the base.
 
-    `prepare_model_for_kbit_training` makes all that is not quantized float32, and the copies are made of that; LLaMA-
-    Factory casts what is trained to float32. TRL casts what is trained to bfloat16. Releases of Axolotl differ in what
-    they cast back before the copies are made, so they count in float32 there, unless `embeddings_skip_upcast` is on.
+    LLaMA-Factory casts what is trained to float32, unless `pure_bf16` is on; TRL casts it to bfloat16. A script that
+    calls `prepare_model_for_kbit_training` has all in float32 that is not quantized, and so the copies of it. Axolotl
+    calls it too, and casts embeddings and head back to the dtype of the run before peft copies them
+    (`_configure_embedding_dtypes` in loaders/model.py). What peft itself casts to float32 are the layers of adapters.
     """
     if run.spec.training.load_in is None:
         return 0
-    return 2 if run.stack == "trl" or is_on(other.get("embeddings_skip_upcast")) else 4
+    if run.stack in ("trl", "axolotl"):
+        return compute
+    if run.stack == "llama-factory":
+        return compute if run.raw.get("pure_bf16") is True else 4
+    return 4 if KBIT_PREPARATION in run.text else 0
 
 
 def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:

@@ -177,7 +177,7 @@ def _large_shares(estimate: Estimate) -> Iterator[str]:
     size = weight_memory.saved_module_bytes(architecture, settings)
     if settings.lora is not None and size > MIN_NAMED_SHARE * estimate.peak.total:
         in_float32 = (
-            ", in float32, as prepare_model_for_kbit_training leaves them"
+            ", in float32"
             if weight_memory.bytes_of_saved(settings) == 4
             else ", and twice that where they are float32"
         )

@@ -17,7 +17,7 @@ from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.docker_compose_services import Service, option_lines, split_words
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.yaml_reader import YamlError, parse_yaml
 
 SUFFIXES = (".yaml", ".yml")
 HEAD_BYTES = 4096
@@ -33,6 +33,8 @@ IMAGE = re.compile(rb"(?m)^[ \t]*image:")
 DOCUMENT_BEGIN = re.compile(r"(?m)^---[ \t]*(?:#.*)?$")
 ARGUMENTS = ("command", "args", "extraArgs", "extraargs", "additionalArgs", "vllmArgs")
 """Keys of the words behind an image, in their order"""
+TEMPLATE_MARK = "{{"
+"""Where a chart's template puts a value"""
 MAX_DEPTH = 16
 """Mappings and lists around a container; the deepest of the kinds above has nine"""
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
@@ -54,20 +56,25 @@ def is_pod_manifest(path: Path) -> bool:
 
 
 def pod_containers(path: Path) -> list[Service]:
-    """The containers of a manifest. Raises DataError where it can't be read."""
+    """The containers of a manifest; none of a chart's template, which is no YAML yet. Raises DataError."""
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
         return [one for part, line in _documents(text) for one in _containers(part, line)]
+    except YamlError as error:
+        if TEMPLATE_MARK in text:
+            return []
+        raise DataError(f"{path}: {error}") from None
     except (OSError, UnicodeDecodeError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
 
 
 def _documents(text: str) -> Iterator[tuple[str, int]]:
     """The documents of a file, each with the number of lines before it."""
-    begin = 0
+    begin = lines = 0
     for match in [*DOCUMENT_BEGIN.finditer(text), None]:
         end = match.start() if match is not None else len(text)
-        yield text[begin:end], text.count("\n", 0, begin)
+        yield text[begin:end], lines
+        lines += text.count("\n", begin, end)
         begin = match.end() if match is not None else end
 
 
@@ -89,11 +96,14 @@ def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping
 
 
 def _image_of(container: Mapping[str, Any]) -> str | None:
-    """The image of a container; in a chart's values a mapping has its name."""
+    """The image of a container; in a chart's values a mapping has its name and its tag."""
     image = container.get("image")
-    if isinstance(image, Mapping):
-        image = image.get("repository")
-    return image if isinstance(image, str) else None
+    if not isinstance(image, Mapping):
+        return image if isinstance(image, str) else None
+    name, tag = image.get("repository"), image.get("tag")
+    if not isinstance(name, str):
+        return None
+    return f"{name}:{tag}" if isinstance(tag, str | int | float) and tag != "" else name
 
 
 def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
@@ -103,7 +113,7 @@ def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Serv
         (
             number
             for number, line in enumerate(text.splitlines(), 1)
-            if image is not None and image in line
+            if image is not None and (image in line or image.rpartition(":")[0] in line.split())
         ),
         1,
     )

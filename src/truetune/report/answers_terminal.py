@@ -18,7 +18,7 @@ from rich.text import Text
 
 from truetune.evaluation.compare_model_answers import ComparedFigure, SampleComparison
 from truetune.evaluation.sample_report import SampleReport, Success
-from truetune.generation.answer_samples import Prompt, Sample
+from truetune.generation.answer_samples import Prompt, Sample, Scores
 from truetune.generation.answer_verdicts import (
     GOOD_VERDICTS,
     VERDICT_PHRASES,
@@ -91,7 +91,7 @@ def describe_success(report: SampleReport) -> str:
         if ends_known
         else "show no sign of a fault in their text (how they ended is not known)"
     )
-    if _are_mostly_wrong(report):
+    if _are_mostly_wrong(report) or _are_mostly_other_texts(report):
         # "Without a fault" over answers of which most are wrong reads as an all-clear.
         unknown = "" if ends_known else " (how they ended is not known)"
         fine = f"have a sound form{unknown}, which says nothing of whether they are right"
@@ -127,6 +127,20 @@ def _are_mostly_wrong(report: SampleReport) -> bool:
     ]
     known = [is_right for is_right in told if is_right is not None]
     return 2 * sum(known) < len(known)
+
+
+def _is_other_text(scores: Scores) -> bool:
+    """Is an answer another text than its reference, which it does not give in its own words either?"""
+    return scores.exact is False and not scores.agrees and not scores.gives
+
+
+def _are_mostly_other_texts(report: SampleReport) -> bool:
+    """Have most answers another text than their reference, without giving it in their own words?
+
+    Free texts may be right all the same: that they are is not said, and no more than their form is judged.
+    """
+    compared = [one.scores for one in report.samples if one.scores.exact is not None]
+    return 2 * sum(map(_is_other_text, compared)) > len(compared)
 
 
 def _describe_agreement(report: SampleReport) -> Iterator[str]:
@@ -343,8 +357,13 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     overlap = sample.scores.overlap
     if is_good and not right and overlap is not None and overlap < UNLIKE:
         return Text("unlike reference", style="yellow")
+    verdict = main_verdict(sample, limit)
+    # "No fault" beside a reference that says something else reads as "right".
+    said = (
+        "sound form" if verdict == "sound" and _is_other_text(scores) else VERDICT_PHRASES[verdict]
+    )
     return Text(
-        VERDICT_PHRASES[main_verdict(sample, limit)],
+        said,
         style="green" if right else FORM_STYLES[is_good],
     )
 

@@ -679,7 +679,7 @@ class DataFlow:
         """Does a call of a class of the files give its fields: of a dataclass, or of one of pydantic?"""
         if any(map(_is_dataclass_decorator, owner.decorator_list)):
             return True
-        return bool(owner.bases) and "__init__" not in self._methods(owner)
+        return bool(owner.bases) and self._method_of(owner, "__init__") is None
 
     def _may_be_given_unseen(self, node: ast.expr) -> bool:
         """May a call that made an object give its fields by `**values`, which are not seen?"""

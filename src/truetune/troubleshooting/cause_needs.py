@@ -698,7 +698,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(r"^label smoothing of 0\.5", _unless(r"label_smoothing|smoothing", "label_smoothing")),
     make_row(r"^training_step of Lightning", _unless(r"(?i)lightning|training_step", "Lightning")),
-    make_row(r"^Unsloth ", _unless(r"(?i)unsloth", "Unsloth")),
+    make_row(r"^Unsloth |switches off Unsloth's", _unless(r"(?i)unsloth", "Unsloth")),
     make_row(r"^sacrebleu", _unless(r"(?i)bleu", "BLEU", of="any")),
     make_row(r"^ROUGE", _unless(r"(?i)rouge", "ROUGE", of="any")),
     make_row(

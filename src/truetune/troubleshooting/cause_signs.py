@@ -36,6 +36,8 @@ class Sign(NamedTuple):
     """In any line: it speaks against them"""
     beside: str = ""
     """In any line: has to be there as well"""
+    unless_in_file: str = ""
+    """In a line of the same file: it speaks against them there"""
 
 
 SIGNS = (
@@ -94,7 +96,7 @@ SIGNS = (
         rf"(?:dir|path|file\w*|cache|HF_HOME){SET}/(?:mnt|nfs|lustre|gpfs|efs|content/drive)\b",
     ),
     Sign(
-        r"^one prompt at a time",
+        r"^one row or prompt is asked at a time",
         rf"\bbatch_?size\w*(?::\s*int)?{SET}(?:field\(\s*default=)?1\b(?![\d.])|max[-_]num[-_]seqs{SET}1\b",
         beside=r"\.generate\(|\bpipeline\(|vllm",
     ),
@@ -121,7 +123,7 @@ SIGNS = (
         r"^the model is loaded in float32",
         rf"\b(?:torch_)?dtype{SET}(?:torch\.)?float32"
         r"|(?:Model\w*|For[A-Z]\w+)\.from_pretrained\((?!.*dtype).*\)|\bpipeline\((?!.*dtype).*\)",
-        unless=r"bfloat16|(?<!b)float16|\.half\(|load_in_[48]bit|autocast|dtype\s*=\s*['\"]auto",
+        unless_in_file=r"bfloat16|(?<!b)float16|\.half\(|load_in_[48]bit|autocast|dtype\s*=\s*['\"]auto",
     ),
 )  # fmt: skip
 
@@ -136,10 +138,22 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
     ]
     found: dict[Sign, tuple[TextLine, ...]] = {}
     for sign in SIGNS:
-        shown = [line for line in lines if re.search(sign.shown_by, line.text)]
+        against = _files_against(sign, lines)
+        shown = [
+            line
+            for line in lines
+            if line.file not in against and re.search(sign.shown_by, line.text)
+        ]
         if shown and _fits_project(sign, lines):
             found[sign] = tuple(shown[:MAX_LINES_OF_SIGN])
     return found
+
+
+def _files_against(sign: Sign, lines: list[TextLine]) -> frozenset[str]:
+    """The files of which a line speaks against a sign there."""
+    if not sign.unless_in_file:
+        return frozenset()
+    return frozenset(line.file for line in lines if re.search(sign.unless_in_file, line.text))
 
 
 def _fits_project(sign: Sign, lines: list[TextLine]) -> bool:

@@ -71,6 +71,12 @@ SEVERAL_GPUS = "several-gpus"
 NEAR_SPEED, OTHER_SPEED = 0.9, 0.5
 """What guides on other speeds keep of their share where a speed is named. Chosen, not measured: several GPUs stay near,
 and generation comes later where seconds per step are named"""
+NO_FASTER_ON_SEVERAL = re.compile(
+    r"\b(?:\d{1,3}|two|four|eight|several|multiple|more|both)\s+(?:gpus|cards|nodes)\b[^.;:?!]{0,40}"
+    r"\b(?:faster|quicker|as long as|longer than|slower than|as slow as)\b",
+    re.IGNORECASE,
+)
+"""`training on 4 GPUs is not faster than on one`"""
 FLAT_GUIDE = "loss-does-not-fall"
 LIKE_GUIDE = "nothing-is-learned"
 AHEAD = 1.1
@@ -92,8 +98,11 @@ LOSS_FALLS = re.compile(
     r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"
     r"|\b(?:falls?|fell|drops?|dropped|decreas(?:es|ed)|sinks|sank|converge[sd])\b"
     r"|\b(?:goes|went|gets|got|is|was|comes|came|sits)\s+"
-    r"(?:(?:down|to|at|near|about|nearly|almost|already|close|practically|basically|of)\s+){0,4}"
-    r"(?:0?\.0+[1-9]|zero\b|0(?![.\d])))",
+    r"(?:(?:down|to|at|near|about|nearly|almost|already|close|practically|basically|of)\s+){0,4}0?\.0+[1-9]"
+    # A loss that is 0 from the start is another fault: it has to come to 0, or near it.
+    r"|\b(?:goes|went|gets|got|comes|came)\s+(?:\w+\s+)?to\s+(?:\w+\s+)?(?:zero\b|0(?![.\d]))"
+    r"|\b(?:is|was|gets|got|sits)\s+(?:\w+\s+){0,2}(?:near|nearly|almost|close to|practically|basically)\s+"
+    r"(?:zero\b|0(?![.\d])))",
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
@@ -134,10 +143,15 @@ MIN_CAUSES_OF_A_SYMPTOM = 3
 # there, and one that it does not name mostly 0.4 or less.
 MIN_NAMED_WORDS = 0.5
 """Of the words of a cause, by their rarity, that stand in a finding which names it"""
+TOO_SMALL = re.compile(r"\btoo (?:small|low|short|few)\b|\b(?:far|well) below\b", re.IGNORECASE)
+TOO_LARGE = re.compile(r"\btoo (?:large|high|long|many)\b|\b(?:far|well) above\b", re.IGNORECASE)
 SETTING_NAME = re.compile(r"\b[a-z]{2,20}(?:_[a-z0-9]{1,20}){1,5}\b")
 GROWING_MEMORY = re.compile(
-    r"\b(?:memory|vram|mem|gpu usage)\b[^.;:?!]{0,30}?\b(?:grow|increas|ris|climb|creep|leak|accumulat)\w*"
-    r"|\b(?:growing|rising|increasing|leaking|leaks?) (?:gpu )?(?:memory|vram)\b|\bmemory leak",
+    # Who runs out of memory when the batch is increased has another fault.
+    r"(?<!out of )\b(?:memory|vram|mem|gpu usage)\b"
+    r"(?:(?!\b(?:when|if|after|by|I|we|error|fails)\b)[^.,;:?!]){0,30}?"
+    r"\b(?:grow\w*|increas\w*|ris(?:es?|ing|en)|climb\w*|creep\w*|leak\w*|accumulat\w*)\b"
+    r"|\b(?:growing|rising|increasing|leaking|leaks?) (?:gpu )?(?:memory|vram)\b(?! of\b)|\bmemory leak",
     re.IGNORECASE,
 )
 """Words that say that memory grows in the run"""
@@ -242,7 +256,8 @@ def _shares_by_both(question: str) -> dict[str, float]:
 def _shares_of_speed(question: str, shares: Mapping[str, float]) -> dict[str, float]:
     """The shares of guides on speed alone, where the question names one and no other fault; else all."""
     named = speed_guides(question)
-    if not named:
+    # Who compares a number of GPUs asks about them, if a training is named or not.
+    if not named or (named == ("slow-training",) and NO_FASTER_ON_SEVERAL.search(question)):
         return dict(shares)
     best = max(shares.values(), default=1.0)
     # A unit that is named (steps, tokens) says which speed it is about.
@@ -353,12 +368,26 @@ def names_cause(finding: Finding, cause: Cause) -> bool:
 
 
 def named_share(finding: Finding, cause: Cause) -> float:
-    """How much of what a cause says a finding says in its own words, rare words counting more."""
+    """How much of what a cause says a finding says in its own words, rare words counting more.
+
+    0 where one says that a value is too small and the other that it is too large: all their other words are equal.
+    """
+    sizes = {_size_named(finding.message), _size_named(cause.text)} - {""}
+    if len(sizes) > 1:
+        return 0.0
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
     words = frozenset(list_stems(cause.text))
     total = sum(_rarity(word) for word in words) or 1.0
     named = sum(_rarity(word) for word in words & said)
     return named / total
+
+
+def _size_named(text: str) -> str:
+    """What a text says of a value, `small` or `large`; empty where it says neither, or both."""
+    is_small, is_large = TOO_SMALL.search(text) is not None, TOO_LARGE.search(text) is not None
+    if is_small == is_large:
+        return ""
+    return "small" if is_small else "large"
 
 
 def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:

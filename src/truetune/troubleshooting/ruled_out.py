@@ -171,6 +171,16 @@ QUANTIZATION = re.compile(
 )
 SIXTEEN_BITS = re.compile(r"bfloat16|(?<!b)float16|\.half\(|\bbf16\b")
 FLOAT32 = re.compile(r"float32|\bfp32\b")
+TRAINS_IN_16_BITS = re.compile(
+    r"\b(?:bf16|fp16)['\"]?\s?[=:]\s?(?:[Tt]rue|auto)\b|--(?:bf16|fp16)\b(?!\s+[Ff]alse)|\bautocast\("
+    r"|mixed[-_]precision['\"]?[=: ]\s?['\"]?(?:bf|fp)16|['\"](?:bf16|16)-(?:mixed|true)['\"]"
+)
+"""A line by which a training computes in 16 bits"""
+WIDE_PRODUCTS = re.compile(
+    r"float32|\bfp32\b|\b(?:bf16|fp16)['\"]?\s?[=:]\s?[Ff]alse|enabled\s?=\s?False"
+)
+LOADS_A_MODEL = re.compile(r"(?:Model\w*|For[A-Z]\w+)\.from_pretrained\(|\bpipeline\(")
+GENERATES_TEXT = re.compile(r"\.generate\(|\bpipeline\(")
 EIGHT_BITS = re.compile(r"load_in_8bit[\"']?\s*[:=]\s*[Tt]rue")
 OTHER_BITS = re.compile(
     r"load_in_4bit[\"']?\s*[:=]\s*[Tt]rue|bnb_4bit|4-?bit|gptq|\bawq\b|nf4|gguf", re.IGNORECASE
@@ -567,9 +577,27 @@ def _is_in_8_bits_alone(evidence: Evidence) -> str:
 
 
 def _is_loaded_in_16_bits(evidence: Evidence) -> str:
-    """Do the files name a dtype of 16 bits, and none of 32?"""
-    if evidence.has(SIXTEEN_BITS) and not evidence.has(FLOAT32):
-        return "the files load or cast to 16 bits"
+    """Does each file that loads a model to generate name a dtype of 16 bits, and none of 32?
+
+    What a training beside it sets (`bf16=True`) says nothing about how the model is loaded afterwards.
+    """
+    loaders = [
+        lines
+        for lines in evidence.files_with(LOADS_A_MODEL)
+        if any(GENERATES_TEXT.search(line) for line in lines)
+    ]
+    is_narrow = [
+        any(SIXTEEN_BITS.search(line) for line in lines)
+        and not any(FLOAT32.search(line) for line in lines)
+        for lines in loaders or [evidence.lines]
+    ]
+    return "the files load or cast to 16 bits" if all(is_narrow) else ""
+
+
+def _is_trained_in_16_bits(evidence: Evidence) -> str:
+    """Does a line set a training in 16 bits, and none anything wider?"""
+    if evidence.has(TRAINS_IN_16_BITS) and not evidence.has(WIDE_PRODUCTS):
+        return "the files train in bf16 or fp16"
     return ""
 
 
@@ -582,6 +610,7 @@ def _no_transport_is_switched(evidence: Evidence) -> str:
 
 RULES: tuple[Row, ...] = (
     make_row(r"^the model is loaded in float32", _is_loaded_in_16_bits),
+    make_row(r"^weights and matrix products in float32", _is_trained_in_16_bits),
     make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
     make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
     make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),

@@ -121,3 +121,49 @@ def test_a_tokenizer_that_is_here_is_not_called_absent(tmp_path: Path) -> None:
     assert "is not on this machine" not in evidence(tmp_path, here)
     assert "is not on this machine" in evidence(tmp_path, tmp_path / "absent")
     assert "the stop token" in evidence(tmp_path, here)
+
+
+FACTORY = {
+    "model_name_or_path": "some/model",
+    "stage": "sft",
+    "do_train": True,
+    "finetuning_type": "lora",
+    "dataset": "rows",
+    "template": "llama3",
+    "cutoff_len": 256,
+    "output_dir": "out",
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "fate"),
+    [
+        # infer_seqlen: 2 x 12 sentences of 89 characters are more than 6 x 256.
+        ([chat(SENTENCE * 30, SENTENCE * 12)] * 8, "lose the end of their answer"),
+        # The short answer is kept whole, however long its prompt is.
+        ([chat(SENTENCE * 30, "So.")] * 8, "are cut"),
+        # Each turn has a limit of its own.
+        ([chat(*[SENTENCE * 12] * 4)] * 8, "are cut"),
+    ],
+)
+def test_llama_factory_shares_the_limit_out(
+    rows: list[dict[str, object]], fate: str, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user"}
+    tags |= {"assistant_tag": "assistant"}
+    entry = {
+        "file_name": "rows.json",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": tags,
+    }
+    info = json.dumps({"rows": entry})
+    (tmp_path / "data" / "dataset_info.json").write_text(info, encoding="utf-8")
+    (tmp_path / "run.yaml").write_text(
+        yaml.safe_dump({**FACTORY, "dataset_dir": str(tmp_path / "data")}), encoding="utf-8"
+    )
+    (finding,) = truetune.check([str(tmp_path / "run.yaml")], select=["rows-surely-cut"]).findings
+    assert f"8 of 8 rows {fate} for certain" in finding.message
+    assert "whole answer" not in finding.message

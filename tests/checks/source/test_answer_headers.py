@@ -102,6 +102,10 @@ net.generate(tok.apply_chat_template(history, return_tensors="pt"), max_new_toke
         HELPER % "" + 'other = LLM("out/mistral-7b")\n',
         BEGUN,
         OPTIONS % ", **settings",
+        (OPTIONS % "").replace(
+            "    return tok",
+            "    options.setdefault('add_generation_prompt', True)\n    return tok",
+        ),
         OPTIONS % "" + 'encode(body["turns"], add_generation_prompt=True)\n',
         OPTIONS.replace("encode(body", "other(body") % "",
         "text = tok.apply_chat_template(row['messages'], tokenize=False)\nprint(len(tok(text).input_ids))\n",

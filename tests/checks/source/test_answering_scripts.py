@@ -291,6 +291,14 @@ REQUEST = (
         (OLLAMA % 512, 100, 0),
         (OLLAMA % 1 + OLLAMA % 512, 100, 0),
         (OLLAMA % "limit", 100, 0),
+        ((OLLAMA % 64).replace("own", "gpt-4o-mini"), 100, 0),
+        ((OLLAMA % 64).replace("own", "qwen2.5:7b-instruct"), 100, 0),
+        ("ASK = 'Is it right? Reply yes or no.'\n" + OLLAMA % 64, 100, 0),
+        (
+            "from datasets import load_dataset\nrows = load_dataset('cais/mmlu')\n" + OLLAMA % 64,
+            100,
+            0,
+        ),
     ],
 )
 def test_a_limit_below_the_trained_answers(

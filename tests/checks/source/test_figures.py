@@ -17,8 +17,6 @@ RULES = all_rules("source")
 NO_PLACE = {
     "tokens-decoded-one-by-one": "a streamer decodes",
     "lm-collator-overwrites-labels": "another collator is made",
-    "evaluated-copy-is-not-trained": "the model itself is evaluated",
-    "split-by-salted-hash": "the remainder is of a digest",
     "formatting-func-ignored": "formatting_func is left out",
     "state-dict-overwritten": "the assignment is removed",
     "attention-mask-used-as-loss-mask": "the attention mask is left alone",
@@ -37,6 +35,8 @@ NO_PLACE = {
     "cache-emptied-at-each-step": "the memory is left to torch",
     "debugging-left-on": "anomaly detection is off",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",
+    "split-by-salted-hash": "crc32 is no hash of Python's",
+    "evaluated-copy-is-not-trained": "the model itself is evaluated, and nothing copied",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """

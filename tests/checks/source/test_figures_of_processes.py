@@ -52,6 +52,8 @@ def found(text: str, folder: Path) -> list[str]:
         (SAMPLED, SUM, LOGGED, []),
         (WHOLE, "pass", LOGGED, []),
         (SAMPLED, "pass", "loss = evaluate()\nprint(rank, loss)\n", []),
+        # each process writes its own answers, and rank 0 says that all is done
+        (SAMPLED, "save(total, f'part-{rank}.json')", "evaluate()\nif rank == 0:\n    print('done')\n", []),
         (PREPARED, "total = accelerator.gather(torch.tensor(total)).mean().item()", LOGGED, []),
     ],
 )  # fmt: skip
@@ -98,6 +100,7 @@ DEVICES = 'devices=4, strategy="ddp"'
         ('self.log("val/loss", loss)', CHECKPOINT, "devices=1", []),
         ('self.log("val/loss", loss)', CHECKPOINT, "max_epochs=2", []),
         ('self.log("val/loss", self.accuracy)', CHECKPOINT, DEVICES, []),
+        ('a = self.accuracy.compute()\n        self.log("val/loss", a)', CHECKPOINT, DEVICES, []),
         ('self.log("val/loss", self.all_gather(loss).mean())', CHECKPOINT, DEVICES, []),
     ],
 )  # fmt: skip

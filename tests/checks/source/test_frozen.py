@@ -127,7 +127,9 @@ def test_a_loop_that_freezes_the_adapter_too(text: str, count: int, tmp_path: Pa
             + "kept = 'score' in name or name.endswith('bias')\n    weight.requires_grad = kept\n",
             1,
         ),
-        # Some of LoRA's names pass, or may.
+        # Some of LoRA's names pass, or may: those in a vision tower as well.
+        (LOOP + "weight.requires_grad = 'vision_tower' in name\n", 0),
+        (LOOP + "weight.requires_grad = any(key in name for key in ('visual', 'projector'))\n", 0),
         (LOOP + "weight.requires_grad = 'layers.31' in name\n", 0),
         (LOOP + "weight.requires_grad = any(key in name for key in ('embed', 'lora_B'))\n", 0),
         (LOOP + "if 'embed' in name or 'norm' in name:\n        weight.requires_grad = True\n", 0),

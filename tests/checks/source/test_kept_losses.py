@@ -131,3 +131,10 @@ def test_an_engine_in_another_function_may_run_without_training(tmp_path: Path) 
         + "\ndef answer(rows):\n    return LLM('model').generate(rows)\n"
     )
     assert severities(tmp_path, text, "vllm-beside-training") == []
+
+
+def test_a_sum_of_many_terms_is_judged(tmp_path: Path) -> None:
+    terms = " + ".join(["scale"] * 900)
+    lines = f"scale = 1\n    total = total + {terms}\n    losses.append({terms})"
+    text = LOOP.format(made="[]", given="", keep=f"kept.append(loss)\n    {lines}")
+    assert severities(tmp_path, text)

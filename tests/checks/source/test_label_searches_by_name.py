@@ -96,6 +96,7 @@ hits = [is_right(ask(row), LETTER) for row in rows]
         ("letter in reply", '["A", "B", "C", "D"][row["answer"]]', 256, 1),
         ("letter in reply", '"ABCD"[row["answer"]]', 1, 0),
         ("letter in reply[:1]", '"ABCD"[row["answer"]]', 256, 0),
+        ("letter in set(re.findall(r'\\b[A-D]\\b', reply))", '"ABCD"[row["answer"]]', 256, 0),
         ("letter in reply.split()", '"ABCD"[row["answer"]]', 256, 0),
         ('f"({letter})" in reply', '"ABCD"[row["answer"]]', 256, 0),
         ("letter in reply", 'row["city"]', 256, 0),
@@ -122,3 +123,18 @@ def test_letters_of_a_file(gold: tuple[str, ...], found: int, tmp_path: Path) ->
     (tmp_path / "score.py").write_text(text, encoding="utf-8")
     report = truetune.lint([tmp_path / "score.py"], select=["SRC185"], allow_unjudged=True)
     assert len(report.findings) == found
+
+
+ODD_KEYS = """ROWS = [
+    {"prompt": [{"role": "user", "content": "3 + 3?"}], "answer": "6"},
+    {"prompt": [{"role": "user", "content": "4 + 4?"}], "answer": "8"},
+]
+def correct(completions, answer, **kwargs):
+    return [float(one[{}]["content"].strip() == gold) for one, gold in zip(completions, answer)]
+"""
+
+
+def test_a_key_that_can_be_no_key_ends_no_rule(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text(ODD_KEYS, encoding="utf-8")
+    report = truetune.lint([tmp_path / "reward.py"], select=["SRC185"], allow_unjudged=True)
+    assert not any("fault of truetune" in str(one) for one in report.not_judged)

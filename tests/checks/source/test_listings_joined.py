@@ -56,6 +56,16 @@ def test_files_that_lie_here_are_put_in_order(
     assert [one.severity for one in lint([path], select=["SRC183"]).findings] == severities
 
 
+def test_names_that_no_file_system_has_and_empty_targets(tmp_path: Path) -> None:
+    path = tmp_path / "build.py"
+    listing = "sorted(Path('in\\0').glob('*.txt'))"
+    text = f"{HEAD}for () in enumerate(x): pass\na = {listing}\nb = {BY_INT}\n{JOIN}"
+    path.write_text(text.replace("zip(A, B)", "zip(a, b)"), encoding="utf-8")
+    report = lint([path], select=["SRC183"])
+    assert len(report.findings) == 1
+    assert not report.not_judged
+
+
 LOOPS = (
     "for i, p in enumerate(A):\n    rows.append((p.read_text(), B[i].read_text()))\n",
     "for i in range(len(A)):\n    rows.append((A[i].read_text(), B[i].read_text()))\n",

@@ -55,6 +55,8 @@ def loop(divide: str, log: str, backward: str = "loss.backward()") -> str:
     [
         ("loss = out.loss / accum", "wandb.log({'loss': loss.item()})", 1),
         ("loss = out.loss\n    loss /= accum", "print(i, round(float(loss), 4))", 1),
+        # the mean of two losses, and every second batch is shown
+        ("loss = (out.loss + other(batch)) / 2\n    if i % 2 == 0:\n        print(loss.item())", "pass", 0),
         ("loss = out.loss\n    loss = loss / accum", "print('%.4f' % loss.item())", 1),
         ("loss = out.loss / accum", "value = loss.detach().item()\n        bar.set_postfix(loss=value)", 1),
         ("loss = out.loss\n    if accum > 1:\n        loss = loss / accum", "log.info(f'{loss.item():.3f}')", 1),

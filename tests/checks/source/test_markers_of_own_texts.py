@@ -72,6 +72,13 @@ def test_the_collators_marker_and_the_texts_of_another_file(
             "''.join(f\"{turn['role']}: {turn['content']}\\n\" for turn in row['turns'])",
             False,
         ),
+        # The marker is put into the text by its name, and another text is printed.
+        (
+            "'### Response:'",
+            "f\"### Instruction: {row['q']}\\n{MARKER}{row['a']}\"\n"
+            "    print(f'### Question: {row}\\n### Answer: {ids}')",
+            False,
+        ),
         # Only what is printed has headers.
         ("'Assistant:'", "row['text']", False),
     ],

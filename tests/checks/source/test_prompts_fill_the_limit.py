@@ -179,3 +179,117 @@ def test_the_loss_of_the_log_is_told_by_the_rows(tmp_path: Path) -> None:
     assert rules.index("prompts-fill-the-limit") < rules.index("loss-not-finite")
     assert "see prompts-fill-the-limit" in found["loss-not-finite"].remedy
     assert "lower the learning rate or" not in found["loss-not-finite"].remedy
+
+
+LIGHTNING_DATA = """\
+import json
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+class Clauses(L.LightningDataModule):
+    def __init__(self, path, tok, limit=64):
+        super().__init__()
+        self.path, self.tok, self.limit = path, tok, limit
+    def encode(self, r):
+        p = self.tok(r["clause"], add_special_tokens=False).input_ids
+        a = self.tok(r["answer"], add_special_tokens=False).input_ids
+        PROMPT
+        ids = (p + a)[: self.limit]
+        mask = ([0] * len(p) + [1] * len(a))[: self.limit]
+        return torch.tensor(ids), torch.tensor(mask)
+    def setup(self, stage=None):
+        with open(self.path) as f:
+            self.rows = [self.encode(json.loads(line)) for line in f]
+    def collate(self, rows):
+        ids = torch.nn.utils.rnn.pad_sequence([r[0] for r in rows], batch_first=True)
+        mask = torch.nn.utils.rnn.pad_sequence([r[1] for r in rows], batch_first=True)
+        attention = (torch.arange(ids.shape[1])[None] < 9).long()
+        return {"input_ids": ids, "attention_mask": attention, "loss_mask": mask}
+    def train_dataloader(self):
+        return DataLoader(self.rows, batch_size=SIZE, shuffle=True, collate_fn=self.collate)
+"""
+LIGHTNING_MODEL = """\
+import lightning as L
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+class Tuned(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("org/model")
+    def training_step(self, batch, _):
+        logits = self.model(batch["input_ids"]).logits[:, :-1]
+        weight = batch["loss_mask"][:, 1:].float()
+        each = F.cross_entropy(logits.transpose(1, 2), batch["input_ids"][:, 1:], reduction="none")
+        LOSS
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+"""
+LIGHTNING_GO = """\
+import lightning as L
+from transformers import AutoTokenizer
+from clauses import Clauses
+from tuned import Tuned
+tok = AutoTokenizer.from_pretrained("org/model")
+L.Trainer(max_epochs=2).fit(Tuned(), GIVEN)
+"""
+DIVIDED = "return (each * weight).sum() / weight.sum()"
+NAMED_DIVISOR = "count = weight.sum()\n        return torch.sum(each * weight) / count"
+
+
+@pytest.mark.parametrize(
+    ("loss", "prompt", "size", "given", "found"),
+    [
+        (DIVIDED, "", 1, 'datamodule=Clauses("rows.jsonl", tok)', 1),
+        (NAMED_DIVISOR, "", 1, 'datamodule=Clauses("rows.jsonl", tok, limit=48)', 1),
+        (DIVIDED, "", 1, 'Clauses("rows.jsonl", tok)', 1),
+        # A divisor that is never zero, a prompt that is cut, a greater limit, batches of several rows.
+        (DIVIDED + ".clamp(min=1)", "", 1, 'datamodule=Clauses("rows.jsonl", tok)', 0),
+        ("return (each * weight).mean()", "", 1, 'datamodule=Clauses("rows.jsonl", tok)', 0),
+        (DIVIDED, "p = p[: self.limit - len(a)]", 1, 'datamodule=Clauses("rows.jsonl", tok)', 0),
+        (DIVIDED, "", 1, 'datamodule=Clauses("rows.jsonl", tok, limit=900)', 0),
+        (DIVIDED, "", 8, 'datamodule=Clauses("rows.jsonl", tok)', 0),
+    ],
+)
+def test_a_mask_that_is_zero_is_found_in_data_modules(
+    loss: str, prompt: str, size: int, given: str, found: int, tmp_path: Path
+) -> None:
+    data = LIGHTNING_DATA.replace("SIZE", str(size)).replace("PROMPT", prompt or "pass")
+    (tmp_path / "clauses.py").write_text(data, encoding="utf-8")
+    (tmp_path / "tuned.py").write_text(LIGHTNING_MODEL.replace("LOSS", loss), encoding="utf-8")
+    lay_out(tmp_path, LIGHTNING_GO.replace("GIVEN", given))
+    paths = [tmp_path / name for name in ("clauses.py", "go.py", "tuned.py")]
+    findings = lint(paths, select=["prompts-fill-the-limit"]).findings
+    assert len(findings) == found
+    assert all("clamp(min=1)" in one.remedy for one in findings)
+
+
+LOOP_WITH_MASK = """\
+for ids, mask in DataLoader(Rows("rows.jsonl"), batch_size=1, shuffle=True):
+    each = F.cross_entropy(model(ids).logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+    weight = mask[:, 1:]
+    loss = (each * weight).sum() / DIVISOR
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+MASK_OF_ANSWER = (
+    "return torch.tensor((p + a)[:LIMIT]), torch.tensor(([0] * len(p) + [1] * len(a))[:LIMIT])"
+)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "found"),
+    [
+        ("weight.sum()", 1),
+        ("(weight.sum() + 1e-8)", 0),
+        ("max(weight.sum(), 1)", 0),
+        ("weight.numel()", 0),
+    ],
+)
+def test_a_loop_that_divides_by_its_mask(divisor: str, found: int, tmp_path: Path) -> None:
+    text = script(MASK_OF_ANSWER, LOOP_WITH_MASK.replace("DIVISOR", divisor))
+    path = lay_out(tmp_path, text)
+    assert len(lint([path], select=["prompts-fill-the-limit"]).findings) == found

@@ -38,3 +38,31 @@ def test_the_rate_of_the_command_counts(
     (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
     found = lint([str(tmp_path / "train.py")], select=["SRC069"]).findings
     assert [finding.cases[1].line for finding in found] == ([line] if line else [])
+
+
+OBJECT = """
+import torch
+from transformers import AutoModelForCausalLM
+from dataclasses import dataclass
+{base}
+class Conf(Base):
+    lr: float
+conf = Conf(lr=3.0)
+model = AutoModelForCausalLM.from_pretrained("some/model")
+opt = torch.optim.AdamW(model.parameters(), lr=conf.lr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "count"),
+    [
+        ("from pydantic import BaseModel as Base", 1),
+        # What the constructor of the base makes of it is not what the call gives.
+        ("class Base:\n    def __init__(self, lr):\n        self.lr = lr * 1e-5", 0),
+    ],
+)
+def test_fields_of_an_object_whose_base_has_a_constructor(
+    tmp_path: Path, base: str, count: int
+) -> None:
+    (tmp_path / "train.py").write_text(OBJECT.format(base=base))
+    assert len(lint([str(tmp_path / "train.py")], select=["SRC069"]).findings) == count

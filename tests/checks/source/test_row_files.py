@@ -168,6 +168,10 @@ Dataset.from_list([row(one) for one in records]).to_json("rows.jsonl")
         (COLUMN, 1),
         (PRINTED % ("Answer in JSON.", "json.dumps(fields)"), 0),
         (PRINTED % ("Answer in JSON.", "str(record['answer'])"), 0),
+        # a list of numbers is JSON: the corners of a box
+        (PRINTED % ("Answer in JSON.", "str([record['x'], 12])"), 0),
+        (PRINTED % ("Answer in JSON.", "f'{[round(x) for x in record[1]]}'"), 0),
+        (PRINTED % ("Answer in JSON.", "str([name.strip() for name in record])"), 1),
         (PRINTED % ("Answer as a Python dictionary, not JSON.", "str(fields)"), 0),
         (PRINTED % ("Answer in one word.", "str(fields)"), 0),
         (PRINTED % ("Answer in JSON.", "'Here: ' + str(fields)"), 0),

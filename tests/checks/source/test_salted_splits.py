@@ -31,6 +31,7 @@ def found(text: str, folder: Path) -> list[str]:
         ("def is_held_out(row):\n    return hash(row['text'].strip()) % 20 == 0", ["warning"]),
         ("def part(row):\n    return 'val' if hash(row['url']) % 20 == 0 else 'train'", ["info"]),
         ("val = [row for row in rows if hash(row['id']) % 10 == 0]", []),
+        ("val = [row for n, row in enumerate(rows) if hash(n) % 10 == 0]", []),
         ("val = [row for row in rows if hash(int(row['key'][5:])) % 10 == 0]", []),
         ("val = [row for row in rows if zlib.crc32(row['key'].encode()) % 10 == 0]", []),
         ("color = 'red' if hash(row['key']) % 2 == 0 else 'blue'", []),

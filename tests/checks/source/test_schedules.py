@@ -345,6 +345,9 @@ WARMED = "get_cosine_schedule_with_warmup(opt, num_warmup_steps=int(0.03 * total
         # A schedule without a warm-up begins at its peak.
         ('get_scheduler("linear", opt, 0, total)', "optimizer.step()", "", False),
         (WARMED, "optimizer.param_groups[0]['lr'] = rate(); optimizer.step()", "", False),
+        # A function of another file may step it; Accelerate's `prepare` does not.
+        (WARMED, "advance(optimizer, plan); optimizer.step()", "", False),
+        (WARMED, "optimizer.step()", "optimizer, plan = accelerator.prepare(optimizer, plan)", True),
         (WARMED, "optimizer.step()", "Trainer(model, optimizers=(optimizer, plan)).train()", False),
     ],
 )  # fmt: skip

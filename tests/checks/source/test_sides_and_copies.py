@@ -52,6 +52,7 @@ def codes(text: str, folder: Path, code: str) -> int:
         ("accuracy_score(preds, golds)", 0),
         ("f1_score(preds, golds, average='macro')", 0),
         ("evaluate.load('rouge').compute(predictions=preds, references=golds)", 0),
+        ("evaluate.load('accuracy').compute(predictions=golds, references=preds)", 0),
         ("pred_labels, true_labels = golds, preds\nprecision_score(pred_labels, x)", 0),
     ],
 )
@@ -68,6 +69,8 @@ def test_sides_of_metrics(text: str, found: int, tmp_path: Path) -> None:
         (TRAIN, "pass", "model", 0),
         (TRAIN, "refresh(other, model)", "other", 0),
         ("kl(model(**batch), other(**batch)).backward()", "pass", "other", 0),
+        (TRAIN, "print(model.generate(**prompt))", "other", 0),
+        ("refs = [other(**b).logits for b in val]\n        dpo(model(**batch), refs).backward()", "pass", "model", 0),
         (TRAIN, "print([model(**b).loss for b in val])", "other", 0),
     ],
 )  # fmt: skip
@@ -76,3 +79,16 @@ def test_copies_that_are_evaluated(
 ) -> None:
     text = LOOP.replace("TRAIN", train).replace("UPDATE", update).replace("EVALUATED", evaluated)
     assert codes(text, tmp_path, "SRC411") == found
+
+
+@pytest.mark.parametrize("kept", ["base_model", "model_before", "teacher"])
+def test_a_copy_that_is_kept_as_it_was(kept: str, tmp_path: Path) -> None:
+    text = LOOP.replace("TRAIN", TRAIN).replace("UPDATE", "pass").replace("EVALUATED", kept)
+    assert codes(text.replace("other =", f"{kept} ="), tmp_path, "SRC411") == 0
+
+
+def test_a_copy_that_the_loss_is_computed_with_before_the_training(tmp_path: Path) -> None:
+    text = LOOP.replace("TRAIN", TRAIN).replace("EVALUATED", "len")
+    before = "cached = [other(**b).logits for b in val]\nfor epoch"
+    text = text.replace("UPDATE", "pass").replace("for epoch", before)
+    assert codes(text, tmp_path, "SRC411") == 0

@@ -178,7 +178,13 @@ class Mine({base}):
 
 @pytest.mark.parametrize("base", ["Trainer", "SFTTrainer"])
 @pytest.mark.parametrize(
-    "line", ["pass", "self.log({'raw': loss.item()})", "del inputs; torch.cuda.empty_cache()"]
+    "line",
+    [
+        "pass",
+        "self.log({'raw': loss.item()})",
+        "del inputs; torch.cuda.empty_cache()",
+        "print(float(loss))",
+    ],
 )
 def test_a_step_of_a_trainer_without_backward_is_told(base: str, line: str) -> None:
     text = STEP.format(
@@ -195,6 +201,7 @@ def test_a_step_of_a_trainer_without_backward_is_told(base: str, line: str) -> N
         ("Trainer", "kwargs = {}; self.accelerator.backward(loss, **kwargs)", "loss.detach()"),
         ("Trainer", "pass", "super().training_step(model, inputs, num_items_in_batch)"),
         ("Trainer", "self.differentiate(loss)", "loss.detach()"),
+        ("Trainer", "scale_and_step(self.accelerator, loss)", "loss.detach()"),
         ("Plain", "pass", "loss"),
     ],
 )

@@ -92,6 +92,48 @@ def test_what_stays_in_range_is_left_alone(model: str, tmp_path: Path) -> None:
     assert said(tmp_path, ANSWER.format(model=model), "generation-overflows-float16") == []
 
 
+TRAINING_OF_FOLDER = """
+import torch
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("{base}", dtype=torch.bfloat16)
+trainer = SFTTrainer(model, args=SFTConfig(output_dir="runs/desk", bf16=True), train_dataset=rows)
+trainer.train()
+trainer.model.merge_and_unload().save_pretrained("runs/desk-merged")
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "folder", "dtype", "is_found"),
+    [
+        ("google/gemma-3-1b-it", "runs/desk-merged", "torch.float16", True),
+        ("google/gemma-3-1b-it", "./runs/desk/checkpoint-40", "torch.float16", True),
+        ("google/gemma-3-1b-it", "runs/desk-merged", "torch.bfloat16", False),
+        ("Qwen/Qwen2.5-7B-Instruct", "runs/desk-merged", "torch.float16", False),
+        ("google/gemma-3-1b-it", "other/model", "torch.float16", False),
+    ],
+)
+def test_the_base_of_a_folder_that_a_training_wrote_counts(
+    base: str, folder: str, dtype: str, is_found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINING_OF_FOLDER.format(base=base), encoding="utf-8")
+    code = ANSWER.format(model=LOAD.format(folder, dtype))
+    assert bool(said(tmp_path, code, "generation-overflows-float16")) is is_found
+
+
+def test_a_merge_is_followed_to_the_base_of_its_adapter(tmp_path: Path) -> None:
+    training = TRAINING_OF_FOLDER.format(base="google/gemma-3-1b-it").rpartition("trainer.model")[0]
+    (tmp_path / "train.py").write_text(training, encoding="utf-8")
+    (tmp_path / "merge.py").write_text(
+        "from peft import AutoPeftModelForCausalLM\n"
+        'model = AutoPeftModelForCausalLM.from_pretrained("runs/desk")\n'
+        'model.merge_and_unload().save_pretrained("merged")\n',
+        encoding="utf-8",
+    )
+    code = ANSWER.format(model=LOAD.format("merged", "torch.float16"))
+    assert said(tmp_path, code, "generation-overflows-float16")
+
+
 DECODING = """
 import torch
 from transformers import AutoModelForCausalLM
@@ -206,3 +248,123 @@ def test_a_model_that_a_loop_is_given_generates_without_its_cache(
 ) -> None:
     text = GIVEN_MODEL.format(name=name, body=body)
     assert bool(said(tmp_path, text, "kv-cache-left-off")) == found
+
+
+HOOKS = """
+import lightning as L
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
+
+class Tuned(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("some/base")
+        self.model.gradient_checkpointing_enable()
+    def on_train_start(self):
+        {start}
+    def training_step(self, batch, _):
+        return self.model(**batch).loss
+
+def write(model, ids):
+    return model.generate(ids, max_new_tokens=512)
+
+{code}
+"""
+IN_HOOKS = {
+    "callback": """
+class Samples(L.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        module.model.generate(batch["input_ids"], max_new_tokens=512)
+""",
+    "helper method": """
+class Samples(L.pytorch.Callback):
+    def on_train_epoch_end(self, trainer, module):
+        self.show(module)
+    def show(self, module):
+        with torch.inference_mode():
+            print(module.model.generate(self.ids))
+""",
+    "helper function": """
+class Samples(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step % 100 == 0:
+            print(write(model, self.ids))
+""",
+    "module": """
+class Other(Tuned):
+    pass
+class Whole(L.LightningModule):
+    def training_step(self, batch, index):
+        if index % 500 == 0:
+            print(self.model.generate(batch["input_ids"]))
+        return self.model(**batch).loss
+""",
+    "trainer": """
+class Mine(Trainer):
+    def training_step(self, model, inputs, *rest):
+        print(model.generate(inputs["input_ids"]))
+        return super().training_step(model, inputs, *rest)
+""",
+}
+NOT_IN_TRAINING = {
+    "eval around it": """
+class Samples(L.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        module.model.eval()
+        module.model.generate(batch["input_ids"], max_new_tokens=512)
+        module.model.train()
+""",
+    "a context of its own": """
+from contextlib import contextmanager
+@contextmanager
+def evaluating(model):
+    model.eval()
+    yield
+    model.train()
+class Samples(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        with evaluating(model):
+            model.generate(self.ids)
+""",
+    "validation": """
+class Samples(L.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.step = trainer.global_step
+    def on_validation_epoch_end(self, trainer, module):
+        module.model.generate(self.ids)
+    def validation_step(self, batch, _):
+        self.model.generate(batch["input_ids"])
+""",
+    "on_evaluate": """
+class Samples(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        self.step = state.global_step
+    def on_evaluate(self, args, state, control, model=None, **kwargs):
+        model.generate(self.ids)
+""",
+    "another model": """
+class Samples(TrainerCallback):
+    def __init__(self):
+        self.other = AutoModelForCausalLM.from_pretrained("some/judge")
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        self.other.generate(self.ids)
+""",
+}
+
+
+@pytest.mark.parametrize("code", IN_HOOKS.values(), ids=IN_HOOKS)
+def test_a_hook_that_generates_in_training_mode_is_found(code: str, tmp_path: Path) -> None:
+    text = HOOKS.format(start="self.model.train()", code=code)
+    (message,) = said(tmp_path, text, "kv-cache-left-off")
+    assert "while the model trains with gradient checkpointing" in message
+
+
+@pytest.mark.parametrize("code", NOT_IN_TRAINING.values(), ids=NOT_IN_TRAINING)
+def test_a_hook_in_eval_mode_is_left_alone(code: str, tmp_path: Path) -> None:
+    text = HOOKS.format(start="self.model.train()", code=code)
+    assert said(tmp_path, text, "kv-cache-left-off") == []
+
+
+def test_lightning_leaves_a_loaded_model_in_eval_mode(tmp_path: Path) -> None:
+    text = HOOKS.format(start="print('start')", code=IN_HOOKS["callback"])
+    assert said(tmp_path, text, "kv-cache-left-off") == []

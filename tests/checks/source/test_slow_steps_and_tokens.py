@@ -340,6 +340,9 @@ def test_each_step_evaluates_or_saves(tmp_path: Path, text: str) -> None:
         # a teacher's pass over the batch, which is trained on
         "@torch.no_grad()\ndef teach(teacher, batch):\n    return teacher(**batch).logits\n"
         "for b in loader:\n    loss(model(**b), teach(teacher, b)).backward()\n",
+        # log-probabilities of the rollouts, which the loss is made of
+        "@torch.no_grad()\ndef logps(policy_model, chunks):\n    return [model(**b).logits for b in chunks]\n"
+        "for b in loader:\n    ratio(model(**b), logps(model, split(b))).backward()\n",
         VALIDATE
         + LOOP
         + "        validate(model, held_out)\n        if step == 3:\n            break\n",

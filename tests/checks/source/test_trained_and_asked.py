@@ -302,6 +302,39 @@ def test_rows_are_rendered_in_a_file_of_their_own(
     assert named(tmp_path, "thinking-switched-otherwise", files) == count
 
 
+TRAINS_BY_TEMPLATE = """
+from trl import SFTConfig, SFTTrainer
+data = data.map(lambda row: {"text": tok.apply_chat_template(row["messages"], tokenize=False)})
+SFTTrainer("Qwen/Qwen3-8B", SFTConfig(output_dir="out/q"), train_dataset=data).train()
+"""
+ASKS_A_SERVER = CLIENT + "def ask(q):\n    return client.completions.create(model='%s', prompt=q)\n"
+ASKS_A_PIPELINE = """
+from transformers import pipeline
+pipe = pipeline("text-generation", model="%s")
+print(pipe("What is the capital of France?"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "severities"),
+    [
+        (ASKS_A_SERVER % "support", ["warning"]),
+        (ASKS_A_PIPELINE % "out/q", ["error"]),
+        (ASKS_A_SERVER % "deepseek-chat", []),
+        (ASKS_A_SERVER % "teacher", []),
+        ((ASKS_A_SERVER % "support").replace("http://h:80", "https://api.host.ai"), []),
+        (ASKS_A_PIPELINE % "distilgpt2", []),
+    ],
+)
+def test_a_name_of_which_nothing_says_who_made_it_is_a_guess(
+    asks: str, severities: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINS_BY_TEMPLATE)
+    (tmp_path / "ask.py").write_text(asks)
+    found = lint([tmp_path], select=["asked-in-another-form"]).findings
+    assert [one.severity for one in found] == severities
+
+
 COMPLETION = (
     CLIENT + "def ask(question):\n    return client.completions.create(model='%s', prompt=%s)\n"
 )
@@ -320,6 +353,10 @@ SWIFT = "swift sft --model Qwen/Qwen2.5-3B-Instruct --dataset a.jsonl --output_d
         ({"train.sh": SWIFT}, "support", "f'<|im_start|>user\\n{question}<|im_end|>'", 0),
         ({"train.sh": SWIFT}, "gpt-3.5-turbo-instruct", "question", 0),
         ({"train.sh": SWIFT}, "Qwen/Qwen2.5-3B-Instruct", "question", 0),
+        ({"train.sh": SWIFT}, "mistral-tickets", "question", 1),
+        ({"train.sh": SWIFT}, "mistral-large-latest", "question", 0),
+        ({"train.sh": SWIFT}, "gemma2:9b", "question", 0),
+        ({"train.sh": SWIFT}, "our-judge", "question", 0),
         ({"train.sh": SWIFT + SWIFT.replace("sft", "pt")}, "support", "question", 0),
         ({"a.yaml": AXOLOTL % "completion"}, "support", "question", 0),
         ({"a.yaml": AXOLOTL % "chat_template", "train.sh": SWIFT}, "support", "question", 0),

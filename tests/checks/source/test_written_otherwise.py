@@ -432,6 +432,54 @@ def test_added_tokens_beside_settings(settings: str, expected: list[str], tmp_pa
     assert severities(tmp_path, LEFT, words=LOAD + GROWN, train=LORA) == expected
 
 
+OF_FIELDS = """
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, AutoTokenizer, HfArgumentParser
+from peft import LoraConfig
+
+@dataclass
+class ModelArgs:
+    base: str = "meta-llama/Llama-3.1-8B-Instruct"
+    tags: list[str] = field(default_factory=lambda: ["<plan>", "</plan>"])
+
+def load(args: ModelArgs):
+    tokenizer = AutoTokenizer.from_pretrained(args.base)
+    GIVEN
+    model = AutoModelForCausalLM.from_pretrained(args.base)
+    RESIZE
+    return model, tokenizer
+
+(args,) = HfArgumentParser(ModelArgs).parse_args_into_dataclasses()
+model, tokenizer = load(args)
+config = LoraConfig(r=8, MORE)
+"""
+SPECIALS = 'tokenizer.add_special_tokens({"additional_special_tokens": args.tags})'
+RESIZED = "model.resize_token_embeddings(len(tokenizer))"
+
+
+@pytest.mark.parametrize(
+    ("given", "resize", "more", "expected"),
+    [
+        (SPECIALS, RESIZED, 'target_modules=["q_proj"]', ["error"]),
+        (
+            'extra = {"extra_special_tokens": args.tags}; tokenizer.add_special_tokens(extra)',
+            RESIZED,
+            'target_modules=["q_proj"]',
+            ["error"],
+        ),
+        (SPECIALS, RESIZED, 'modules_to_save=["embed_tokens", "lm_head"]', []),
+        (SPECIALS, RESIZED, 'trainable_token_indices={"embed_tokens": new}', []),
+        (f"if args.tags: {SPECIALS}", RESIZED, 'target_modules=["q_proj"]', []),
+        (SPECIALS, "pass", 'target_modules=["q_proj"]', []),
+    ],
+)
+def test_special_tokens_of_a_field_of_the_arguments(
+    given: str, resize: str, more: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = OF_FIELDS.replace("GIVEN", given).replace("RESIZE", resize).replace("MORE", more)
+    assert severities(tmp_path, LEFT, train=text) == expected
+
+
 CLONED = """
 import trl
 model, tok, new = trl.clone_chat_template(model, tok, "SOURCE")

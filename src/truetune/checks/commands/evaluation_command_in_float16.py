@@ -30,11 +30,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 HARNESSES = frozenset(("lm_eval", "lm-eval", "lighteval"))
@@ -75,7 +77,9 @@ class EvaluationCommandInFloat16(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in self.places(self.subject):
-            family = overflowing_family(found.model)
+            family = overflowing_family(found.model) or overflowing_family_behind(
+                Path(self.subject.path), found.model
+            )
             if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):
                 continue
             fix = "give --bf16_full_eval in its place" if found.is_cast else "give dtype=bfloat16"

@@ -128,7 +128,7 @@ class RequestSkipsTheTemplate(CommandRule):
 
 def _form_of_modelfile(folder: Path) -> Form | None:
     """The mark that the Modelfiles of a folder write; None where they write none, or several."""
-    forms: set[Form] = set()
+    forms: list[Form] = []
     for path in sorted(filter(is_modelfile, folder.glob("*")))[:MAX_FILES]:
         try:
             template = read_modelfile(path).last("template")
@@ -136,8 +136,9 @@ def _form_of_modelfile(folder: Path) -> Form | None:
             continue
         mark = mark_of_template(template.value) if template is not None else None
         if mark is not None:
-            forms.add(Form(mark, path.name))
-    return forms.pop() if len(forms) == 1 else None
+            forms.append(Form(mark, path.name))
+    marks = {form.mark for form in forms}
+    return forms[0] if len(marks) == 1 else None
 
 
 def _form_of_training(folder: Path) -> Form | None:

@@ -4,7 +4,8 @@
 Reads the commands that start vLLM (`vllm serve`, its container, compose services, jobs), with the GPUs that they are
 given: the container's devices, CUDA_VISIBLE_DEVICES, what the job asks for. It fires where these are several, and
 neither tensor, pipeline nor data parallelism is asked for. Silent where the file starts anything else that may use the
-other GPUs, and where options come from a variable or a file.
+other GPUs (a program, another script), where several tasks start the server, and where options come from a variable or
+a file.
 
 ## Why it is bad
 vLLM starts on one GPU by default. The others are reserved and idle, and the server is as fast as on one card, with the
@@ -40,13 +41,20 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import (
     PROGRAM_STARTERS,
+    GpuCount,
     gpus_given_to_container,
     gpus_requested_by_job,
+    tasks_per_node,
     visible_gpus_of_command,
 )
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
-from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
 
 PARALLEL = (
     ("--tensor-parallel-size", "-tp"),
@@ -54,6 +62,25 @@ PARALLEL = (
     ("--data-parallel-size", "-dp"),
 )
 SETTINGS_OPTION = "--config"
+STARTS_OTHERS = frozenset(
+    (
+        "bash",
+        "sh",
+        "make",
+        "just",
+        "apptainer",
+        "singularity",
+        "enroot",
+        "ray",
+        "mpirun",
+        "ollama",
+        "sglang",
+    )
+    + ("llama-server", "text-generation-launcher", "lm_eval", "jupyter")
+)
+"""First words of commands whose program may use GPUs, though none of `PROGRAM_STARTERS` stands in them"""
+GPUS_OF_STEP = ("--gpus", "--gpus-per-task", "--gpus-per-node", "--gres", "-G")
+"""Options of srun by which a task gets fewer GPUs than the job has"""
 
 
 class ServerGpus(NamedTuple):
@@ -100,19 +127,37 @@ def _servers_with_gpus(file: CommandFile) -> Iterator[ServerGpus]:
         if in_container is not None:
             yield ServerGpus(server, in_container, command.line, f"{in_container} GPUs")
             continue
-        found = visible_gpus_of_command(file, command) or gpus_requested_by_job(file)
+        found = visible_gpus_of_command(file, command) or _gpus_of_job(file, server)
         if found is not None:
             yield ServerGpus(server, found.gpus, found.line, found.text)
 
 
+def _gpus_of_job(file: CommandFile, server: VllmServerCommand) -> GpuCount | None:
+    """The GPUs that a job asks for, where its one task on a node starts the server and sees them all."""
+    command = server.command
+    before = command.words[: len(command.words) - len(server.options)]
+    has_own = any(last_option(before, option) is not None for option in GPUS_OF_STEP)
+    # A variable that is set for the command, and not to plain numbers: `CUDA_VISIBLE_DEVICES=$i`.
+    if has_own or "CUDA_VISIBLE_DEVICES" in command.variables or tasks_per_node(command, file) != 1:
+        return None
+    return gpus_requested_by_job(file)
+
+
 def _others_may_use_gpus(file: CommandFile, server: VllmServerCommand) -> bool:
     """Does the file start another program that may use the GPUs which the server leaves?"""
-    others = [command for command in file.commands if command is not server.command]
-    return any(
-        PROGRAM_STARTERS.intersection(word.rpartition("/")[2] for word in command.words)
+    return any(_may_use_gpus(command) for command in file.commands if command is not server.command)
+
+
+def _may_use_gpus(command: ShellCommand) -> bool:
+    """Does a command start a program that may use a GPU, or a script that may start one?"""
+    names = [word.rpartition("/")[2] for word in command.words]
+    is_script = command.words[0].endswith(".sh") or command.words[0].startswith("./")
+    return (
+        is_script
+        or names[0] in STARTS_OTHERS
+        or not PROGRAM_STARTERS.isdisjoint(names)
         or gpus_given_to_container(command) is not None
         or last_option(command.words, "--gpus") is not None
-        for command in others
     )
 
 

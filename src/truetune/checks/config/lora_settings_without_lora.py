@@ -71,7 +71,7 @@ LORA_KEYS = (
 
 class LoraSettingsWithoutLora(ConfigRule):
     code = "CFG038"
-    symptoms = ("nothing-is-learned", "out-of-memory")
+    symptoms = ("nothing-is-learned", "out-of-memory", "loss-does-not-fall")
     severity = "warning"
     since = "0.1.0"
     stacks = ("axolotl", "trl", "llama-factory")

@@ -7,7 +7,8 @@ six times the limit is too long for certain. Rows that are only probably too lon
 
 ## Why it is bad
 Most trainers cut such a row at the limit: the answer stands at its end and is lost, with its stop token. Axolotl drops
-the row. The run ends without an error, and was trained on the prompts, or on the short rows alone.
+the row. LLaMA-Factory shares the limit out: of an answer of half the limit and more the end is lost. The run ends
+without an error, and was trained on the prompts, or on the short rows alone.
 
 ## Example
 ```yaml
@@ -80,6 +81,12 @@ SHORTER_PROMPTS = (
     "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no"
     " answer is left"
 )
+SHARED_OUT = (
+    "LLaMA-Factory shares cutoff_len out between prompt and answer: an answer shorter than half of it is kept whole,"
+    " and its prompt cut; of a longer one the end is cut too, and with it the stop token, unless the template adds EOS"
+    " after the cut"
+)
+"""`infer_seqlen` and `efficient_eos` of LLaMA-Factory 0.9"""
 PAIR_METHODS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto", "reward")
 ANSWERS = ("output", "completion", "response", "answer")
 
@@ -89,6 +96,8 @@ class _LongRows(NamedTuple):
     too_long: int
     unanswered: int
     """Rows whose answer begins behind the limit for certain"""
+    ends_cut: int
+    """Rows of one answer that alone has half of the limit for certain"""
     first: Case | None
     """The first row that is too long"""
 
@@ -145,6 +154,9 @@ class RowsSurelyCut(ConfigRule):
             return
         fate = "dropped" if config.stack == "axolotl" else "cut"
         is_of_pairs = config.spec.training.method in PAIR_METHODS
+        if config.stack == "llama-factory":
+            yield self._report_shared_limit(found)
+            return
         if fate == "cut" and is_nearly_all(found.unanswered, found.rows):
             yield self._report_lost_answers(found)
             return
@@ -156,6 +168,27 @@ class RowsSurelyCut(ConfigRule):
             severity="warning",
             cases=[_limit_case(config), found.first],
             count=found.too_long,
+            total=found.rows,
+        )
+
+    def _report_shared_limit(self, found: _LongRows) -> Finding:
+        """What is lost where the limit is shared out between prompt and answer: no answer is lost whole."""
+        config = self.subject
+        assert config.limit is not None
+        are_ends_lost = found.ends_cut >= MIN_SHARE * found.rows
+        counted = found.ends_cut if are_ends_lost else found.too_long
+        fate = "lose the end of their answer" if are_ends_lost else "are cut"
+        return self.finding(
+            f"{counted:,} of {found.rows:,} rows {fate} for certain: {found.too_long:,} have more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
+            "raise cutoff_len to the longest row, or split the rows",
+            severity="error" if is_nearly_all(found.ends_cut, found.rows) else "warning",
+            evidence=[
+                f"told by the characters: {_describe_missing_tokenizer(config)}",
+                SHARED_OUT,
+            ],
+            cases=[_limit_case(config), *([found.first] if found.first else [])],
+            count=counted,
             total=found.rows,
         )
 
@@ -213,7 +246,7 @@ class RowsSurelyCut(ConfigRule):
     def _long_rows(self) -> _LongRows:
         """The rows that surely pass the limit, of those that are read."""
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
-        rows = too_long = unanswered = 0
+        rows = too_long = unanswered = ends_cut = 0
         first: Case | None = None
         columns = columns_of_recipe(self.subject)
         for path, line, row in rows_of_run(self.subject):
@@ -223,10 +256,12 @@ class RowsSurelyCut(ConfigRule):
                 continue
             too_long += 1
             unanswered += _count_characters_before_answer(row) > most
+            # An answer of half the limit and more is cut where the whole row passes it: see SHARED_OUT.
+            ends_cut += 2 * _count_characters_of_only_answer(row) > most
             if first is None:
                 text = f"{characters:,} characters"
                 first = Case(text, file=path, line=line)
-        return _LongRows(rows, too_long, unanswered, first)
+        return _LongRows(rows, too_long, unanswered, ends_cut, first)
 
 
 def _limit_case(config: Config) -> Case:
@@ -268,6 +303,19 @@ def _count_characters_before_answer(row: Mapping[str, Any]) -> int:
         prompt = {name: value for name, value in row.items() if name not in ANSWERS}
         return count_characters(prompt) if has_answer and "text" not in row else 0
     return count_characters({"messages": _turns_before_answer(chat)})
+
+
+def _count_characters_of_only_answer(row: Mapping[str, Any]) -> int:
+    """The characters of the answer of a row that has one; 0 where it has several, or none is told."""
+    chat = next((row[name] for name in CHATS if isinstance(row.get(name), list)), None)
+    if chat is None:
+        answers = [row[name] for name in ANSWERS if isinstance(row.get(name), str)]
+        # Turns before are further answers, each with a limit of its own.
+        has_more = "text" in row or bool(row.get("history"))
+        return count_characters({"output": answers[0]}) if len(answers) == 1 and not has_more else 0
+    turns = [turn for turn in chat if isinstance(turn, Mapping)]
+    answers = [turn for turn in turns if is_answering_role(turn.get("role") or turn.get("from"))]
+    return count_characters({"messages": answers}) if len(answers) == 1 else 0
 
 
 def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:

@@ -65,7 +65,7 @@ There is no automatic fix: both runs may be meant to start from the base, for a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
@@ -73,11 +73,18 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.training_stages import LATER_METHODS, stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.data.script_rows.trained_rows import read_module_with_helpers
+from truetune.errors import DataError
 from truetune.settings.config import Config, TrainingStage
 
 # LLaMA-Factory's folder of examples has six, each from the base.
 MAX_METHODS = 3
 """Methods of the given trainings; more of them are a collection of examples, and no pipeline"""
+ADAPTER_LOADS = (
+    "peft.*.from_pretrained",
+    "peft.load_peft_weights",
+    "peft.set_peft_model_state_dict",
+)
 NO_STAGES = Unmet(
     "it is about a preference run or a reward model that is given together with an SFT of the same base",
     "give both: truetune check SFT DPO",
@@ -112,6 +119,8 @@ class StageStartsFromTheBase(ConfigRule):
         # Another adapter, or a folder that something else made: where that comes from is not known.
         if own.adapters or not any(is_same_folder(own.model, one.model) for one in before):
             return
+        if _script_loads_an_adapter(config):
+            return
         sft = next(one for one in before if is_same_folder(own.model, one.model))
         yield self.finding(
             f"this {own.method.upper()} starts from {own.model}, as {PurePath(sft.file).name} does, and not from"
@@ -122,6 +131,25 @@ class StageStartsFromTheBase(ConfigRule):
                 Case(f"output_dir: {sft.output}", file=sft.file),
             ],
         )
+
+
+def _script_loads_an_adapter(config: Config) -> bool:
+    """Does a script put an adapter on its base, as `PeftModel.from_pretrained(base, "out/sft")` does?
+
+    Whichever it is, the training does not start from the bare base then.
+    """
+    path = Path(config.path)
+    if path.suffix not in (".py", ".ipynb") or not path.is_file():
+        return False
+    try:
+        module = read_module_with_helpers(path)
+    except DataError:
+        return False
+    return any(
+        any(True for _ in part.calls(*ADAPTER_LOADS))
+        or any(True for _ in part.methods("load_adapter"))
+        for part in module.with_linked
+    )
 
 
 def sft_stages_before(config: Config) -> list[TrainingStage]:

@@ -226,8 +226,8 @@ GUIDES = (
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
-                  "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
-                  "prompts-fill-the-limit")),
+                   "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
+                   "prompts-fill-the-limit")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
                   "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
                   "reward",
@@ -1401,13 +1401,14 @@ GUIDES = (
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),
             Cause("the server's key-value cache is too small: requests are preempted and computed again",
                   "vLLM: preempted, RECOMPUTE, waiting requests, GPU KV cache usage near 100 %"),
-            Cause("one prompt at a time, in a script, or at a server that runs one sequence at a time",
+            Cause("one row or prompt is asked at a time, in a loop of a script, or at a server that runs one sequence"
+                  " at a time",
                   "requests are served sequentially: users wait for one another in vLLM, low throughput; a "
                   "pipeline takes "
                   "seconds per row, thousands of rows take hours; gpu utilization of 20 percent while generating",
                   ("generation-row-by-row", "server-generates-slowly")),
             Cause("the model was left in training mode, with checkpointing", "slow after training in the same script",
-                  ("model-left-in-training-mode",)),
+                  ("model-left-in-training-mode", "kv-cache-left-off")),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
             Cause("an adapter is computed beside its base: two small products more in each layer, for each token."
@@ -1694,6 +1695,11 @@ GUIDES = (
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
                   ("asked-in-another-form", "modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("the TEMPLATE of the Modelfile ends behind the question: it opens no turn for the answer, whose "
+                  "header stood there in training",
+                  "ollama asks another question instead of answering, writes the user's next message, begins with "
+                  "the word assistant; good in the notebook",
+                  ("modelfile-template-lacks-answer-header",)),
             Cause("the client sends the bare question to /v1/completions (completions.create), which writes no chat "
                   "template, to a model that was trained on messages",
                   "vllm rambles, writes the next question, Human: and options A B C D; the chat endpoint or the "

@@ -23,6 +23,13 @@ GENERATION = re.compile(
     rf"|\b(?:answers?|repl(?:y|ies)|responses?|completions?|requests?|tokens?)\s{TAKES}\s(?:\w+\s)?{AMOUNT}\b",
     re.IGNORECASE,
 )
+ROW = r"(?:rows?|questions?|items?|records?|lines?|documents?|conversations?|chats?|tickets?|test cases?)"
+ROWS = re.compile(
+    rf"\b{AMOUNT}\s?{PER}\s?{ROW}\b|\b{NUMBER}\s?{ROW}\s?{PER}\s?{TIME}\b"
+    rf"|\b(?:(?:each|every|a|one)\s{ROW}|rows)\s{TAKES}\s(?:\w+\s){{0,2}}{AMOUNT}\b",
+    re.IGNORECASE,
+)
+"""Units of an evaluation and of a training alike: the words beside them say which"""
 TRAINING = re.compile(
     rf"\b{NUMBER}\s?{WORK}\s?{PER}\s?{TIME}\b|\b{AMOUNT}\s?{PER}\s?{WORK}\b|\bs/it\b|\bit/s\b"
     rf"|\b(?:steps?|iterations?|batch|epochs?)\s{TAKES}\s(?:\w+\s)?{AMOUNT}\b",
@@ -47,6 +54,7 @@ TRAINS = (
     r"(?:train(?:ing|s)?|fine-?tuning|epochs?|steps?|data ?load(?:ing|er)|tokeni[sz](?:ing|ation)|eval(?:uation)?"
     r"|validation|checkpoint(?:ing|s)?)"
 )
+GENERATING = re.compile(rf"\b{GENERATES}\b", re.IGNORECASE)
 SLOW_GENERATION = re.compile(
     rf"\b{GENERATES}\b{NEAR}\b{SLOW}\b|\b{SLOW}\b{NEAR}\b{GENERATES}\b", re.IGNORECASE
 )
@@ -56,7 +64,7 @@ SLOW_TRAINING = re.compile(
 OTHER_FAULT = re.compile(
     r"\b(?:oom|memory|nan|inf|loss(?:es)?|accuracy|scores?|garbage|nonsense|gibberish|salad|wrong|worse|repeats?"
     r"|repeating|loops?|crash\w*|error|killed|hang\w*|stuck|stops?|stopped|cut|empty|forgets?|forgot|hallucinat\w*"
-    r"|refus\w*|rude|reward)\b",
+    r"|refus\w*|rude|reward|converg\w*)\b",
     re.IGNORECASE,
 )
 """Words of another symptom, beside which a speed is a figure by the way"""
@@ -68,6 +76,8 @@ def speed_guides(question: str) -> tuple[str, ...]:
     """The guides that a named speed is about; none where no speed is named, or another fault beside it."""
     if OTHER_FAULT.search(question):
         return ()
+    if ROWS.search(question) and GENERATING.search(question):
+        return ("slow-generation",)
     figures = (("slow-training", TRAINING), ("slow-generation", GENERATION))
     words = (("slow-training", SLOW_TRAINING), ("slow-generation", SLOW_GENERATION))
     # A unit says which speed it is more surely than a word beside it.

@@ -206,6 +206,12 @@ class DpoStuckAtLn2(LogRule):
         norm = self.subject.curve("grad_norm").finite()
         if norm and norm.value.any():
             yield f"gradients arrive: their norm has a median of {np.median(norm.value):.3g}"
+        if self._moves_at_random(loss):
+            yield (
+                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f} and the accuracy stays near"
+                " a half: the policy changes, and which side is chosen does not depend on the answers, as with labels"
+                " that are random"
+            )
 
     def _smoothing(self, margins: Curve, loss: Curve) -> float | None:
         """The label smoothing: printed, or from loss against margin; None where neither says it surely enough."""
@@ -232,7 +238,9 @@ class DpoStuckAtLn2(LogRule):
                 "that the adapter is trained and on, also in the policy's forward pass (truetune"
                 " run -- CMD)"
             )
-        if self._has_gradients() and self._is_rate_usual():
+        if self._moves_at_random(loss):
+            ways.insert(0, CONTRADICTORY)
+        elif self._has_gradients() and self._is_rate_usual():
             ways.append(CONTRADICTORY)
         first = _advice_on_low_rate(rate)
         if first:
@@ -245,6 +253,19 @@ class DpoStuckAtLn2(LogRule):
                 f"then beta, and a rate above {peak:.3g} for LoRA (5e-6 to 5e-5 are usual there)"
             )
         return "; ".join(ways)
+
+    def _moves_at_random(self, loss: Curve) -> bool:
+        """Does the policy move, while pairs are told apart no better than by a coin, in evaluations too?"""
+        if not self._has_gradients() or not loss or float(loss.value.std()) <= MOVES:
+            return False
+        right = self.subject.curve("rewards/accuracies").finite()
+        held_out = self.subject.curve("eval_rewards/accuracies").finite()
+        if right.step.size < MIN_ACCURACIES:
+            return False
+        late = [right.value[right.value.size // 2 :]]
+        if held_out:
+            late.append(held_out.value)
+        return all(abs(float(one.mean()) - 0.5) < NEAR_HALF for one in late)
 
     def _has_gradients(self) -> bool:
         """Does the log show gradients that are not 0?"""

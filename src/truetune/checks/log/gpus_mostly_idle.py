@@ -106,8 +106,13 @@ class GpusMostlyIdle(LogRule):
         turns = _turns_of(working)
         if turns is not None:
             yield self._finding_of_turns(working, turns)
-        elif all(_is_idle(gpu) for gpu in working):
+        elif all(_is_idle(gpu) for gpu in working) and not self._is_after_the_run(working):
             yield self._finding_of_waiting(working)
+
+    def _is_after_the_run(self, working: Sequence[GpuReading]) -> bool:
+        """Does a model wait for requests, which nothing asks: at 0 %, beside the log of a run that came to its end?"""
+        is_over = self.subject.number("train_runtime") is not None
+        return is_over and all(gpu.busy == 0 for gpu in working)
 
     def _finding_of_unused(
         self, unused: Sequence[GpuReading], gpus: Sequence[GpuReading]

@@ -2,10 +2,11 @@
 
 ## What it does
 Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
-tenth of the run or more. It also fires where a rate that came down to nothing climbs again without a jump: a cosine
-that was stepped past its end. Schedules that restart with a jump or go up and down in straight lines, or end at a
-floor above zero, are left alone. Of preferences, rewards and reinforcement, it fires too where the rate is 0 at every
-record; of language models `flat-loss` does.
+tenth of the run or more. Where a file beside the log builds a schedule over as many steps (`total_num_steps` of
+DeepSpeed, `T_max`, `num_training_steps`), its line is named. It also fires where a rate that came down to nothing
+climbs again without a jump: a cosine that was stepped past its end. Schedules that restart with a jump or go up and
+down in straight lines, or end at a floor above zero, are left alone. Of preferences, rewards and reinforcement, it
+fires too where the rate is 0 at every record; of language models `flat-loss` does.
 
 ## Why it is bad
 Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
@@ -40,6 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.logs.files_beside import SCHEDULE_STEPS, SettingBeside
 from truetune.logs.run_log import Curve
 
 # Of the peak: schedules end at 0 or at a tenth of it; what is less than a millionth is a rounded 0.
@@ -53,6 +55,8 @@ STEP_ONCE = (
     "call scheduler.step() once for each optimizer step (beside optimizer.step(), not in each accumulated batch), and"
     " build the schedule over the optimizer steps of the whole run"
 )
+POWERS = (2, 4, 8, 16, 32, 64)
+"""How often a schedule is stepped in an optimizer step, where nothing says how often: accumulation or processes"""
 LEAP = 3.0
 """A first rise so many times the usual step is the beginning of another schedule; a cosine begins to climb slowly"""
 
@@ -93,11 +97,17 @@ class LearningRateEndedEarly(LogRule):
         idle = n - (int(np.flatnonzero(rate.value > IDLE_RATE * peak)[-1]) + 1)
         if idle >= max(3, MIN_IDLE_SHARE * n):
             over = float(rate.step[n - idle])
+            length = self._length_that_ended(rate, n - idle)
+            built = f"; {length.place} builds the schedule over that many steps" if length else ""
             yield self.finding(
                 f"the learning rate is 0 from {self.subject.unit} {over:,.0f} of {rate.step[-1]:,.0f} on:"
-                f" {idle:,} of {n:,} records train nothing",
-                STEP_ONCE,
-                evidence=(self._why_so_early(rate, n - idle),),
+                f" {idle:,} of {n:,} records train nothing{built}",
+                _advise_on_length(length) if length else STEP_ONCE,
+                evidence=(
+                    f"{length.place}: {length.text}"
+                    if length
+                    else self._why_so_early(rate, n - idle),
+                ),
                 count=idle,
                 total=n,
                 figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
@@ -125,6 +135,23 @@ class LearningRateEndedEarly(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
+    def _length_that_ended(self, rate: Curve, first_idle: int) -> SettingBeside | None:
+        """The line beside the log that says the step at which the rate came to 0; None where none does.
+
+        The end lies behind the last record with a rate, and up to the first without. Of a log by epochs or seconds no
+        number of steps is compared.
+        """
+        if self.subject.unit != "step":
+            return None
+        last = float(rate.step[first_idle - 1]) if first_idle else 0.0
+        first = float(rate.step[first_idle])
+        lengths = [
+            one
+            for one in self.subject.files_beside.all_named(SCHEDULE_STEPS)
+            if isinstance(one.value, int) and last < one.value <= first
+        ]
+        return min(lengths, key=lambda one: first - float(one.value), default=None)
+
     def _why_so_early(self, rate: Curve, first_idle: int) -> str:
         """At which part of the run the schedule ends, and what steps it so often.
 
@@ -144,6 +171,9 @@ class LearningRateEndedEarly(LogRule):
         for name, factor in self._known_factors():
             if factor > 1 and least * 0.9 <= factor <= most * 1.1:
                 return f"it ends after about 1/{factor} of the run, and there are {factor} {name}: each steps it"
+        # Between 5 and 6 lies little: any share is near 1/n. Accumulation and processes are mostly powers of two.
+        if not any(least * 0.9 <= power <= most * 1.1 for power in POWERS):
+            return f"it ends after {share:.0%} of the run"
         times = f"{count}" if most - least < 1 else f"{count} to {int(most)}"
         return (
             f"it ends after about 1/{count} of the run, as it does where it is stepped {times} times in an optimizer"
@@ -172,3 +202,11 @@ class LearningRateEndedEarly(LogRule):
         smooth = jumps.max() < 0.3 * peak and jumps.max() > STRAIGHT * usual
         leaps = float(after[1] - after[0]) > LEAP * usual
         return float(rate.step[low]) if smooth and not leaps else None
+
+
+def _advise_on_length(length: SettingBeside) -> str:
+    """How the schedule becomes as long as the run."""
+    return (
+        f"set {length.key} ({length.place}) to the optimizer steps of the whole run: rows / (batch size x accumulation"
+        " x processes) x epochs"
+    )

@@ -169,7 +169,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             if parameter is None or tokens is None or tokens <= 0:
                 continue
             count = sum(one > tokens * MOST_CHARACTERS_PER_TOKEN for one in lengths)
-            if count >= MIN_SHARE_LONGER * len(lengths):
+            if count and count >= MIN_SHARE_LONGER * len(lengths):
                 yield self.finding(
                     f"{name} is {tokens:,.0f}, and {count} of {len(lengths)} {what} of {chats.path.name} are longer for"
                     f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {fate}",

@@ -7,7 +7,8 @@ Where the file searches answers for the mark that ends a worked solution (`####`
 speaks up to N of 128, also of the `max_tokens` of a client or of vLLM.
 
 Where the chats of the training lie beside a script that asks, it compares the script's largest limit with the trained
-answers: one of more than six characters for each of these tokens is cut by any tokenizer in use.
+answers: one of more than six characters for each of these tokens is cut by any tokenizer in use. Silent where the
+script asks a model of others (a judge, the base), reads questions from a set of the hub, or asks for a short answer.
 
 ## Why it is bad
 Every answer is cut after some twenty words. The metric then measures the limit, and not the model. The steps of a
@@ -63,7 +64,10 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.own_model_names import is_surely_of_others
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import loaded_names, trains_a_model
+from truetune.checks.source.evidence.served_model_folders import requested_models
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
 from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.source.module import Module
@@ -85,6 +89,18 @@ ANSWER_METHODS = ("decode", "batch_decode", "generate", "chat", "create")
 TEXT_SEARCHES = ("split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "rindex")
 TEXT_METRICS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore")
 METRIC_LOADERS = ("evaluate.load", "datasets.load_metric")
+
+
+HUB_SET = re.compile(r"[\w-]+/[\w.-]+")
+"""`cais/mmlu`: questions of a benchmark"""
+SHORT_ANSWER = re.compile(
+    r"\b(?:yes or no|yes/no|true or false|(?:one|single|1) (?:word|letter|token|number|digit|label|sentence)"
+    r"|only the (?:letter|number|label|name|class|category)|the letter|[A-C], [A-D]|grade|judge"
+    r"|(?:write|give|make|create) (?:a|the|it a) (?:\w+ )?(?:title|headline|name)"
+    r"|rate (?:the|this|how|it)|score (?:the|this|from|between)|from 1 to|warm ?-?up)\b",
+    re.I,
+)
+"""What asks for another answer than a trained one: of a few words, or a mark"""
 
 
 class AnswersLimitedToFewTokens(SourceRule):
@@ -121,7 +137,8 @@ class AnswersLimitedToFewTokens(SourceRule):
     def _of_trained_answers(self) -> Iterator[Finding]:
         """A limit below the length of the answers that the model was trained to give."""
         module = self.subject
-        limit = None if trains_a_model(module) else largest_answer_limit(module)
+        is_other = trains_a_model(module) or _asks_for_something_else(module)
+        limit = None if is_other else largest_answer_limit(module)
         chats = find_nearby_chats(module.path) if limit is not None else None
         if limit is None or chats is None:
             return
@@ -205,3 +222,21 @@ def _compares_texts(module: Module) -> bool:
     """Does the file score by a metric that compares whole texts?"""
     loaded = (module.flow.value(call.argument(0, "path")) for call in module.calls(*METRIC_LOADERS))
     return any(name in TEXT_METRICS for name in loaded if isinstance(name, str))
+
+
+def _asks_for_something_else(module: Module) -> bool:
+    """Does a script ask another model than the trained one, or for other answers: a benchmark, a grade, a title?"""
+    requested = {text for node in requested_models(module) for text in possible_texts(module, node)}
+    names = requested | loaded_names(module)
+    if names and all(map(is_surely_of_others, names)):
+        return True
+    if any(HUB_SET.fullmatch(name) for name in _names_of_sets(module)):
+        return True
+    texts = (node.value for node in module.nodes(ast.Constant))
+    return any(isinstance(text, str) and SHORT_ANSWER.search(text) for text in texts)
+
+
+def _names_of_sets(module: Module) -> Iterator[str]:
+    """The data sets that a file loads by their names."""
+    for call in module.calls("datasets.load_dataset"):
+        yield from possible_texts(module, call.argument(0, "path"))

@@ -63,8 +63,12 @@ from truetune.generation.serialized_answers import JSON_ASKED, PYTHON_ASKED
 from truetune.source.module import Module
 
 ANSWER_COLUMNS = ("completion", "output", "response", "answer", "target")
-PRINTED = (ast.Dict, ast.DictComp, ast.List, ast.ListComp)
-"""What `str` writes as Python, and `json.dumps` as JSON"""
+LISTS = (ast.List, ast.ListComp)
+TEXT_METHODS = frozenset(("strip", "lower", "upper", "join", "format", "replace", "title"))
+
+
+MAX_DEPTH = 3
+"""Lists in lists"""
 
 
 def _answers_written(module: Module) -> Iterator[ast.expr]:
@@ -92,6 +96,27 @@ def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
     return None
 
 
+def _is_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
+    """Is what `str` writes surely no JSON? A list of numbers is: `str([12, 40])`, as the corners of a box."""
+    if isinstance(node, ast.Dict | ast.DictComp):
+        return True
+    if not isinstance(node, LISTS) or depth == 0:
+        return False
+    parts = node.elts if isinstance(node, ast.List) else [node.elt]
+    made = [one.node for part in parts for one in module.flow.origins(part)]
+    return any(_is_text(module, one) or _is_no_json(module, one, depth - 1) for one in made)
+
+
+def _is_text(module: Module, node: ast.AST) -> bool:
+    """Is it a text, None or a truth value, which Python writes in its own way?"""
+    if isinstance(node, ast.Constant):
+        return node.value is None or isinstance(node.value, str | bool)
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.JoinedStr)
+    call = module.flow.call(node)
+    return call.method in TEXT_METHODS or call.named("str")
+
+
 class AnswersPrintedAsPython(SourceRule):
     code = "SRC382"
     symptoms = ("garbage-output",)
@@ -105,7 +130,7 @@ class AnswersPrintedAsPython(SourceRule):
         for answer in _answers_written(module):
             value = _printed_value(module, answer)
             origins = [] if value is None else [one.node for one in module.flow.origins(value)]
-            if value is not None and origins and all(isinstance(one, PRINTED) for one in origins):
+            if value is not None and origins and all(_is_no_json(module, one) for one in origins):
                 yield self.finding(
                     "answers that should be JSON are written as Python prints them (single quotes, None, True):"
                     " the model learns that form",

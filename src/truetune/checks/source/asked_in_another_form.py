@@ -67,6 +67,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.own_model_names import may_be_own_model
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_endings import spaces_at_the_end
 from truetune.checks.source.evidence.prompt_forms import (
@@ -90,7 +91,6 @@ from truetune.checks.source.evidence.prompts_without_header import (
     prompts_without_header,
     requests_without_header,
 )
-from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import (
     requested_models,
@@ -108,11 +108,11 @@ from truetune.source.resolved_calls import Call
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
 
-HOSTED_MODEL = re.compile(
-    r"(?:chat)?gpt-?\d|o[1-9](?:-|$)|claude|gemini|grok|davinci|babbage|text-(?:davinci|embedding)|command-|sonar",
-    re.I,
+
+ADDRESS_OF_MAKER = re.compile(
+    r"https://(?:api|openrouter|generativelanguage|dashscope|bedrock)[\w-]*\.|\.azure\.com|\bAzureOpenAI\b"
 )
-"""Names of models that only their makers serve"""
+"""Addresses of those who serve published models"""
 
 
 class Trained(NamedTuple):
@@ -122,6 +122,8 @@ class Trained(NamedTuple):
     marks: frozenset[str]
     """As those of a PromptForm"""
     case: Case
+    is_guess: bool = False
+    """Nothing says that it made the model: it is the only training here"""
 
 
 BARE_TEXT = "a bare text"
@@ -299,15 +301,10 @@ class AskedInAnotherForm(SourceRule):
             )
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
             trained = asked.trained
-            where = (
-                "the training above trained it"
-                if trained.path == module.path
-                else f"{Path(trained.path).name} trained it"
-            )
             yield self.finding(
-                f"the model is asked by {asked.words}, and {where} on"
-                f" {describe_marks(trained.marks)}: another prompt than in training",
+                f"the model is asked by {asked.words}, and {_trained_in_words(trained, module)}",
                 _remedy_for_marks(trained.marks),
+                severity="warning" if trained.is_guess else None,
                 cases=[case_at(module, asked.node), trained.case],
             )
 
@@ -375,6 +372,18 @@ class AskedInAnotherForm(SourceRule):
             )
 
 
+def _trained_in_words(trained: Trained, asking: Module) -> str:
+    """What a message says of the training."""
+    form, name = describe_marks(trained.marks), Path(trained.path).name
+    if trained.is_guess:
+        return (
+            f"{name}, the only training here, trains on {form}: another prompt than in training, if it"
+            " made this model"
+        )
+    where = "the training above trained it" if trained.path == asking.path else f"{name} trained it"
+    return f"{where} on {form}: another prompt than in training"
+
+
 def _with_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
     """A call that renders, and the entry of a file of settings by which it leaves the header out."""
     yield rendered
@@ -430,19 +439,22 @@ def _training_of_model(module: Module) -> Trained | None:
     makers = [other for other in others if _is_any_written(names, written_folders(other))]
     settings = list(training_settings_beside(module))
     files = [one for one in settings if _is_any_written(names, {one.output})]
-    if not makers and not files:
+    is_written = bool(makers or files)
+    if not is_written:
         makers = _only_possible_maker(names, others)
     if not makers and not files and not others:
         files = _only_possible_settings(names, settings)
     # Two trainings that write the same folder: which one ran last is not known.
     if len(makers) + len(files) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
+    trained = _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
+    return trained if trained is None or is_written else trained._replace(is_guess=True)
 
 
 def _requested_names(module: Module) -> frozenset[str]:
-    """The names of models in the requests of a file; none where a server around it says what they stand for."""
-    if any(servers_around(module)):
+    """The names of models in the requests of a file; none where a server around it says what they stand for, or where
+    requests go to the maker of a model."""
+    if any(servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
         return frozenset()
     return frozenset(
         text for node in requested_models(module) for text in possible_texts(module, node)
@@ -463,7 +475,7 @@ def _only_possible_settings(
     if len(settings) != 1:
         return []
     base = settings[0].base
-    return settings if any(_is_own_model(name) and name != base for name in names) else []
+    return settings if any(may_be_own_model(name) and name != base for name in names) else []
 
 
 def _trained_by_settings(settings: TrainedBySettings) -> Trained:
@@ -497,10 +509,4 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
 
 def _is_tuned_here(name: str, training: Module) -> bool:
     """May it be what the one training of the project made: a local folder, and no model that is published?"""
-    return _is_own_model(name) and name not in loaded_names(training)
-
-
-def _is_own_model(name: str) -> bool:
-    """May it be a model of one's own: a local folder or a server's name, and none that is published or hosted?"""
-    is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return is_local and family_of_model(name) is None and HOSTED_MODEL.match(name) is None
+    return may_be_own_model(name) and name not in loaded_names(training)

@@ -5,11 +5,14 @@ Follows what is cast to `bool` or compared to a constant back to the column that
 cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`), and, where the file is here,
 where no value of it can be met although one means the same: `"1"` and 1, `"True"` and True, `"Good"` and `"good"`; and
 where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5). It
-also names `x == "a" or "b"`, which is true for every x.
+also names `x == "a" or "b"`, which is true for every x. A literal that no row of the file holds at all
+(`winner == "a"` of a column of `model_a` and `model_b`) counts where the test picks the sides of a pair or makes a
+label, and two values or more of the column fall on the same side of it; a value that a file may merely lack does not.
 
 ## Why it is bad
 `bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is
-trained as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them.
+trained as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them, and
+the same side of each pair is chosen, so that a preference run stays at a loss of ln 2 = 0.6931 and an accuracy of 0.5.
 
 ## Example
 ```python
@@ -56,6 +59,7 @@ from truetune.checks.source.evidence.constant_columns_in_runs import (
     constant_results,
     has_unseen_labels,
 )
+from truetune.checks.source.evidence.literals_no_row_holds import unmet_tests
 from truetune.source.module import Module
 
 
@@ -68,6 +72,7 @@ def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes(ast.Compare):
         if isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
             yield node
+    yield from module.nodes(ast.MatchValue)
 
 
 class CastMakesColumnConstant(SourceRule):
@@ -87,7 +92,9 @@ class CastMakesColumnConstant(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        told: set[ast.AST] = set()
         for found in constant_results(module):
+            told.add(found.node)
             remedy = "bring both sides to one type and spelling, as the rows have it"
             if found.kind == "cast":
                 remedy = f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
@@ -100,6 +107,9 @@ class CastMakesColumnConstant(SourceRule):
                 severity="error" if found.is_proved else "warning",
                 cases=[case_at(module, found.node)],
             )
+        for unmet in unmet_tests(module):
+            if unmet.node not in told:
+                yield self.finding(unmet.what, unmet.remedy, cases=[case_at(module, unmet.node)])
         for node in always_true_alternatives(module):
             yield self.finding(
                 f"`{module.text_of(node)}` is true whatever is compared: a text or number behind `or` counts as true",

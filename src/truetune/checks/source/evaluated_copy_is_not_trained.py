@@ -57,6 +57,7 @@ There is no automatic fix: the copy may be meant as a baseline beside a figure o
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -71,6 +72,13 @@ LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 SWITCHES = frozenset(("eval", "to", "cuda", "half", "bfloat16", "requires_grad_", "train"))
 """Methods of a copy that give it no weights of another model"""
 ANSWERS = frozenset(("generate", "forward"))
+
+
+KEPT_ON_PURPOSE = re.compile(
+    r"base|ref|teacher|frozen|init|orig|old|before|prior|pretrained|start|anchor|snapshot|untuned|untrained",
+    re.I,
+)
+"""Names of copies that are meant to stay as they were"""
 
 
 class CopiedModel(NamedTuple):
@@ -92,6 +100,8 @@ def _copies(module: Module) -> Iterator[CopiedModel]:
         if model is None or not isinstance(statement, ast.Assign):
             continue
         name = variable_name(statement.targets[0])
+        if name is not None and KEPT_ON_PURPOSE.search(name.rpartition(".")[2]):
+            continue
         is_model = "model" in module.flow.types(copied)
         if is_model and len(statement.targets) == 1 and name is not None:
             yield CopiedModel(statement, name, model)
@@ -111,7 +121,8 @@ class EvaluatedCopyIsNotTrained(SourceRule):
         module = self.subject
         for one in _copies(module):
             used = _only_evaluation(module, one)
-            if used is None or not _is_trained_later(module, one):
+            training = _training_loop(module, one)
+            if used is None or training is None or not _runs_behind(module, used, training):
                 continue
             if _answers_without_gradients(module, one.model):
                 continue
@@ -158,18 +169,55 @@ def _has_backward(block: ast.AST) -> bool:
 
 def _is_beside_backward(module: Module, name: ast.AST) -> bool:
     """Does the innermost loop around a pass make a backward pass as well, as with the reference of a loss?"""
-    loop = next((one for one in module.parents(name) if isinstance(one, LOOPS)), None)
+    loop = _loop_around(module, name)
     return loop is None or _has_backward(loop)
 
 
-def _is_trained_later(module: Module, one: CopiedModel) -> bool:
-    """Does a loop behind the copy train the model that was copied?"""
+def _is_training_pass(module: Module, name: ast.AST) -> bool:
+    """Is a pass in the very loop that makes the backward pass? One beside it is an evaluation, if of a few rows."""
+    loop = _loop_around(module, name)
+    return loop is not None and any(
+        isinstance(part, ast.Attribute)
+        and part.attr == "backward"
+        and _loop_around(module, part) is loop
+        for part in ast.walk(loop)
+    )
+
+
+def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around a node."""
+    return next((one for one in module.parents(node) if isinstance(one, LOOPS)), None)
+
+
+def _training_loop(module: Module, one: CopiedModel) -> ast.For | None:
+    """The first loop behind the copy that trains the model which was copied, the innermost of several."""
+    found: ast.For | None = None
     for loop in module.nodes(ast.For):
         if loop.lineno > one.statement.lineno and _has_backward(loop):
             names = {variable_name(part) for part in ast.walk(loop)}
-            if one.model in names:
-                return True
-    return False
+            if one.model in names and (found is None or _is_within(loop, found)):
+                found = loop
+    return found
+
+
+def _is_within(node: ast.AST, block: ast.AST) -> bool:
+    """Is a node a part of a block?"""
+    return any(part is node for part in ast.walk(block))
+
+
+def _runs_behind(module: Module, used: ast.AST, training: ast.For) -> bool:
+    """Does a pass come behind the backward pass? One in front may compute what the loss is made of, as for DPO."""
+    functions = (one for one in module.parents(used) if isinstance(one, ast.FunctionDef))
+    around = next(functions, None)
+    is_here = around is None or _is_within(training, around)
+    places = [used] if around is None or is_here else list(module.flow.calls_of(around))
+    passes = [
+        part
+        for part in ast.walk(training)
+        if isinstance(part, ast.Attribute) and part.attr == "backward"
+    ]
+    last = max(part.lineno for part in passes)
+    return bool(places) and all(getattr(place, "lineno", 0) > last for place in places)
 
 
 def _answers_without_gradients(module: Module, name: str) -> bool:
@@ -179,6 +227,6 @@ def _answers_without_gradients(module: Module, name: str) -> bool:
         if isinstance(parent, ast.Call) and parent.func is not node:
             if module.flow.name(parent.func) != "copy.deepcopy":
                 return True
-        elif _is_pass(parent, node) and not _is_beside_backward(module, node):
+        elif _is_pass(parent, node) and not _is_training_pass(module, node):
             return True
     return False

@@ -54,6 +54,7 @@ What is learned stays the same. Fewer evaluations make the choice of the best ch
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -73,6 +74,12 @@ CONTROL_SWITCHES = {
 }
 EVALUATES = "the model runs over the held-out rows"
 WRITES = "the weights are written"
+HEADS = (ast.For, ast.comprehension)
+"""What holds the rows that a loop goes over"""
+HELD_OUT = re.compile(
+    r"eval|valid|(?:^|[^a-z])(?:test|val|dev)(?![a-z])|held|perplexity|ppl|accuracy", re.I
+)
+"""Names of evaluations, and of the rows that they are made on"""
 Comprehension = ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp
 
 
@@ -93,7 +100,10 @@ def _slow_places(module: Module) -> Iterator[_SlowPlace]:
             yield _SlowPlace(call.node, EVALUATES)
     for function in module.nodes(ast.FunctionDef):
         if _evaluates_rows(function):
-            yield from (_SlowPlace(one, EVALUATES) for one in module.flow.calls_of(function))
+            calls = module.flow.calls_of(function)
+            yield from (
+                _SlowPlace(one, EVALUATES) for one in calls if _is_of_held_out(function, one)
+            )
     for assignment in module.nodes(ast.Assign):
         target = assignment.targets[0]
         if isinstance(target, ast.Attribute) and target.attr in CONTROL_SWITCHES:
@@ -138,6 +148,12 @@ def _evaluates_rows(function: ast.FunctionDef) -> bool:
         if isinstance(loop, Loop | Comprehension)
         for one in ast.walk(loop)
     )
+
+
+def _is_of_held_out(function: ast.FunctionDef, call: ast.Call) -> bool:
+    """Do names say that it evaluates? Rollouts of RL and passes of a teacher go over batches without gradients too."""
+    heads = [ast.unparse(one.iter) for one in ast.walk(function) if isinstance(one, HEADS)]
+    return any(HELD_OUT.search(text) for text in (ast.unparse(call), *heads))
 
 
 def _has_no_gradient(function: ast.FunctionDef) -> bool:

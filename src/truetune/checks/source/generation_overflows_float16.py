@@ -2,8 +2,9 @@
 
 ## What it does
 Follows the model of `generate`, and pipelines, to what loads the weights. It warns where that is float16 (`dtype`,
-`torch_dtype`, `.half()`) for a model whose name, or whose config.json on this machine, says Gemma 3. Of T5 and its kin
-`.half()` alone counts: `from_pretrained` keeps the layers in float32 that overflow.
+`torch_dtype`, `.half()`) for a model whose name, or whose config.json on this machine, says Gemma 3, or for a folder
+that a training of the project writes of one. Of T5 and its kin `.half()` alone counts: `from_pretrained` keeps the
+layers in float32 that overflow.
 
 ## Why it is bad
 float16 ends at 65,504, and Gemma 3 passes it inside of its layers. The logits become NaN: the answer is nothing but
@@ -41,12 +42,14 @@ there, or 4 bits with `bnb_4bit_compute_dtype=torch.float32`. A GGUF in llama.cp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
+from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float16_loads import (
@@ -114,10 +117,15 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
 
 
 def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
-    """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
+    """The family that overflows in float16, by the model's name, its config.json, or what was trained into it.
+
+    None for any other.
+    """
     names = possible_texts(module, name_of_load(load))
     found = {
-        overflowing_family(name) or overflowing_family(model_type_of_folder(module, name))
+        overflowing_family(name)
+        or overflowing_family(model_type_of_folder(module, name))
+        or overflowing_family_behind(Path(module.path), name)
         for name in names
     }
     return found.pop() if len(found) == 1 else None

@@ -3,7 +3,8 @@
 ## What it does
 Looks for calls that ask a model for text (`model.generate`, a pipeline, vLLM's `LLM`, a client of a server) in a loop
 over rows, each with the text of one row: in the loop itself, in a function that it calls, in one that `apply` or `map`
-gives each row. Silent where a loop goes over a handful of questions that stand in the code, and where a chat continues.
+gives each row. A coroutine of AsyncOpenAI, httpx or aiohttp that the loop awaits for each row is one, with or without a
+semaphore. Silent where a loop goes over a handful of questions that stand in the code, and where a chat continues.
 
 ## Why it is bad
 A GPU answers 32 prompts in nearly the time of one: an evaluation that takes minutes takes hours.
@@ -57,6 +58,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.awaited_one_by_one import is_asynchronous, waits_for_each
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generations_per_row_in_runs import generations_per_row
@@ -202,7 +204,7 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
         return None
     if _samples_a_batch(module, question.call):
         return None
-    if _asks_server(question.call) and module.mentions(*CONCURRENCY_SIGNS):
+    if _asks_server(question.call) and _may_run_beside_others(module, question.call):
         return None
     for repeat in repeats_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
@@ -211,6 +213,13 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
         if is_of_rows and takes_element(module, question.text, repeat):
             return repeat
     return None
+
+
+def _may_run_beside_others(module: Module, call: Call) -> bool:
+    """May several requests be under way at once? Of coroutines it is followed whether each is awaited in turn."""
+    if is_asynchronous(module, call):
+        return not waits_for_each(module, call)
+    return module.mentions(*CONCURRENCY_SIGNS)
 
 
 def _is_of_file(module: Module, repeat: CodeRepetition) -> bool:
@@ -317,6 +326,12 @@ def _description_of_question(module: Module, question: ModelQuestion) -> tuple[s
         )
     if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
         return OF_MODEL
+    if _asks_server(call) and is_asynchronous(module, call):
+        return (
+            ASKS_SERVER,
+            "start the requests together: await asyncio.gather(*(ask(row) for row in rows)), or asyncio.as_completed;"
+            " await in the loop waits for each answer before the next request, and a Semaphore limits nothing then",
+        )
     if _asks_server(call):
         return (
             ASKS_SERVER,

@@ -55,6 +55,7 @@ Safe: the order is that of every loop of PyTorch.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 
@@ -405,8 +406,29 @@ def _steps_without_base(module: Module) -> Iterator[ast.FunctionDef]:
                 calls = [node for node in ast.walk(step) if isinstance(node, ast.Call)]
                 names = {ast.unparse(call.func) for call in calls}
                 own = {name for name in names if name.startswith(("self.", "super()"))}
-                if "self.compute_loss" in own and own <= NO_GRADIENT_METHODS:
+                is_plain = "self.compute_loss" in own and own <= NO_GRADIENT_METHODS
+                if is_plain and not _hands_loss_on(step, calls):
                     yield step
+
+
+def _hands_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
+    """Is the loss given to a function that may compute the gradients? Those of torch and of Python itself do not."""
+    losses = {
+        target.id
+        for part in ast.walk(step)
+        if isinstance(part, ast.Assign) and "compute_loss" in ast.unparse(part.value)
+        for target in ast.walk(part)
+        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+    }
+    for call in calls:
+        name = ast.unparse(call.func)
+        is_known = name.startswith(("self.", "super()", "torch.")) or hasattr(builtins, name)
+        names = {
+            part.id for one in call.args for part in ast.walk(one) if isinstance(part, ast.Name)
+        }
+        if not is_known and losses & names:
+            return True
+    return False
 
 
 def _deepspeed_engines(module: Module) -> Iterator[Call]:

@@ -7,9 +7,10 @@ generates with. A model that is loaded with `from_pretrained(..., use_cache=Fals
 without its cache too, until `use_cache` is switched on. `use_cache=False` in a call of `generate` counts in a loop,
 without a `streamer`; to show one answer, it is what its author wants, because the model has no cache that works. And
 looks for a model that generates after its training with gradient checkpointing switched on and no `eval()` between,
-or between the steps of a loop of one's own: in training mode, checkpointed layers leave the cache out ("Caching is
-incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of transformers is
-called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
+between the steps of a loop of one's own, or in a hook of a trainer (`on_step_end`, Lightning's `on_train_batch_end`),
+with checkpointing switched on in any file of the project: in training mode, checkpointed layers leave the cache out
+("Caching is incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of
+transformers is called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -61,6 +62,7 @@ from truetune.checks.source.evidence.execution_order import (
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.generations_in_training_hooks import calls_in_training_hooks
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.repeated_code import repeats_of
 from truetune.source.module import Module
@@ -81,19 +83,11 @@ ENDS_TRAINING_MODE = (
     "activation_checkpointing_disable",
     "evaluate",
     "predict",
+    "unwrap_model_for_generation",
 )
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
 EVALUATING_SETTINGS = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
-WHILE_TRAINING = (
-    "on_step_begin",
-    "on_step_end",
-    "on_epoch_begin",
-    "on_epoch_end",
-    "on_log",
-    "on_save",
-)
-"""Methods of callbacks that a trainer calls with the model in training mode"""
 GENERATION_CONFIG = "transformers.GenerationConfig"
 LOOPS = (ast.For, ast.While)
 MODEL_PARAMETERS = ("model", "net", "policy", "student")
@@ -190,9 +184,9 @@ class KvCacheLeftOff(SourceRule):
             yield self.finding(
                 "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
                 " the key-value cache out, and each token runs the whole text again",
-                "call model.eval() before generate and model.train() behind it, or generate in on_evaluate, where the"
-                " model is in eval mode",
-                cases=[case_at(module, one.call), case_at(module, one.switch)],
+                "call model.eval() before generate and model.train() behind it, or generate where the model is in eval"
+                " mode: on_evaluate of transformers, the validation hooks of Lightning",
+                cases=[case_at(module, one.call), case_at(module.home(one.switch), one.switch)],
             )
 
 
@@ -235,29 +229,17 @@ def _threads(module: Module) -> bool:
 
 
 def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
-    """Callbacks of a trainer that generate while the model trains, where checkpointing is on and nothing ends the mode.
+    """Hooks that generate while the model trains, where checkpointing is on anywhere and nothing ends the mode.
 
-    At `on_evaluate` the evaluation has just put the model into eval mode.
+    At `on_evaluate`, and in Lightning's hooks of the validation, the evaluation has just put the model into eval mode.
     """
-    switch = next(_checkpointing_switches(module), None)
+    switch = next(
+        (found for part in module.with_linked for found in _checkpointing_switches(part)), None
+    )
     if switch is None or module.imports_unsloth:
         return
-    for owner in module.nodes(ast.ClassDef):
-        if any(ast.unparse(base).endswith("TrainerCallback") for base in owner.bases):
-            generate = _generates_while_training(owner)
-            if generate is not None:
-                yield StillTraining(generate, switch)
-
-
-def _generates_while_training(owner: ast.ClassDef) -> ast.Call | None:
-    """The `generate` of a callback that runs in training mode; None where it has none, or ends the mode anywhere."""
-    methods = [one.name for one in owner.body if isinstance(one, ast.FunctionDef)]
-    if not any(name in WHILE_TRAINING for name in methods):
-        return None
-    calls = [node for node in ast.walk(owner) if isinstance(node, ast.Call)]
-    # The whole class is read: a method may call another of its own that generates.
-    named = {one.func.attr: one for one in calls if isinstance(one.func, ast.Attribute)}
-    return named.get("generate") if named.keys().isdisjoint(ENDS_TRAINING_MODE) else None
+    for call in calls_in_training_hooks(module, ENDS_TRAINING_MODE):
+        yield StillTraining(call, switch)
 
 
 def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:

@@ -61,6 +61,16 @@ SCORES = (
 )
 WEIGHTED_SCORES = ("sklearn.metrics.f1_score", "sklearn.metrics.jaccard_score")
 """The same both ways, unless classes are weighted by their number of true rows"""
+SYMMETRIC = (
+    "accuracy",
+    "exact_match",
+    "matthews_correlation",
+    "pearsonr",
+    "spearmanr",
+    "mse",
+    "mae",
+)
+"""Metrics of evaluate that are the same both ways"""
 PREDICTED = re.compile(r"pred|guess|y_hat|yhat|hypothes|\bhyps?\b|generated", re.I)
 TRUE = re.compile(r"gold|true|truth|reference|\brefs?\b|target|label|y_test", re.I)
 
@@ -86,8 +96,15 @@ def _scores(module: Module) -> Iterator[Sides]:
             yield Sides(call, true, predicted)
     for call in module.methods("compute", "add_batch"):
         true, predicted = call.keywords.get("references"), call.keywords.get("predictions")
-        if true is not None and predicted is not None:
+        if true is not None and predicted is not None and not _is_symmetric(module, call):
             yield Sides(call, true, predicted)
+
+
+def _is_symmetric(module: Module, call: Call) -> bool:
+    """Is it a metric of evaluate that is the same both ways?"""
+    loaded = module.flow.producing_call(call.receiver)
+    name = None if loaded is None else module.flow.value(loaded.argument(0, "path"))
+    return name in SYMMETRIC
 
 
 def _places(module: Module) -> Iterator[ast.AST]:

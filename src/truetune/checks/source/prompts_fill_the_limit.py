@@ -4,8 +4,9 @@
 Follows the code that makes token ids of the local rows, up to the loader of a loop, with tokens of six characters,
 which no tokenizer packs into a token of running text on average. It fires where rows are cut for certain so that each
 label is -100, and batches of one row (or rows enough that whole batches) are of these alone. Silent where the script
-looks at the labels or at the loss (`isfinite`, `labels != -100`), or averages in another way. With a tokenizer the rows
-are counted by `answers-masked-in-token-rows`.
+looks at the labels or at the loss (`isfinite`, `labels != -100`), or averages in another way. A loss that a script
+divides by the sum of its mask (`(loss * mask).sum() / mask.sum()`) counts where nothing keeps the divisor above zero;
+so do the loaders of Lightning's data modules. With a tokenizer the rows are counted by `answers-masked-in-token-rows`.
 
 ## Why it is bad
 The mean over no label is 0 / 0. The step by that gradient makes every weight nan, some steps into the run: neither a
@@ -69,8 +70,11 @@ from pathlib import Path
 
 from truetune.checks.batches_without_label import (
     EFFECT,
+    GUARD_THE_DIVISION,
     REMEDY,
     describe_batches,
+    divides_by_sum_of_mask,
+    guards_division,
     has_batches_without_label,
     has_guard,
 )
@@ -80,16 +84,33 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
+from truetune.data.script_rows.trained_rows import LIGHTNING_TRAINERS
 from truetune.source.module import Module
 
 
 def _loaders(module: Module) -> Iterator[ast.AST]:
-    """The loaders of a file that computes gradients itself."""
-    has_backward = any(True for _ in module.methods("backward"))
-    if not has_backward or not module.mentions("-100", "- 100"):
+    """The loaders of a file that computes gradients itself, and what gives rows to Lightning's Trainer."""
+    if not any(_averages_over_labels(part) for part in module.with_linked):
         return
-    for call in module.calls("torch.utils.data.*DataLoader"):
-        yield call.node
+    if any(True for _ in module.methods("backward")):
+        for call in module.calls("torch.utils.data.*DataLoader"):
+            yield call.node
+    if any(True for _ in module.calls(*LIGHTNING_TRAINERS)):
+        for fit in module.methods("fit"):
+            yield fit.node
+
+
+def _averages_over_labels(module: Module) -> bool:
+    """Does a file hide labels by -100, or divide a loss by the sum of its mask?"""
+    return module.mentions("-100", "- 100") or divides_by_sum_of_mask(module)
+
+
+def _may_be_sound(module: Module) -> bool:
+    """May the run leave such batches out, or average otherwise?"""
+    parts = module.with_linked
+    if any(map(divides_by_sum_of_mask, parts)):
+        return guards_division(part.text for part in parts)
+    return has_guard(part.text for part in parts)
 
 
 class PromptsFillTheLimit(SourceRule):
@@ -101,7 +122,7 @@ class PromptsFillTheLimit(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         loader = next(_loaders(module), None)
-        if loader is None or has_guard(part.text for part in module.with_linked):
+        if loader is None or _may_be_sound(module):
             return
         cut = rows_at_limit(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
         if cut is None or not has_batches_without_label(
@@ -112,7 +133,9 @@ class PromptsFillTheLimit(SourceRule):
             f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts alone are longer than"
             f" the {cut.limit:,} tokens that the script keeps, and the answer behind them is cut off;"
             f" {describe_batches(cut.rows_at_once)}",
-            REMEDY,
+            f"{REMEDY}; {GUARD_THE_DIVISION}"
+            if any(map(divides_by_sum_of_mask, module.with_linked))
+            else REMEDY,
             evidence=[
                 EFFECT,
                 f"told by the characters: more than {MOST_CHARACTERS_PER_TOKEN} for each token that is kept; with -t"

@@ -146,13 +146,13 @@ def _row_texts(module: Module) -> Iterator[RowText]:
                 if isinstance(node.value, str) and FILLED.search(node.value):
                     yield RowText(node, node.value)
             else:
-                text = "".join(_pieces(node))
+                text = "".join(_pieces(part, node))
                 if text.strip("{}"):
                     yield RowText(node, text)
 
 
-def _pieces(node: ast.AST) -> Iterator[str]:
-    """The pieces of a text in their order, `{}` for each value."""
+def _pieces(module: Module, node: ast.AST) -> Iterator[str]:
+    """The pieces of a text in their order, `{}` for each value that is not known."""
     # A stack in place of recursion: sums of a thousand texts are as deep.
     waiting: list[ast.AST] = [node]
     while waiting:
@@ -164,7 +164,10 @@ def _pieces(node: ast.AST) -> Iterator[str]:
         elif isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
         else:
-            yield "{}"
+            # `{RESPONSE}`, a header under a name.
+            inner = part.value if isinstance(part, ast.FormattedValue) else part
+            known = module.flow.value(inner) if isinstance(inner, ast.expr) else None
+            yield known if isinstance(known, str) else "{}"
 
 
 def _headers_like(marker: str, texts: list[RowText]) -> dict[str, ast.AST]:

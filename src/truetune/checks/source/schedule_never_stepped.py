@@ -70,6 +70,8 @@ WARMED_UP = (
 ONE_CYCLE = ("torch.optim.lr_scheduler.OneCycleLR",)
 NOT_OPTIMIZERS = re.compile(r"(?:^|\.)_?(?:\w*scaler|prof|profiler)$", re.I)
 OPTIMIZER_NAME = re.compile(r"(?:^|\.)_?(?:opt|optim|optimi[sz]er|adamw?|sgd)(?:_\w+|\d)?$", re.I)
+KEEPS_SCHEDULES = frozenset(("prepare", "register_for_checkpointing", "append", "print"))
+"""Methods that take a schedule and do not step it"""
 STEPS_ELSEWHERE = re.compile(
     r"Trainer\b|deepspeed|[Ll]ightning|configure_optimizers|\bignite\b|\bcomposer\b|lr_scheduler_step"
     r"|\[['\"]lr['\"]\]\s*[*+-]?=|\.step\b(?!\()|getattr\("
@@ -103,6 +105,8 @@ class ScheduleNeverStepped(SourceRule):
             return
         part, first = steps[0]
         for call in schedules:
+            if _is_handed_on(module, call):
+                continue
             rest = "a 25th of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up begins"
             yield self.finding(
                 f"the schedule is made and never stepped: the learning rate stays at {rest}",
@@ -132,6 +136,20 @@ def _runs_a_plain_loop(module: Module) -> bool:
     if any(STEPS_ELSEWHERE.search(part.text) for part in parts):
         return False
     return any(True for part in parts for _ in backward_calls(part))
+
+
+def _is_handed_on(module: Module, schedule: Call) -> bool:
+    """Is a schedule given to a function that is not in these files, and may step it?"""
+    for part in module.with_linked:
+        for call in part.all_calls:
+            if call.method in KEEPS_SCHEDULES or part.flow.function(call.node.func) is not None:
+                continue
+            for given in (*call.args, *call.keywords.values()):
+                is_named = isinstance(given, ast.Name)
+                origins = part.flow.origins(given) if is_named else ()
+                if any(origin.node is schedule.node for origin in origins):
+                    return True
+    return False
 
 
 def _name_of(call: Call) -> str:

@@ -149,7 +149,7 @@ class SchedulerLengthMiscounted(SourceRule):
         module, epochs = self.subject, _epoch_count(step.epochs)
         assert epochs is not None, "else the epochs are not known"
         kind = module.flow.value(call.argument(0, "name")) if call.named(BY_NAME) else ""
-        is_cosine = call.named("transformers.get_cosine_*") or kind == "cosine"
+        is_cosine = call.named("transformers.get_cosine_schedule_*") or kind == "cosine"
         swings = "swings up again" if is_cosine else "is 0"
         return self.finding(
             f"the schedule counts the batches of one epoch, and the loop runs {max(possible_numbers(module, epochs)):g}"

@@ -57,6 +57,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
 from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -127,10 +128,21 @@ class SplitBySaltedHash(SourceRule):
 
 def _kind_of(module: Module, hashed: ast.expr) -> Hashed:
     """Is it a text, whose hash is salted, or a number, whose hash is not?"""
-    kinds = {_kind_of_one(module, origin.node) for origin in module.flow.origins(hashed)}
+    origins = module.flow.origins(hashed)
+    if any(_is_number_of_row(module, origin) for origin in origins):
+        return "number"
+    kinds = {_kind_of_one(module, origin.node) for origin in origins}
     if "number" in kinds:
         return "number"
     return "text" if kinds == {"text"} else "unknown"
+
+
+def _is_number_of_row(module: Module, origin: Origin) -> bool:
+    """Is it the number that `enumerate` or `range` gives with each row?"""
+    if not origin.element or not isinstance(origin.node, ast.Call):
+        return False
+    name = module.flow.name(origin.node.func)
+    return name == "range" or (name == "enumerate" and origin.path[:1] == (0,))
 
 
 def _kind_of_one(module: Module, node: ast.AST) -> Hashed:

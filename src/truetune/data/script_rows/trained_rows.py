@@ -10,6 +10,7 @@ way is not known, there are no rows, and the reason is said: half of the rows wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ from truetune.source.symbolic_execution.values import (
 )
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+LIGHTNING_TRAINERS = ("lightning.*Trainer", "pytorch_lightning.*Trainer")
 READ_COLUMNS = (
     ("chosen", "rejected", "prompt", "tools"),
     ("prompt", "completion", "label", "tools"),
@@ -77,6 +79,10 @@ MAX_INDEXED_ROWS = 300
 """Rows whose texts are looked up in each other: a script goes the same way with all rows"""
 SIDES = ("chosen", "rejected")
 TOKEN_COLUMNS = ("input_ids", "labels")
+LOSS_MASK = r"^(?!.*(?:attention|padding|pad_|causal)).*(?:mask|weight)"
+"""Names of columns that weigh the tokens of a loss"""
+NO_LABELS = r"attention|padding|position|length|seq_?len"
+"""Names of columns that say nothing of what is learned"""
 IGNORED = -100
 """The label of a token that is not learned"""
 CLASS = "class"
@@ -335,7 +341,7 @@ def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
         for one in run.trace.calls(*TRAINERS)
         if "train_dataset" in one.keywords
     ]
-    given = given or list(_rows_of_loops(run.trace))
+    given = given or list(_rows_of_loops(run.trace)) or list(_rows_of_lightning(run))
     if not given:
         raise DataError(
             f"{script}: it gives no rows to a trainer of TRL or transformers, or a loop"
@@ -375,6 +381,33 @@ def _rows_of_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
             if loader is not None and rows is not None and id(loader.node) not in seen:
                 seen.add(id(loader.node))
                 yield loader, rows
+
+
+def _rows_of_lightning(run: ConcreteRun) -> Iterator[tuple[CallEvent, Value]]:
+    """The loaders that Lightning's Trainer is given, each with its data set: by `fit`, a data module, or the model."""
+    for fit in [one for one in run.trace.methods("fit") if _is_fit_of_lightning(one)]:
+        loader = _loader_of(fit.argument(1, "train_dataloaders"))
+        for place, name in ((3, "datamodule"), (1, "train_dataloaders"), (0, "model")):
+            if loader is None:
+                loader = _loader_of_hooks(run, fit.argument(place, name))
+        rows = None if loader is None else loader.argument(0, "dataset")
+        if loader is not None and rows is not None:
+            yield loader, rows
+
+
+def _is_fit_of_lightning(fit: CallEvent) -> bool:
+    """Is it the Trainer of Lightning whose `fit` is called?"""
+    made = fit.receiver
+    return isinstance(made, Result) and made.call.named(*LIGHTNING_TRAINERS)
+
+
+def _loader_of_hooks(run: ConcreteRun, made: Value | None) -> CallEvent | None:
+    """The loader that an object of the script makes in `train_dataloader`, after what Lightning calls before it."""
+    if not isinstance(made, Instance):
+        return None
+    run.call_method(made, "prepare_data", ())
+    run.call_method(made, "setup", (Constant("fit"),))
+    return _loader_of(run.call_method(made, "train_dataloader", ()))
 
 
 def _loader_of(value: Value | None) -> CallEvent | None:
@@ -457,7 +490,19 @@ def _named_tensors(items: list[Value]) -> list[Value]:
                 for one in items
                 if isinstance(one, Sequence)
             ]
+    if width == len(TOKEN_COLUMNS) and _are_masked(known):
+        return [
+            Mapping({"input_ids": one.items[0], "labels": _masked_labels(ids, mask)})
+            for one, (ids, mask) in zip(items, known, strict=True)
+            if isinstance(one, Sequence)
+        ]
     return items
+
+
+def _are_masked(rows: list[list[list[int]]]) -> bool:
+    """Are these pairs of ids and the mask of a loss? A mask of padding begins with ones in each row."""
+    are_masks = all(_is_mask_of(ids, mask) for ids, mask in rows)
+    return are_masks and all(mask[:1] == [0] for _, mask in rows)
 
 
 def _numbers_of_tuple(item: Value) -> list[list[int]] | None:
@@ -487,7 +532,33 @@ def _only_row_of_batch(batch: Value) -> Value:
         for name, one in batch.entries.items()
         if isinstance(one, Sequence) and len(one.items) == 1 and not one.is_open
     }
-    return Mapping(columns) if len(columns) == len(batch.entries) else batch
+    # How a batch says what is padding is often computed, and no rule on labels needs it.
+    unknown = [name for name in batch.entries if name not in columns]
+    is_known = all(re.search(NO_LABELS, name) for name in unknown)
+    return Mapping(_labels_of_mask(columns)) if columns and is_known else batch
+
+
+def _labels_of_mask(columns: dict[str, Value]) -> dict[str, Value]:
+    """Columns with labels in place of the mask by which a loss of the script's own is weighed."""
+    masks = [name for name in columns if re.search(LOSS_MASK, name)]
+    if "labels" in columns or "input_ids" not in columns or len(masks) != 1:
+        return columns
+    ids, mask = constant_of(columns["input_ids"]), constant_of(columns[masks[0]])
+    if not isinstance(ids, list) or not isinstance(mask, list) or not _is_mask_of(ids, mask):
+        return columns
+    return {"input_ids": columns["input_ids"], "labels": _masked_labels(ids, mask)}
+
+
+def _is_mask_of(ids: list[Any], mask: list[Any]) -> bool:
+    """Is it one 0 or 1 for each id?"""
+    is_binary = all(type(one) in (int, float, bool) and one in (0, 1) for one in mask)
+    return is_binary and len(ids) == len(mask)
+
+
+def _masked_labels(ids: list[Any], mask: list[Any]) -> Value:
+    """The ids that a mask leaves in the loss, as labels."""
+    labels = [id if is_learned else IGNORED for id, is_learned in zip(ids, mask, strict=True)]
+    return Sequence("list", [Constant(one) for one in labels])
 
 
 def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:

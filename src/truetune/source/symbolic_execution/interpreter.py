@@ -439,6 +439,11 @@ class Interpreter:
 
     def _run_match(self, node: ast.Match, scope: Scope) -> int:
         subject = self.evaluate(node.subject, scope)
+        for pattern in (part for case in node.cases for part in ast.walk(case.pattern)):
+            # `case "a":` compares as `==` does.
+            if isinstance(pattern, ast.MatchValue):
+                wanted = self.evaluate(pattern.value, scope)
+                self._operate("==", (subject, wanted), pattern)
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
         arms += [self._case_arm(node, case, subject, scope) for case in node.cases]
         return self._alternatives(arms, scope)
@@ -1602,6 +1607,10 @@ class Interpreter:
             default = self._default_of_field(instance.made_of, name, node)
             if default is not None:
                 instance.attributes[name] = Option(name, default) if given.is_open else default
+            elif UNPACKED in given.keywords:
+                # `Row(**json.loads(line))`: a field without a default is the column of its name.
+                row = given.keywords[UNPACKED]
+                instance.attributes[name] = self._item(row, Constant(name), node)
         finish = _find_method(instance.made_of, "__post_init__")
         if finish is not None:
             self._call_function(_bound(finish, instance), Arguments((), {}), node)

@@ -244,8 +244,11 @@ def _is_of_self(node: ast.expr) -> bool:
 
 def _is_made_of(value: ast.expr, name: str) -> bool:
     """Is it a parameter, or a term of it, with its graph: `x`, `x * n`, `x.mean()`?"""
-    if isinstance(value, ast.BinOp):
-        return _is_made_of(value.left, name) or _is_made_of(value.right, name)
+    # A sum of hundreds of terms nests as deep on its left.
+    while isinstance(value, ast.BinOp):
+        if _is_made_of(value.right, name):
+            return True
+        value = value.left
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         return value.func.attr in KEEP_GRAPH and _is_made_of(value.func.value, name)
     return isinstance(value, ast.Name) and value.id == name
@@ -256,7 +259,8 @@ def _items_added_to(target: ast.expr, total: ast.expr) -> Iterator[ast.expr]:
     if not isinstance(total, ast.BinOp) or not isinstance(total.op, ast.Add):
         return
     for one, other in ((total.left, total.right), (total.right, total.left)):
-        if ast.unparse(one) == ast.unparse(target):
+        # The kind first: a sum of hundreds of terms is too deep to be written out.
+        if type(one) is type(target) and ast.unparse(one) == ast.unparse(target):
             yield other
 
 

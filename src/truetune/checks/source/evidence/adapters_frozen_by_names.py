@@ -23,6 +23,11 @@ BODIES = {
     "transformer.h": ("attn.c_attn", "mlp.c_fc", "self_attention.query_key_value"),
     "gpt_neox.layers": ("attention.query_key_value", "mlp.dense_h_to_4h"),
     "model.decoder.layers": ("self_attn.k_proj", "fc1", "fc2"),
+    # Of models that see or hear: `"vision_tower" in name` keeps the adapter of that part.
+    "model.vision_tower.vision_model.encoder.layers": ("self_attn.q_proj", "mlp.fc1"),
+    "model.visual.blocks": ("attn.qkv", "mlp.up_proj"),
+    "model.multi_modal_projector.layers": ("linear_1",),
+    "model.audio_tower.layers": ("self_attn.q_proj",),
     "encoder.block": ("layer.0.SelfAttention.q", "layer.1.DenseReluDense.wi_0"),
 }
 """Where layers stand in models of transformers, and modules that LoRA is put on"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import methods_of
@@ -28,6 +29,8 @@ OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer
 """Both in one file: the model is a Llama, whatever it is called"""
 TEMPLATE_CLONES = ("trl.clone_chat_template",)
 """Calls that add the tokens of another model's chat template, and resize"""
+ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
+"""Roles of tokens that a model is meant to write or read, by their names in transformers 4 and 5"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SPECIAL = frozenset(("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>"))
 """Tokens of all models that have such; code names them to give them their role"""
@@ -84,7 +87,8 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
 def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
     """Tokens whose text is not in the files, where the code that adds them resizes the embedding for them.
 
-    By `add_tokens`, which no one uses for a pad, or by TRL's `clone_chat_template`, which resizes by itself.
+    By `add_tokens` or as additional special tokens, which no one uses for a pad, or by TRL's `clone_chat_template`,
+    which resizes by itself.
     """
     added = []
     for call in module.methods("add_tokens"):
@@ -94,11 +98,48 @@ def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
             continue
         if _resizes_beside(module, call.node) and not _for_a_named_model(module, call.node):
             added.append(AddedTokens(call, (), None, model_known=True))
+    added += _special_tokens_of_unknown_text(module)
     for call in module.calls(*TEMPLATE_CLONES):
         is_other = _is_template_of_another_family(module, call)
         if is_other is not False:
             added.append(AddedTokens(call, (), None, model_known=is_other is True))
     return added
+
+
+def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
+    """Additional special tokens that an option or a field of the arguments names.
+
+    `{"additional_special_tokens": args.tags}`. An option that is asked for first (`if args.tags:`) may be empty, so
+    nothing is said of it, nor of a default whose tokens the model has.
+    """
+    for call in module.methods("add_special_tokens"):
+        given = call.argument(0, "special_tokens_dict")
+        if given is None or "tokenizer" not in module.flow.types(call.receiver):
+            continue
+        entries, _ = module.flow.entries(given)
+        named = next((entries[role] for role in ADDITIONAL if role in entries), None)
+        if named is None or module.flow.value(named) is not UNKNOWN:
+            continue
+        if _is_asked_for(module, call.node, named) or _for_a_named_model(module, call.node):
+            continue
+        names = _texts_of_default(module, named)
+        has = vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
+        if _resizes_beside(module, call.node) and (not names or not has.issuperset(names)):
+            yield AddedTokens(call, names, None, model_known=True)
+
+
+def _texts_of_default(module: Module, named: ast.expr) -> tuple[str, ...]:
+    """The texts of the list that a field or option begins with; none where it is not seen."""
+    lists = [one.node for one in module.flow.origins(named) if isinstance(one.node, ast.List)]
+    texts = (item.value for one in lists for item in one.elts if isinstance(item, ast.Constant))
+    return tuple(text for text in texts if isinstance(text, str))
+
+
+def _is_asked_for(module: Module, node: ast.AST, named: ast.expr) -> bool:
+    """Does an `if` around a place ask for what is named there?"""
+    text = ast.unparse(named)
+    tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
+    return any(text in ast.unparse(test) for test in tests)
 
 
 def _resizes_beside(module: Module, node: ast.AST) -> bool:

@@ -67,7 +67,7 @@ def _is_answer_of_user(module: Module, message: ast.expr, chat: str) -> bool:
         return False
     origins = [origin.node for origin in module.flow.origins(_untidied(content))]
     return bool(origins) and all(
-        _is_answer(node) and _comes_from(module, node, chat, MAX_STEPS) for node in origins
+        _is_answer(node) and _comes_from(module, node, chat, MAX_STEPS, set()) for node in origins
     )
 
 
@@ -76,8 +76,14 @@ def _is_answer(node: ast.AST) -> bool:
     return isinstance(node, ast.expr) and bool(OF_AN_ANSWER.search(ast.unparse(_untidied(node))))
 
 
-def _comes_from(module: Module, node: ast.AST, chat: str, steps: int) -> bool:
-    """Does a value come from a call that was given this chat, by the names in it?"""
+def _comes_from(module: Module, node: ast.AST, chat: str, steps: int, seen: set[ast.AST]) -> bool:
+    """Does a value come from a call that was given this chat, by the names in it?
+
+    `seen` holds what was opened already: names that lead to one another would be followed along each way between them.
+    """
+    if node in seen:
+        return False
+    seen.add(node)
     parts = list(ast.walk(node))
     if any(isinstance(part, ast.expr) and ast.unparse(part) == chat for part in parts):
         return True
@@ -91,7 +97,8 @@ def _comes_from(module: Module, node: ast.AST, chat: str, steps: int) -> bool:
         if origin.node not in parts
     )
     return any(
-        isinstance(one, ast.expr) and _comes_from(module, one, chat, steps - 1) for one in made
+        isinstance(one, ast.expr) and _comes_from(module, one, chat, steps - 1, seen)
+        for one in made
     )
 
 

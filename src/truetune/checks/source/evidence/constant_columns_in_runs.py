@@ -36,8 +36,15 @@ MEANS_NO = frozenset(
     ("0", "0.0", "false", "f", "no", "n", "none", "null", "off", "bad", "negative")
 )
 """Texts that say no, and are True"""
-LABEL_NAMES = frozenset(
-    ("label", "labels", "is_good", "desirable", "is_desirable", "thumbs_up", "liked", "correct")
+LABEL_NAMES = (
+    "label",
+    "labels",
+    "is_good",
+    "desirable",
+    "is_desirable",
+    "thumbs_up",
+    "liked",
+    "correct",
 )
 """Columns that hold yes or no in whatever file"""
 EQUALITIES = ("==", "!=", "in", "not in")

@@ -14,6 +14,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.lightning_processes import (
+    describe_several,
+    lightning_trainers,
+)
 from truetune.checks.source.evidence.loop_exits_by_rank import prepares_loader
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.module import Module
@@ -29,12 +33,13 @@ PUTS_TOGETHER = re.compile(
 WITHOUT_GRADIENTS = re.compile(r"no_grad|inference_mode|\.eval\(\)")
 LOGS = re.compile(r"\bprint\(|\.log\(|\.info\(|add_scalar\(|log_metrics?\(")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-TRAINERS = ("lightning.*Trainer", "pytorch_lightning.*Trainer")
 CHOOSERS = ("ModelCheckpoint", "EarlyStopping")
 VALIDATION_STEPS = frozenset(
     ("validation_step", "test_step", "on_validation_epoch_end", "validation_epoch_end")
 )
-SEVERAL_STRATEGY = re.compile(r"ddp|fsdp|deepspeed", re.I)
+# Chosen, not measured: a sum, its mean, its exponential and the dictionary that holds them.
+MAX_COMPUTED = 4
+"""Assignments in a row from what is added up to what is logged"""
 
 
 class PartialEvaluation(NamedTuple):
@@ -61,13 +66,73 @@ class LoggedFigure(NamedTuple):
 def partial_evaluations(module: Module) -> Iterator[PartialEvaluation]:
     """The loops of a file that evaluate a part of the rows."""
     loops = [loop for loop in module.nodes(ast.For) if _evaluates(module, loop)]
-    dealt = [(loop, _what_deals(module, loop.iter)) for loop in loops]
-    logged = None
-    if not any(PUTS_TOGETHER.search(one.text) for one in module.with_linked):
-        logged = _log_of_one_rank(module)
-    for loop, deals in dealt:
+    is_put_together = any(PUTS_TOGETHER.search(one.text) for one in module.with_linked)
+    for loop in loops:
+        deals = _what_deals(module, loop.iter)
         if deals is not None:
+            logged = (
+                None
+                if is_put_together
+                else _log_of_one_rank(module, _names_of_figure(module, loop))
+            )
             yield PartialEvaluation(loop, deals, logged)
+
+
+def _names_of_figure(module: Module, loop: ast.For) -> frozenset[str]:
+    """The names of what a loop adds up, and of what is computed from it, in its function and where that is called."""
+    names = frozenset(_names_added_to(loop))
+    around = next((one for one in module.parents(loop) if isinstance(one, FUNCTIONS)), None)
+    if around is None:
+        return _with_computed_names(module.tree, names)
+    names = _with_computed_names(around, names)
+    homes = [(one, call) for one in module.with_linked for call in one.flow.calls_of(around)]
+    for home, call in homes:
+        parent = home.scopes.parent.get(call)
+        if isinstance(parent, ast.Assign):
+            names |= frozenset(_names_set(parent))
+    for home in {home for home, _ in homes}:
+        names = _with_computed_names(home.tree, names)
+    return names | {around.name}
+
+
+def _names_added_to(loop: ast.For) -> Iterator[str]:
+    """The names that a loop adds to: `total += x`, `losses.append(x)`, `self.hits += x`."""
+    for part in ast.walk(loop):
+        if isinstance(part, ast.AugAssign):
+            yield from _names_in(part.target)
+        elif isinstance(part, ast.Attribute) and part.attr in ("append", "extend"):
+            yield from _names_in(part.value)
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    """The names and attributes of an expression."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id != "self":
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+def _names_set(statement: ast.Assign) -> Iterator[str]:
+    """The names that an assignment binds."""
+    for target in statement.targets:
+        yield from _names_in(target)
+
+
+def _with_computed_names(block: ast.AST, names: frozenset[str]) -> frozenset[str]:
+    """Names, with those that a block computes from them."""
+    assigned = [part for part in ast.walk(block) if isinstance(part, ast.Assign)]
+    for _ in range(MAX_COMPUTED):
+        more = {
+            name
+            for statement in assigned
+            if not names.isdisjoint(_names_in(statement.value))
+            for name in _names_set(statement)
+        }
+        if more <= names:
+            break
+        names |= more
+    return names
 
 
 def _evaluates(module: Module, loop: ast.For) -> bool:
@@ -114,17 +179,20 @@ def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
     return made.node if made is not None and made.named(*SAMPLERS) else None
 
 
-def _log_of_one_rank(module: Module) -> ast.AST | None:
-    """The first place where rank 0 alone logs something."""
+def _log_of_one_rank(module: Module, figure: frozenset[str]) -> ast.AST | None:
+    """The first place where rank 0 alone logs one of these names; a loop may write answers to a file of its rank."""
     for one in module.with_linked:
         for call in one.methods("print", "log"):
             if call.receiver is not None and "accelerator" in one.flow.types(call.receiver):
-                return call.node
+                if not figure.isdisjoint(_names_in(call.node)):
+                    return call.node
         for test in one.nodes(ast.If):
             if not is_one_process_test(one, test.test):
                 continue
             for statement in test.body:
-                if LOGS.search(ast.unparse(statement)):
+                if LOGS.search(ast.unparse(statement)) and not figure.isdisjoint(
+                    _names_in(statement)
+                ):
                     return statement
     return None
 
@@ -169,21 +237,11 @@ def _is_of_one_process(module: Module, call: Call) -> bool:
 
 def _several_devices(module: Module) -> str:
     """What the one Trainer of the files says of several devices; empty where it says nothing, or there are more."""
-    trainers = [(one, call) for one in module.with_linked for call in one.calls(*TRAINERS)]
+    trainers = [(one, call) for one in module.with_linked for call in lightning_trainers(one)]
     if len(trainers) != 1:
         return ""
     home, call = trainers[0]
-    devices = home.flow.value(call.keywords.get("devices"))
-    nodes = home.flow.value(call.keywords.get("num_nodes"))
-    count = len(devices) if isinstance(devices, list) else devices
-    if type(count) is int and count == 1 and nodes in (None, 1):
-        return ""
-    if type(count) is int and count > 1:
-        return f"devices={ast.unparse(call.keywords['devices'])}"
-    strategy = home.flow.value(call.keywords.get("strategy"))
-    if isinstance(strategy, str) and SEVERAL_STRATEGY.search(strategy):
-        return f"strategy={strategy!r}"
-    return ""
+    return describe_several(home, call)
 
 
 def _monitored_names(module: Module) -> Iterator[tuple[str, ast.AST]]:
@@ -216,8 +274,7 @@ def _is_metric(module: Module, value: ast.expr) -> bool:
             break
         value = value.func.value
     # A figure is computed in a local name or expression; an attribute of the module may be a metric.
-    return (
-        isinstance(value, ast.Attribute)
-        and isinstance(value.value, ast.Name)
-        and value.value.id == "self"
-    )
+    if isinstance(value, ast.Attribute):
+        return isinstance(value.value, ast.Name) and value.value.id == "self"
+    made = [one.node for one in module.flow.origins(value) if one.node is not value]
+    return any(isinstance(one, ast.expr) and _is_metric(module, one) for one in made)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
+from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float16_loads import (
     casts_to_float16,
@@ -230,7 +231,8 @@ def _autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
 def _family(module: Module, name: str) -> str:
     """The family of a name, or of the folder that it is; empty where it is none that overflows."""
     kind = model_type_of_folder(module, name)
-    return overflowing_family(name) or overflowing_family(kind) or ""
+    known = overflowing_family(name) or overflowing_family(kind)
+    return known or overflowing_family_behind(Path(module.path), name) or ""
 
 
 def _may_be_folder(name: str) -> bool:

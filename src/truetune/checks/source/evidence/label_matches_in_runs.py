@@ -248,7 +248,7 @@ def _is_answer(value: Value) -> bool:
             continue
         if isinstance(one, Item | Attribute):
             key = constant_of(one.key) if isinstance(one, Item) else one.name
-            if key in ANSWER_KEYS or key in PREDICTION_NAMES:
+            if isinstance(key, str) and key in (*ANSWER_KEYS, *PREDICTION_NAMES):
                 return True
             pending.append(one.base)
         elif isinstance(one, Choice | Element):

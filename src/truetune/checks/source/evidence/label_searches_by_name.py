@@ -31,6 +31,7 @@ OPTION_LETTER = re.compile(r"[A-J]")
 FIRST_LETTER = re.compile(r"\b65\b|ord\('A'\)")
 ONE_TOKEN_ANSWERS = re.compile(r"max_(?:new_)?tokens[\"']?\s*[=:]\s*[1-5]\b")
 """Answers that are a letter and little more"""
+COLLECTING = frozenset(("set", "frozenset", "list", "tuple", "sorted"))
 PART_METHODS = frozenset(("group", "groups", "split", "partition", "findall", "pop"))
 MAX_LABELS = 20
 """Different texts of a column up to which they are labels"""
@@ -126,6 +127,9 @@ def _takes_a_part(node: ast.AST) -> bool:
         key = node.slice
         # `choice["text"]` is the whole text of a field.
         return not (isinstance(key, ast.Constant) and isinstance(key.value, str))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        # `set(re.findall(...))`, the letters of an answer.
+        return node.func.id in COLLECTING
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Attribute) and called.attr in PART_METHODS
 

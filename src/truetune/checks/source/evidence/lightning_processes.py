@@ -37,22 +37,21 @@ def lightning_trainers(module: Module) -> Iterator[Call]:
 
 def starts_lightning_processes(module: Module) -> bool:
     """Does Lightning start several processes for this file?"""
-    return any(_is_of_several(module, call) for call in lightning_trainers(module))
+    return any(describe_several(module, call) for call in lightning_trainers(module))
 
 
-def _is_of_several(module: Module, call: Call) -> bool:
-    """Is a Trainer for several processes?"""
-    nodes, devices = (call.keywords.get(key) for key in ("num_nodes", "devices"))
-    if _counts_several(module, nodes) or _counts_several(module, devices):
-        return True
-    strategy = call.keywords.get("strategy")
+def describe_several(module: Module, call: Call) -> str:
+    """What makes a Trainer one of several processes, as it is written; empty where nothing does."""
+    for key in ("devices", "num_nodes"):
+        count = call.keywords.get(key)
+        if count is not None and _counts_several(module, count):
+            return f"{key}={ast.unparse(count)}"
+    strategy, devices = call.keywords.get("strategy"), call.keywords.get("devices")
     if strategy is None or (devices is not None and _is_one(module, devices)):
-        return False
-    return any(
-        OF_SEVERAL.search(ast.unparse(origin.node))
-        for origin in module.flow.origins(strategy)
-        if isinstance(origin.node, ast.expr)
-    )
+        return ""
+    origins = [one.node for one in module.flow.origins(strategy) if isinstance(one.node, ast.expr)]
+    is_of_several = any(OF_SEVERAL.search(ast.unparse(one)) for one in origins)
+    return f"strategy={ast.unparse(strategy)}" if is_of_several else ""
 
 
 def _is_one(module: Module, devices: ast.expr) -> bool:
@@ -62,9 +61,9 @@ def _is_one(module: Module, devices: ast.expr) -> bool:
     return (is_number and value in (1, "1")) or (isinstance(value, list) and len(value) == 1)
 
 
-def _counts_several(module: Module, count: ast.expr | None) -> bool:
+def _counts_several(module: Module, count: ast.expr) -> bool:
     """Is it a plain number above one, or a list of several devices?"""
-    value = module.flow.value(count) if count is not None else None
+    value = module.flow.value(count)
     if isinstance(value, list | tuple):
         return len(value) > 1
     if isinstance(value, str) and value.isdecimal():

@@ -99,12 +99,10 @@ def _counter_of(module: Module, loop: ast.For | ast.comprehension) -> tuple[str,
     call = module.flow.call(iterated)
     if call.named("range") and isinstance(loop.target, ast.Name):
         return loop.target.id, []
-    is_pair = isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name)
+    parts = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
     # With another first number the index is of another row.
-    if call.named("enumerate") and is_pair and len(iterated.args) == 1 and not iterated.keywords:
-        target = loop.target
-        assert isinstance(target, ast.Tuple)
-        first = target.elts[0]
+    if call.named("enumerate") and parts and len(iterated.args) == 1 and not iterated.keywords:
+        first = parts[0]
         return (first.id if isinstance(first, ast.Name) else ""), [iterated.args[0]]
     return "", []
 
@@ -232,8 +230,8 @@ def _numbers_in_order(beside: Path, listing: Listing) -> list[int]:
             path.name
             for path, _ in zip((beside / listing.folder).iterdir(), range(MAX_FILES), strict=False)
         ]
-    except OSError:
-        return []
+    except (OSError, ValueError):
+        return []  # a name with a null byte is a ValueError
     numbers = [(int(found.group()), name) for name in names if (found := DIGITS.search(name))]
     by_name = sorted(numbers, key=lambda pair: pair[1])
     ordered = by_name if listing.order == BY_NAME else sorted(numbers)

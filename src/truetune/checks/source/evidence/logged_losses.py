@@ -98,9 +98,13 @@ def _is_count_of_a_step(module: Module, block: ast.AST, divided: DividedLoss) ->
         is_same_number = isinstance(value, int) and module.flow.value(node) == value
         return is_same_number or ast.unparse(node) == written
 
-    tests = [part.test for part in ast.walk(block) if isinstance(part, ast.If)]
+    # `(a + b) / 2` beside `step % 2 == 0` is a mean: a number counts where the optimizer goes by it.
+    is_number = isinstance(divided.divisor, ast.Constant)
+    tests = [part for part in ast.walk(block) if isinstance(part, ast.If)]
     for test in tests:
-        for part in ast.walk(test):
+        if is_number and not _decides_a_step(test):
+            continue
+        for part in ast.walk(test.test):
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
                 if is_divisor(part.right):
                     return True
@@ -111,6 +115,14 @@ def _is_count_of_a_step(module: Module, block: ast.AST, divided: DividedLoss) ->
         and len(loop.iter.args) == 1
         and is_divisor(loop.iter.args[0])
         for loop in loops
+    )
+
+
+def _decides_a_step(test: ast.If) -> bool:
+    """Does a condition decide on a step of the optimizer, or leave the rest of the pass out?"""
+    return any(
+        isinstance(part, ast.Continue) or (isinstance(part, ast.Attribute) and part.attr == "step")
+        for part in ast.walk(test)
     )
 
 

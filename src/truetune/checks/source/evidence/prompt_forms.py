@@ -26,6 +26,7 @@ from truetune.settings.config import Config
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.source.module import Module, read_module
+from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import find_message_mapping
 
 ANSWER_BEGINS = re.compile(
@@ -171,7 +172,7 @@ def loaded_names(module: Module) -> frozenset[str]:
         node
         for call in (*module.calls(*LOADS), *module.calls(*CHAT_APIS))
         for node in (
-            call.argument(0, "pretrained_model_name_or_path"),
+            _first_model_argument(call),
             *_model_arguments(call.keywords),
         )
     ]
@@ -179,6 +180,13 @@ def loaded_names(module: Module) -> frozenset[str]:
     nodes += [call.argument(2, "lora_path") for call in module.calls("*.LoRARequest")]
     nodes += [call.argument(0, "model_id") for call in module.methods("load_adapter")]
     return frozenset(text for node in nodes for text in possible_texts(module, node))
+
+
+def _first_model_argument(call: Call) -> ast.expr | None:
+    """The model that a call loads by its place; the first argument of a pipeline is its task."""
+    if call.named("transformers.pipeline"):
+        return call.argument(1, "model")
+    return call.argument(0, "pretrained_model_name_or_path")
 
 
 def written_folders(module: Module) -> frozenset[str]:
@@ -259,7 +267,7 @@ class TrainedBySettings(NamedTuple):
 
 def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
     """The settings and commands of the script's project that train in a form which is known."""
-    for path, config in _settings_around(Path(module.path).parent):
+    for path, config in settings_around(Path(module.path).parent):
         known = _form_of_settings(config)
         output = config.spec.training.output_dir
         if known is not None and output:
@@ -267,7 +275,7 @@ def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
             yield TrainedBySettings(str(path), known[0], known[1], output, base)
 
 
-def _settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
+def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
     """The settings of a folder and of its folders of settings, and those of its commands; unreadable ones left out."""
     places = [folder, *(folder / name for name in SETTINGS_FOLDERS)]
     for path in [one for place in places for one in sorted(place.glob("*.y*ml"))][:MAX_FILES]:

@@ -117,7 +117,13 @@ def _calls_filling(module: Module, options: ast.expr) -> list[Call]:
     for around in module.parents(options):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
             own = around.args.kwarg
-            if own is None or own.arg != options.id:
+            # `options.setdefault(...)`, `options["add_generation_prompt"] = True`: the helper adds to them.
+            uses = [
+                part
+                for part in ast.walk(around)
+                if isinstance(part, ast.Name) and part.id == options.id and part is not options
+            ]
+            if own is None or own.arg != options.id or uses:
                 return []
             return [module.flow.call(site) for site in module.flow.calls_of(around)]
     return []

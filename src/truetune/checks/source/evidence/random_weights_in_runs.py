@@ -253,7 +253,8 @@ def _changes_sizes(trace: Trace, config: Value) -> bool:
             if use.key not in KEYS_OF_CONFIG_LOADS:
                 return True
         elif isinstance(use, CallEvent) and use.named("setattr"):
-            if constant_of(use.argument(1, "name")) not in KEYS_OF_CONFIG_LOADS:
+            name = constant_of(use.argument(1, "name"))
+            if not isinstance(name, str) or name not in KEYS_OF_CONFIG_LOADS:
                 return True
         elif isinstance(use, CallEvent) and use.receiver is config:
             return True

@@ -30,10 +30,15 @@ VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
 VLLM_METHODS = ("generate", "chat")
 TRANSFORMERS_PIPELINE = "transformers.pipeline"
 OPENAI_CLIENTS = ("openai.*OpenAI",)
-CLIENT_FUNCTIONS = ("ollama.chat", "ollama.generate", "litellm.completion")
+CLIENT_FUNCTIONS = ("ollama.chat", "ollama.generate", "litellm.completion", "litellm.acompletion")
 """Functions of clients that need no object"""
 POST_FUNCTIONS = ("requests.post", "httpx.post", "urllib.request.Request")
-HTTP_SESSIONS = ("requests.Session", "httpx.Client")
+HTTP_SESSIONS = (
+    "requests.Session",
+    "httpx.Client",
+    "httpx.AsyncClient",
+    "aiohttp.ClientSession",
+)
 GENERATION_PATHS = ("/completions", "/generate", "/api/chat", "/responses", "/infer")
 """Parts of addresses at which servers generate"""
 SGLANG, LLAMA_CPP = "sglang.Engine", "llama_cpp.Llama"

@@ -1,0 +1,270 @@
+"""The TEMPLATE of a Modelfile ends before the header of the answer, so that the model writes it, or asks on.
+
+## What it does
+Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite,
+DeepSeek, gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral), and says where no header is opened behind the last question:
+behind `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that is there already. For
+`[INST]` it is the closing `[/INST]`.
+
+## Why it is bad
+In training the answer began behind that header. Without it the model goes on with the most likely next text: the header
+itself (`assistant` stands as a word in the answer), or another turn of the user, so that it asks a question back. It
+looks healthy in a notebook, whose `apply_chat_template(..., add_generation_prompt=True)` writes the header.
+
+## Example
+```text
+FROM ./model.gguf
+TEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|>
+PARAMETER stop <|im_end|>
+PARAMETER num_ctx 8192
+```
+
+## Use instead
+```text
+FROM ./model.gguf
+TEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|><|im_start|>assistant
+PARAMETER stop <|im_end|>
+PARAMETER num_ctx 8192
+```
+
+## Fix safety
+Write the header as the tokenizer's template does, line breaks included: `truetune serve-check` compares the prompts.
+
+## References
+- Ollama documentation, "Template" and "Modelfile Reference"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ModelfileRule
+
+ACTION = re.compile(r"\{\{-?([^{}]*)\}\}")
+"""An action of Go's templates; one that holds braces is not read, and the template counts as unknown"""
+QUESTION = re.compile(r"\.Prompt\b")
+ANSWER = re.compile(r"\.Response\b")
+MESSAGES = re.compile(r"\brange\b.*\.Messages\b")
+PAST_MESSAGE = re.compile(r"\.(?:Content|ToolCalls|Thinking|Function|System|Tools)\b")
+"""What is written behind the header of a message that is there already"""
+CONTROL = re.compile(r"\s*(if|else|end|range|with|break|continue|/\*)(?:\b|$|\*)")
+"""Actions that write nothing themselves"""
+NAMED_PART = re.compile(r"\s*(?:define|template|block)\b")
+"""What they write stands elsewhere"""
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnFormat:
+    """How a family of templates opens the user's turn, and the turn of the answer."""
+
+    user: re.Pattern[str]
+    """What stands in front of a question, at its end"""
+    opening: re.Pattern[str]
+    """What opens any turn: a template may end with that of a tool, or of the user whom the model plays"""
+    answer: str
+    """What is to be written, as words for the user"""
+
+
+def _turn_format(user: str, opening: str, answer: str) -> _TurnFormat:
+    """The record of a family, from the texts of its patterns."""
+    return _TurnFormat(re.compile(user), re.compile(opening), answer)
+
+
+FORMATS = (
+    _turn_format(r"<\|im_start\|>user\b", r"<\|im_start\|>", "<|im_start|>assistant"),
+    _turn_format(
+        r"<\|start_header_id\|>user\b",
+        r"<\|start_header_id\|>",
+        "<|start_header_id|>assistant<|end_header_id|>",
+    ),
+    _turn_format(
+        r"<\|header_start\|>user\b",
+        r"<\|header_start\|>",
+        "<|header_start|>assistant<|header_end|>",
+    ),
+    _turn_format(r"<start_of_turn>user\b", r"<start_of_turn>", "<start_of_turn>model"),
+    _turn_format(r"<\|turn>user\b", r"<\|turn>", "<|turn>model"),
+    _turn_format(
+        r"<\|start_of_role\|>user\b",
+        r"<\|start_of_role\|>",
+        "<|start_of_role|>assistant<|end_of_role|>",
+    ),
+    _turn_format(r"<\|start\|>user\b", r"<\|start\|>", "<|start|>assistant"),
+    _turn_format(
+        r"<\|USER_TOKEN\|>", r"<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>", "<|CHATBOT_TOKEN|>"
+    ),
+    _turn_format(
+        "<\uff5cUser\uff5c>", "<\uff5c(?:User|Assistant)\uff5c>", "<\uff5cAssistant\uff5c>"
+    ),
+    _turn_format(r"<\|user\|>", r"<\|(?:user|assistant|system|observation)\|>", "<|assistant|>"),
+    _turn_format(r"\[INST\]", r"\[/INST\]", "[/INST]"),
+    _turn_format(
+        r"###\s?(?:Instruction|Input|Question|User|Human)\b", r"###\s?\w", "### Response:"
+    ),
+    _turn_format(r"\bUSER:", r"\b[A-Z]+:", "ASSISTANT:"),
+)
+"""Order: a mark that is also a part of another's stands behind it"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of a template: text as it stands, or an action."""
+
+    value: str
+    is_action: bool
+
+    @property
+    def writes(self) -> bool:
+        """Is it an action that puts something into the prompt?"""
+        return self.is_action and CONTROL.match(self.value) is None
+
+
+def _pieces_of(template: str) -> tuple[_Piece, ...]:
+    """Texts and actions in their order; empty where an action can't be read, or a part stands elsewhere."""
+    pieces, start = [], 0
+    for match in ACTION.finditer(template):
+        pieces.append(_Piece(template[start : match.start()], is_action=False))
+        pieces.append(_Piece(match[1], is_action=True))
+        start = match.end()
+    pieces.append(_Piece(template[start:], is_action=False))
+    for piece in pieces:
+        unread = not piece.is_action and "{{" in piece.value
+        if unread or (piece.is_action and NAMED_PART.match(piece.value)):
+            return ()
+    return tuple(pieces)
+
+
+def _written_before(pieces: tuple[_Piece, ...], place: int) -> str:
+    """The text in front of a place, back to the last action that writes."""
+    text = ""
+    for piece in reversed(pieces[:place]):
+        if piece.writes:
+            break
+        if not piece.is_action:
+            text = piece.value + text
+    return text
+
+
+def _behind_question(pieces: tuple[_Piece, ...], place: int) -> tuple[_Piece, ...]:
+    """What stands behind a question and in front of the answer, which Ollama writes at the end where none is named."""
+    behind = pieces[place + 1 :]
+    for i in range(len(behind)):
+        if behind[i].writes and ANSWER.search(behind[i].value):
+            return behind[:i]
+    return behind
+
+
+def _lacks_header_behind_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
+    """The format whose header lacks behind the last `.Prompt`; None where none does, or it is not known."""
+    places = [
+        i for i in range(len(pieces)) if pieces[i].writes and QUESTION.search(pieces[i].value)
+    ]
+    for place in reversed(places):
+        before = _written_before(pieces, place)
+        family = next((family for family in FORMATS if _asks(family, before)), None)
+        if family is None:
+            continue
+        behind = _behind_question(pieces, place)
+        # A variable or a constant may be the header.
+        if any(piece.writes for piece in behind):
+            return None
+        text = "".join(piece.value for piece in behind if not piece.is_action)
+        return None if family.opening.search(text) else family
+    return None
+
+
+def _asks(family: _TurnFormat, before: str) -> bool:
+    """Is the last turn that is opened in front of a text the user's? A prompt may also begin the answer."""
+    users = [match.end() for match in family.user.finditer(before)]
+    openings = [match.start() for match in family.opening.finditer(before)]
+    return bool(users) and users[-1] > max(openings, default=0)
+
+
+def _lacks_header_behind_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
+    """The format that opens turns for messages alone; None where it opens one for the answer, or is not known."""
+    texts = "".join(piece.value for piece in pieces if not piece.is_action)
+    family = next((family for family in FORMATS if family.user.search(texts)), None)
+    if family is None:
+        family = next((family for family in FORMATS if _opens_any_role(family, pieces)), None)
+    if family is None:
+        return None
+    for i in range(len(pieces)):
+        opens = not pieces[i].is_action and family.opening.search(pieces[i].value)
+        if opens and not _leads_to_message(pieces[i + 1 :]):
+            return None
+    return family
+
+
+def _opens_any_role(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:
+    """Is the role of a message written behind the opening: `<|im_start|>{{ .Role }}`?"""
+    return any(
+        not pieces[i].is_action
+        and re.search(rf"(?:{family.opening.pattern})\Z", pieces[i].value) is not None
+        and ".Role" in pieces[i + 1].value
+        for i in range(len(pieces) - 1)
+    )
+
+
+def _leads_to_message(behind: tuple[_Piece, ...]) -> bool:
+    """Is what is written next behind a header a message that is there already, or the system prompt?"""
+    for value in _written_next(behind):
+        if PAST_MESSAGE.search(value):
+            return True
+        if ".Role" not in value:
+            return False
+    return False
+
+
+def _written_next(behind: tuple[_Piece, ...]) -> Iterator[str]:
+    """The actions that write, in the order in which they run behind a place; a range is left at its end."""
+    depth, is_other_branch = 0, False
+    for piece in behind:
+        control = CONTROL.match(piece.value) if piece.is_action else None
+        word = control[1] if control is not None else ""
+        if word in ("if", "range", "with"):
+            depth += 1
+        elif word == "end" and depth > 0:
+            depth -= 1
+        elif word == "end":
+            is_other_branch = False
+        elif word == "else" and depth == 0:
+            # The branch that holds the place has run: this one doesn't.
+            is_other_branch = True
+        elif piece.writes and not is_other_branch:
+            yield piece.value
+
+
+class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
+    code = "MFL009"
+    symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.last("template") is not None:
+            return None
+        return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
+
+    def figure(self) -> str:
+        return "TEMPLATE opens a turn behind the question, or is of no known family"
+
+    def findings(self) -> Iterator[Finding]:
+        template = self.subject.last("template")
+        if template is None:
+            return
+        pieces = _pieces_of(template.value)
+        is_over_messages = any(piece.is_action and MESSAGES.search(piece.value) for piece in pieces)
+        lacks = _lacks_header_behind_messages if is_over_messages else _lacks_header_behind_prompt
+        family = lacks(pieces)
+        if family is None:
+            return
+        yield self.finding(
+            f"TEMPLATE ends behind the question without {family.answer}: the model was trained to answer behind"
+            " it, and now writes it itself, or asks the next question of the user",
+            f"write {family.answer} behind the last turn, as the chat template of the training does with"
+            " add_generation_prompt=True, then {{ .Response }}",
+            cases=[self.case(template)],
+        )
