@@ -51,6 +51,7 @@ GAPS: dict[str, tuple[str, ...]] = {
         "lm-collator-overwrites-labels",
         "metric-named-as-another",
         "model-argument-never-loaded",
+        "figure-of-one-process",
         "evaluated-copy-is-not-trained",
     ),
     "class": (
