@@ -170,3 +170,46 @@ def test_long_chains_come_to_an_end() -> None:
     assert "dataset" in made.flow.types(last(made))
     made = module("x = 1\n" + "x = x + x\n" * 3000 + "x\n")
     made.flow.value(last(made))
+
+
+ATTRIBUTES = """
+class Run:
+    model = None
+    def __init__(self, small):
+        self.model = load("base")
+        self.model = compile(self.model)
+        {init}
+    def train(self):
+        {before}
+        for row in rows:
+            self.model
+            {after}
+    def other(self):
+        {other}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [
+        ({}, ["compile(self.model)"]),
+        ({"before": "self.model = wrap(1)"}, ["wrap(1)"]),
+        # The next pass of the loop reads what this one sets.
+        ({"after": "self.model = wrap(1)"}, ["compile(self.model)", "wrap(1)"]),
+        ({"before": "if x: self.model = wrap(1)"}, ["compile(self.model)", "wrap(1)"]),
+        ({"init": "if small: self.model = half(1)"}, ["compile(self.model)", "half(1)"]),
+        # Which of the other methods ran before is not known.
+        ({"other": "self.model = wrap(1)"}, ["compile(self.model)", "wrap(1)"]),
+        (
+            {"before": "self.model = wrap(1)", "other": "self.model = half(1)"},
+            ["wrap(1)", "half(1)"],
+        ),
+    ],
+)
+def test_of_an_attribute_the_last_value_before_a_reading_holds(
+    parts: dict[str, str], texts: list[str]
+) -> None:
+    blank = dict.fromkeys(("init", "before", "after", "other"), "pass")
+    made = module(ATTRIBUTES.format(**{**blank, **parts}))
+    read = next(node for node in made.nodes(ast.Expr) if isinstance(node.value, ast.Attribute))
+    assert sorted(made.text_of(one.node) for one in made.flow.origins(read.value)) == sorted(texts)

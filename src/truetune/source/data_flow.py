@@ -29,6 +29,7 @@ from truetune.source.qualified_names import (
 )
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+from truetune.source.self_attributes import AssignedValue, values_at
 from truetune.source.settings_files import SettingsFiles
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 """Calls whose keywords are the attributes of what they make"""
 CALLBACK = "transformers.TrainerCallback"
 """The class whose methods `on_...` a trainer calls with its model"""
-AssignedValue = tuple[ast.expr, tuple[int, ...]]
-"""What an attribute is set to: an expression, and which part of it where a tuple is taken apart"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,14 +616,14 @@ class DataFlow:
         """What `self.x` was set to anywhere in its class; empty for any other attribute."""
         if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
             return []
-        owner = self._class_around(node)
+        owner = self.class_around(node)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
         if not (isinstance(called.value, ast.Name) and called.value.id in ("self", "cls")):
             return None
-        owner = self._class_around(called)
+        owner = self.class_around(called)
         return self._methods(owner).get(called.attr) if owner else None
 
     def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
@@ -637,7 +636,9 @@ class DataFlow:
         if fields or self._may_be_given_unseen(node.value):
             return fields
         is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        owner = self._class_around(node) if is_self else self.class_of_object(node.value)
+        if is_self:
+            return values_at(self.scopes, node, self.assigned_to_self(node))
+        owner = self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
@@ -723,7 +724,7 @@ class DataFlow:
 
     def _makers_of_self(self, node: ast.expr) -> list[ast.Call]:
         """The calls that make objects of the class around a node."""
-        owner = self._class_around(node)
+        owner = self.class_around(node)
         return [] if owner is None else self.calls_of(owner)
 
     def _annotated_fields(self, owner: ast.ClassDef, depth: int = 0) -> dict[str, ast.expr | None]:
@@ -781,7 +782,7 @@ class DataFlow:
         for node in self.scopes.order:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
                 continue
-            owner = self._class_around(node)
+            owner = self.class_around(node)
             if owner is None:
                 continue
             # In the class's body a bare name is an attribute too; in its methods only `self.x` is.
@@ -793,7 +794,7 @@ class DataFlow:
                     of_class.setdefault(name, []).append((value, path))
         return attributes
 
-    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         """The innermost class that a node stands in."""
         around = (scope.node for scope in self._scopes_around(node))
         return next((one for one in around if isinstance(one, ast.ClassDef)), None)

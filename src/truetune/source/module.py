@@ -26,6 +26,7 @@ from truetune.parsing.python_reader import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook
 from truetune.source.data_flow import DataFlow
+from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
@@ -132,21 +133,40 @@ class Module:
                 reads.setdefault(node.id, []).append(node)
         return reads
 
-    def additions_to(self, name: ast.Name) -> list[ast.expr]:
-        """What is added to a list or sum of this name: by `+=`, `append` or `extend`; in the order of the text."""
-        return self._additions.get((self.scopes.home_of(name), name.id), [])
+    def variable_reads(self) -> Iterator[ast.Name | ast.Attribute]:
+        """Where variables are read: names, and attributes of `self`."""
+        for node in self.order:
+            is_read = isinstance(getattr(node, "ctx", None), ast.Load)
+            is_variable = is_read and variable_name(node) is not None
+            if is_variable and isinstance(node, ast.Name | ast.Attribute):
+                yield node
+
+    def additions_to(self, variable: ast.expr) -> list[ast.expr]:
+        """What is added to a list or sum of this name, or of `self.x`: by `+=`, `append` or `extend`; in the order of
+        the text.
+        """
+        key = self._key_of_variable(variable)
+        return [] if key is None else self._additions.get(key, [])
+
+    def _key_of_variable(self, node: ast.expr) -> tuple[Scope, str] | None:
+        """The scope that holds a name, or the class that holds `self.x`, and how it is written."""
+        if isinstance(node, ast.Name):
+            return self.scopes.home_of(node), node.id
+        name = variable_name(node)
+        owner = self.flow.class_around(node) if name is not None else None
+        return None if name is None or owner is None else (self.scopes.inside[owner], name)
 
     @cached_property
     def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
         """Scope and name -> what is added to it; made once, for `additions_to`."""
         additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
-            if isinstance(added.target, ast.Name):
-                key = (self.scopes.home_of(added.target), added.target.id)
+            key = self._key_of_variable(added.target)
+            if key is not None:
                 additions.setdefault(key, []).append(added.value)
         for call in self.methods("append", "extend"):
-            if isinstance(call.receiver, ast.Name) and call.args:
-                key = (self.scopes.home_of(call.receiver), call.receiver.id)
+            key = self._key_of_variable(call.receiver) if call.receiver is not None else None
+            if key is not None and call.args:
                 additions.setdefault(key, []).append(call.args[0])
         return additions
 
@@ -175,6 +195,10 @@ class Module:
             if call.method is not None:
                 numbers.setdefault(call.method, []).append(number)
         return numbers
+
+    def calls_anywhere(self, *patterns: str) -> bool:
+        """Does this file, or one that runs with it, call what is named so?"""
+        return any(True for part in self.with_linked for _ in part.calls(*patterns))
 
     def _matching(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]

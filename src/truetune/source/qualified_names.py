@@ -41,6 +41,27 @@ def split_off_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
     return node, attributes[::-1]
 
 
+def variable_name(node: ast.AST | None) -> str | None:
+    """How a variable is written: `model`, `self.model`; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    is_of_self = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self"
+    return f"self.{node.attr}" if isinstance(node, ast.Attribute) and is_of_self else None
+
+
+def holder_of_part(node: ast.expr) -> ast.expr:
+    """`out` of `out[0]`, `out.sequences` and the like; `self.out` is a variable, and no part of `self`."""
+    while isinstance(node, ast.Subscript | ast.Attribute) and variable_name(node) is None:
+        node = node.value
+    return node
+
+
+def holder_of_entry(node: ast.expr) -> ast.expr:
+    """`batch` of `batch["input_ids"]` and `batch.input_ids`; a variable itself."""
+    is_part = isinstance(node, ast.Subscript | ast.Attribute) and variable_name(node) is None
+    return node.value if isinstance(node, ast.Subscript | ast.Attribute) and is_part else node
+
+
 def iterate_assigned_attributes(
     target: ast.expr, *, in_body: bool
 ) -> Iterator[tuple[str, tuple[int, ...]]]:

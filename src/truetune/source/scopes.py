@@ -233,8 +233,13 @@ class Scopes:
         self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
     ) -> tuple[Binding, ...]:
         """The bindings of a scope that may hold at a position in these arms, the last one first."""
+        return self.last_of(scope.bindings.get(name, []), position, arms)
+
+    def last_of(
+        self, bindings: list[Binding], position: Position, arms: tuple[Arm, ...]
+    ) -> tuple[Binding, ...]:
+        """Those of one name's bindings, in the order of the text, that may hold at a position, the last one first."""
         reaching: list[Binding] = []
-        bindings = scope.bindings.get(name, [])
         # Bisected, because a test file may bind one name a thousand times and use it as often.
         before = bisect_right(bindings, position, key=lambda binding: binding.position)
         for number in range(before - 1, -1, -1):

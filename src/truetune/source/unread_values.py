@@ -12,6 +12,7 @@ import ast
 import re
 
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 from truetune.source.scopes import Scope
 
 MAX_STEPS = 6
@@ -63,7 +64,25 @@ class _Search:
         target = targets[0]
         if isinstance(target, ast.Name):
             return self._is_name_unread(target, depth)
-        return isinstance(target, ast.Attribute) and _is_config_of_loaded_model(self.module, target)
+        if not isinstance(target, ast.Attribute):
+            return False
+        return _is_config_of_loaded_model(self.module, target) or self._is_attribute_unread(target)
+
+    def _is_attribute_unread(self, target: ast.Attribute) -> bool:
+        """Does nothing read an attribute of `self` whose class is made and used in this file alone?"""
+        module = self.module
+        owner = module.flow.class_around(target)
+        if variable_name(target) is None or owner is None or len(module.with_linked) > 1:
+            return False
+        # A base, a decorator or who is handed the object may read the attribute by its name.
+        if owner.bases or owner.keywords or owner.decorator_list or _is_handed_on(module, owner):
+            return False
+        reads = (node for node in module.nodes(ast.Attribute) if node.attr == target.attr)
+        if any(not isinstance(node.ctx, ast.Store) for node in reads):
+            return False
+        if any(node.attr == "__dict__" for node in module.nodes(ast.Attribute)):
+            return False
+        return all(node.value != target.attr for node in module.nodes(ast.Constant))
 
     def _is_name_unread(self, name: ast.Name, depth: int) -> bool:
         """Is every reading of a name lost as well? A name that may be read in a way not seen here is none."""
@@ -101,6 +120,30 @@ class _Search:
         function = self.module.scopes.of[statement].node
         calls = self.module.flow.calls_of(function) if isinstance(function, ast.FunctionDef) else []
         return bool(calls) and all(self.is_lost(call, depth + 1) for call in calls)
+
+
+def _is_handed_on(module: Module, owner: ast.ClassDef) -> bool:
+    """Does an object of a class go anywhere as a whole: `f(self)`, `Experiment()` that is kept or given to a function?
+
+    A class that nothing makes in the file is made by another one.
+    """
+    for name in module.name_reads.get("self", ()):
+        if not isinstance(module.scopes.parent.get(name), ast.Attribute):
+            return True
+    calls = module.flow.calls_of(owner)
+    return not calls or not all(_is_used_at_once(module, call) for call in calls)
+
+
+def _is_used_at_once(module: Module, made: ast.Call) -> bool:
+    """Is an object asked for a method where it is made, or under a name that is used for its methods alone?"""
+    around = module.scopes.parent.get(made)
+    if isinstance(around, ast.Assign) and len(around.targets) == 1:
+        target = around.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        reads = module.name_reads.get(target.id, ())
+        return all(isinstance(module.scopes.parent.get(read), ast.Attribute) for read in reads)
+    return isinstance(around, ast.Attribute | ast.Expr)
 
 
 def _is_config_of_loaded_model(module: Module, target: ast.Attribute) -> bool:

@@ -286,6 +286,8 @@ def test_answers_are_generated_at_each_step(tmp_path: Path, text: str) -> None:
         "def roll(model, rows):\n    return model.generate(**rows)\n"
         "for rows in loader:\n    out = roll(model, rows)\n    reward(out).backward()\n",
         "for rows in loader:\n    out = model.generate(**rows)\n    reward(out).backward()\n",
+        "def main():\n    for rows in loader:\n        out = model.generate(**rows)\n"
+        "        reward(out).backward()\nmain()\n",
         "def fill(model, rows, buffer):\n    buffer.append(model.generate(**rows))\n"
         "for rows in loader:\n    fill(model, rows, buffer)\n    reward(buffer).backward()\n",
     ],

@@ -54,6 +54,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.module import Module
+from truetune.source.qualified_names import holder_of_part
 from truetune.source.resolved_calls import Call
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
@@ -104,9 +105,7 @@ def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (generate_ids(call),) if ids is not None]
     for value in given:
-        while isinstance(value, ast.Attribute | ast.Subscript):
-            value = value.value
-        yield from encoding_calls(module, value)
+        yield from encoding_calls(module, holder_of_part(value))
 
 
 def _bare_text(module: Module, encoded: Call) -> str | None:

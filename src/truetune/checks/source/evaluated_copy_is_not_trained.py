@@ -66,6 +66,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 SWITCHES = frozenset(("eval", "to", "cuda", "half", "bfloat16", "requires_grad_", "train"))
@@ -95,14 +96,15 @@ def _copies(module: Module) -> Iterator[CopiedModel]:
         statement = next(
             (one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None
         )
-        if not isinstance(copied, ast.Name) or not isinstance(statement, ast.Assign):
+        model = variable_name(copied)
+        if model is None or not isinstance(statement, ast.Assign):
             continue
-        target = statement.targets[0]
-        if isinstance(target, ast.Name) and KEPT_ON_PURPOSE.search(target.id):
+        name = variable_name(statement.targets[0])
+        if name is not None and KEPT_ON_PURPOSE.search(name.rpartition(".")[2]):
             continue
         is_model = "model" in module.flow.types(copied)
-        if is_model and len(statement.targets) == 1 and isinstance(target, ast.Name):
-            yield CopiedModel(statement, target.id, copied.id)
+        if is_model and len(statement.targets) == 1 and name is not None:
+            yield CopiedModel(statement, name, model)
 
 
 def _places(module: Module) -> Iterator[ast.AST]:
@@ -133,11 +135,9 @@ class EvaluatedCopyIsNotTrained(SourceRule):
             )
 
 
-def _names(module: Module, name: str) -> Iterator[ast.Name]:
-    """The places that read a name."""
-    for node in module.nodes(ast.Name):
-        if node.id == name and isinstance(node.ctx, ast.Load):
-            yield node
+def _names(module: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
+    """The places that read a variable."""
+    return (node for node in module.variable_reads() if variable_name(node) == name)
 
 
 def _only_evaluation(module: Module, one: CopiedModel) -> ast.AST | None:
@@ -153,7 +153,7 @@ def _only_evaluation(module: Module, one: CopiedModel) -> ast.AST | None:
     return first
 
 
-def _is_pass(parent: ast.AST | None, name: ast.Name) -> bool:
+def _is_pass(parent: ast.AST | None, name: ast.AST) -> bool:
     """Is it `copy(**batch)` or `copy.generate(...)`?"""
     if isinstance(parent, ast.Call):
         return parent.func is name
@@ -194,7 +194,7 @@ def _training_loop(module: Module, one: CopiedModel) -> ast.For | None:
     found: ast.For | None = None
     for loop in module.nodes(ast.For):
         if loop.lineno > one.statement.lineno and _has_backward(loop):
-            names = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name)}
+            names = {variable_name(part) for part in ast.walk(loop)}
             if one.model in names and (found is None or _is_within(loop, found)):
                 found = loop
     return found

@@ -95,6 +95,9 @@ def _place_of_shown_answers(module: Module, call: Call) -> ast.AST | None:
     # A hook gives the trainer nothing but its control back.
     if place is function or place is None:
         return place
+    # With the loop itself in the function (`main`), the loss beside it may take the answers.
+    if function in module.parents(place):
+        return None
     calls = module.flow.calls_of(function)
     return place if all(_is_statement(module, one) for one in calls) else None
 

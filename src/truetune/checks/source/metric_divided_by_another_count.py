@@ -78,7 +78,7 @@ def _over_loaders(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
     yield from (one.assigned for one in counts_of_last_batch(module))
     yield from (one.counting for one in skipped_rows(module))
-    if not any(module.calls(*LOADERS)):
+    if not module.calls_anywhere(*LOADERS):
         return
     for mean in mean_expressions(module):
         if _divisor_count(module, mean) is not None:
@@ -94,7 +94,7 @@ class MetricDividedByAnotherCount(SourceRule):
         module = self.subject
         yield from self._of_last_batches()
         yield from self._of_skipped_rows()
-        if not any(module.calls(*LOADERS)):
+        if not module.calls_anywhere(*LOADERS):
             return
         for mean in mean_expressions(module):
             counted = _divisor_count(module, mean)

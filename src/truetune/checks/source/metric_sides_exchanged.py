@@ -48,6 +48,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
 
 SCORES = (
@@ -133,13 +134,14 @@ class MetricSidesExchanged(SourceRule):
 
 def _says(module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]) -> bool:
     """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""
-    if not isinstance(side, ast.Name):
+    name = variable_name(side)
+    if name is None:
         return False
-    texts = [side.id, *_fields_behind(module, side)]
-    return wanted.search(side.id) is not None and not any(other.search(text) for text in texts)
+    texts = [name, *_fields_behind(module, side)]
+    return wanted.search(name) is not None and not any(other.search(text) for text in texts)
 
 
-def _fields_behind(module: Module, side: ast.Name) -> Iterator[str]:
+def _fields_behind(module: Module, side: ast.expr) -> Iterator[str]:
     """The fields of rows that a list is made of."""
     for origin in module.flow.origins(side):
         if isinstance(origin.node, ast.expr):

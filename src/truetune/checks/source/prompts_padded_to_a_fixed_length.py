@@ -51,6 +51,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
+from truetune.source.qualified_names import holder_of_entry
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
 
@@ -105,7 +106,7 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
             yield from encoding_calls(module, keyword.value)
     ids = generate_ids(call)
     if ids is not None:
-        inner = getattr(ids, "value", ids)
+        inner = holder_of_entry(ids)
         yield from encoding_calls(module, inner)
 
 

@@ -49,6 +49,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.module import Module
+from truetune.source.qualified_names import holder_of_part
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -121,6 +122,4 @@ class TokenizerOfAnotherFamily(SourceRule):
 
 def _without_field(value: ast.expr) -> ast.expr:
     """`x` of `x.input_ids` and `x["input_ids"]`."""
-    while isinstance(value, ast.Attribute | ast.Subscript):
-        value = value.value
-    return value
+    return holder_of_part(value)

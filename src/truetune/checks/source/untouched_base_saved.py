@@ -51,6 +51,7 @@ from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
 
 LOADS = (
@@ -109,7 +110,7 @@ class UntouchedBaseSaved(SourceRule):
 
 def _load_of(module: Module, model: ast.expr | None) -> Call | None:
     """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
-    origins = module.flow.origins(model) if isinstance(model, ast.Name) else ()
+    origins = module.flow.origins(model) if model is not None and variable_name(model) else ()
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
     if len(origins) != 1 or len(calls) != 1:
         return None
@@ -131,8 +132,8 @@ def _is_published(module: Module, load: Call) -> bool:
 
 def _is_untouched(module: Module, load: Call) -> bool:
     """Is the model handed to nothing, and asked for nothing that changes its weights?"""
-    for name in module.nodes(ast.Name):
-        if not isinstance(name.ctx, ast.Load) or not _holds_model(module, name, load):
+    for name in module.variable_reads():
+        if not _holds_model(module, name, load):
             continue
         around = module.scopes.parent.get(name)
         if not isinstance(around, ast.Attribute) or around.attr not in LEAVE_WEIGHTS:
@@ -140,7 +141,7 @@ def _is_untouched(module: Module, load: Call) -> bool:
     return True
 
 
-def _holds_model(module: Module, name: ast.Name, load: Call) -> bool:
+def _holds_model(module: Module, name: ast.Name | ast.Attribute, load: Call) -> bool:
     """Is the model of a load what a name stands for, and not its tokenizer?"""
     return any(
         # unsloth returns (model, tokenizer): the first of them is the model.

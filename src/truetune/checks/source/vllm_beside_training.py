@@ -64,6 +64,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
 
 DEFAULT_SHARE = 0.9
@@ -127,9 +128,27 @@ class VllmBesideTraining(SourceRule):
             )
 
 
+def _where_it_is_kept(module: Module, made: ast.Call) -> ast.AST:
+    """The one call of a helper that gives the engine back, or of the class that keeps it as `self.x`; else the engine's
+    own call.
+    """
+    around = module.scopes.parent.get(made)
+    function = module.function_around(made)
+    if function is None:
+        return made
+    is_kept = isinstance(around, ast.Return) or (
+        function.name == "__init__"
+        and isinstance(around, ast.Assign)
+        and variable_name(around.targets[0]) is not None
+    )
+    sites = module.flow.calls_of(function) if is_kept else []
+    is_always = function.body and module.statement(made) in function.body
+    return sites[0] if len(sites) == 1 and is_always else made
+
+
 def _is_apart(module: Module, call: Call) -> bool:
     """Is it made in one arm of a condition, or in a function: another run of the script may need it?"""
-    around = list(module.parents(call.node))
+    around = list(module.parents(_where_it_is_kept(module, call.node)))
     conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
     functions = [
         node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

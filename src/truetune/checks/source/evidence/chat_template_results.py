@@ -29,11 +29,8 @@ def uses_of_result(module: Module, result: ast.Call) -> Iterator[tuple[ast.AST, 
     """Each use of the result, and how it goes: silent (nonsense), loud (an error), dictionary (right)."""
     names = (
         name
-        for name in module.nodes(ast.Name)
-        if isinstance(name.ctx, ast.Load)
-        and all(
-            o.node is result and not o.path and not o.element for o in module.flow.origins(name)
-        )
+        for name in module.variable_reads()
+        if all(o.node is result and not o.path and not o.element for o in module.flow.origins(name))
     )
     for node in (result, *names):
         parent = module.scopes.parent.get(node)

@@ -14,6 +14,7 @@ from typing import TypeGuard
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls, is_causal_model
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
+from truetune.source.qualified_names import holder_of_part, variable_name
 from truetune.source.resolved_calls import Call
 
 ANSWER_NAME = re.compile(
@@ -84,19 +85,12 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
 def _ids_decoded(module: Module, given: ast.expr) -> list[ast.AST]:
     """What gave the ids that are decoded: also of `for ids in outputs`."""
     found: list[ast.AST] = []
-    for origin in module.flow.origins(_without_index(given)):
+    for origin in module.flow.origins(holder_of_part(given)):
         if origin.element and not origin.path and isinstance(origin.node, ast.expr):
-            found += [one.node for one in module.flow.origins(_without_index(origin.node))]
+            found += [one.node for one in module.flow.origins(holder_of_part(origin.node))]
         else:
             found.append(origin.node)
     return found
-
-
-def _without_index(given: ast.expr) -> ast.expr:
-    """`out` of `out[0]`, `out.sequences` and the like."""
-    while isinstance(given, ast.Subscript | ast.Attribute):
-        given = given.value
-    return given
 
 
 def use_as_answer(module: Module, text: ast.expr) -> ast.AST | None:
@@ -225,7 +219,7 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
     for call in module.methods("decode", "batch_decode"):
         if not call.args:
             continue
-        origins = module.flow.origins(_without_index(call.args[0]))
+        origins = module.flow.origins(holder_of_part(call.args[0]))
         if not any(origin.node is generation for origin in origins):
             continue
         for use in _uses_of_text(module, call.node, set()):
@@ -236,7 +230,7 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
 
 def is_whole_output(module: Module, given: ast.expr) -> bool:
     """Is it `out`, `out[0]` or `out.sequences[0]`, and no slice that takes a part of the ids?"""
-    while isinstance(given, ast.Subscript | ast.Attribute):
+    while isinstance(given, ast.Subscript | ast.Attribute) and variable_name(given) is None:
         if isinstance(given, ast.Subscript):
             if not isinstance(module.flow.value(given.slice), int):
                 return False
@@ -244,7 +238,7 @@ def is_whole_output(module: Module, given: ast.expr) -> bool:
             return False
         given = given.value
     is_generation = isinstance(given, ast.Call) and module.flow.call(given).method == "generate"
-    return isinstance(given, ast.Name) or is_generation
+    return variable_name(given) is not None or is_generation
 
 
 def _uses_of_text(

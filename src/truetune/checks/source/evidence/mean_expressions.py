@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 
 MEAN_CALLS = (
     "numpy.mean",
@@ -87,7 +88,7 @@ def terms_of_mean(module: Module, values: ast.expr) -> Iterator[ast.expr]:
         if receiver is not None:
             yield from terms_of_mean(module, receiver)
         return
-    if not isinstance(values, ast.Name):
+    if variable_name(values) is None:
         return
     for origin in module.flow.origins(values):
         if isinstance(origin.node, ast.ListComp | ast.GeneratorExp):

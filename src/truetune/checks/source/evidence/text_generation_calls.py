@@ -22,6 +22,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.qualified_names import holder_of_entry
 from truetune.source.resolved_calls import Call
 
 VLLM_ENGINE = "vllm.LLM"
@@ -99,7 +100,7 @@ def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
     """What a model of transformers is asked; None where it is not seen how the ids are made."""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = generate_ids(call)
-    given = spread if ids is None else [*spread, getattr(ids, "value", ids)]
+    given = spread if ids is None else [*spread, holder_of_entry(ids)]
     for value in given:
         for encoding in encoding_calls(module, value):
             text = encoding.argument(0, "text") or encoding.argument(0, "conversation")
@@ -176,9 +177,11 @@ def _text_argument(module: Module, call: Call) -> ast.expr | None:
     """What a pipeline, vLLM or a client is asked; None where the call is of none of these."""
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
+    # Also of `self.pipe(...)`, which has the form of a method.
+    if _is_made_by(module, call.node.func, TRANSFORMERS_PIPELINE):
+        return call.argument(0, "text_inputs")
     if call.method is None or call.receiver is None:
-        is_pipeline = _is_made_by(module, call.node.func, TRANSFORMERS_PIPELINE)
-        return call.argument(0, "text_inputs") if is_pipeline else None
+        return None
     if call.method in VLLM_METHODS and _is_made_by(module, call.receiver, VLLM_ENGINE):
         return call.argument(0, "prompts") or call.argument(0, "messages")
     if call.method in CLIENT_METHODS and _is_openai_client(module, call.receiver):
