@@ -63,7 +63,7 @@ MIN_BYTES = 256 << 20
 """Smaller is too small for several GPUs. Chosen, not measured: NCCL's buffers of two pairs, twice over"""
 SHARES = ("--tensor-parallel-size", "--data-parallel-size", "-tp", "--tp", "--num-shard", "--dp")
 WORKERS = ("--dataloader-num-workers", "--num-workers", "--workers")
-WORKERS_SETTING = re.compile(r"^\s*dataloader_num_workers\s*:\s*([1-9]\d{0,3})\b", re.MULTILINE)
+WORKERS_SETTING = re.compile(r"^[ \t]*dataloader_num_workers\s*:\s*([1-9]\d{0,3})\b", re.MULTILINE)
 SETTINGS_SUFFIXES = (".yaml", ".yml")
 
 

@@ -54,7 +54,7 @@ QUANTIZED = re.compile(r"(?i)awq|gptq|int4|int8|4bit|w4a16|w8a|marlin|bnb|fp8")
 """In the name of a model whose kernels may need float16"""
 OVERFLOW = "activations beyond 65,504 become infinite, and answers `!!!!`"
 MAY_OVERFLOW = "activations beyond 65,504, if it has any, become infinite, and answers `!!!!`"
-JOB_LINE = re.compile(r"(?m)^\s*#(?:SBATCH|PBS|\$)\s.*$")
+JOB_LINE = re.compile(r"(?m)^[ \t]*#(?:SBATCH|PBS|\$)\s.*$")
 
 
 class ServerCastsToFloat16(CommandRule):

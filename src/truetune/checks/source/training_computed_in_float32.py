@@ -102,7 +102,7 @@ NARROWS = re.compile(
 """What may make a part of the training compute in another precision"""
 ON_CPU = re.compile(r"no_cuda|use_cpu|accelerator\s*=\s*[\"'](?:cpu|mps|tpu)|device\s*=\s*[\"']cpu")
 ON_GPU = re.compile(r"\.cuda\(|[\"']cuda|device_map")
-MIXED_IN_FILE = re.compile(r"(?m)^\s*mixed_precision\s*:\s*[\"']?(?:bf16|fp16|fp8)")
+MIXED_IN_FILE = re.compile(r"(?m)^[ \t]*mixed_precision\s*:\s*[\"']?(?:bf16|fp16|fp8)")
 MAX_FILES = 40
 """Files of settings that are read. Chosen, not measured: a project has a handful"""
 FLOAT32_PRECISIONS = (32, "32", "32-true", None)
