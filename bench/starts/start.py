@@ -51,6 +51,7 @@ Author = Literal[
     "fresh reader, eighteenth set",
     "fresh reader, nineteenth set",
     "fresh reader, twentieth set",
+    "fresh reader, twenty-first set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""

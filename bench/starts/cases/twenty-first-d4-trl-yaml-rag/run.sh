@@ -1,0 +1,1 @@
+trl dpo --config dpo.yaml 2>&1 | tee train.log
