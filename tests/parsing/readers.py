@@ -444,6 +444,14 @@ def of_others() -> dict[str, list[Reader]]:
                 _lint,
             ),
         ],
+        "checks.ranks_expanded_once": [
+            Reader(
+                "job.sbatch",
+                b"#!/bin/bash\n#SBATCH --nodes=2\nR=$SLURM_NODEID\n"
+                b'srun bash -c "torchrun --nnodes 2 --node_rank=$R train.py"\nsrun ./a.sh\n',
+                _lint,
+            )
+        ],
         "checks.inspect_modelfile": [
             Reader(
                 "Modelfile",
@@ -493,6 +501,7 @@ OWN = {
     "checks.commands.command_switches_stopping_off": TYPES_ALONE,
     "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
     "checks.commands.launcher_started_by_each_task": TYPES_ALONE,
+    "checks.commands.node_rank_read_once": TYPES_ALONE,
     "checks.commands.nodes_train_apart": TYPES_ALONE,
     "checks.commands.tasks_train_alone": TYPES_ALONE,
     "checks.commands.evaluation_command_in_float16": TYPES_ALONE,
