@@ -194,6 +194,21 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
 
     Two things score a guide: how well its page fits the words, and what other users say of its symptom.
     """
+    shares = _shares_of_guides(question)
+    if not shares:
+        return tuple((guide, 1.0) for guide in GUIDES)
+    best = max(shares.values())
+    by_name = {guide.name: guide for guide in GUIDES}
+    ranked = sorted(shares, key=lambda name: -shares[name])[:MAX_GUIDES]
+    return tuple(
+        (by_name[name], shares[name] / best)
+        for name in ranked
+        if shares[name] >= MIN_GUIDE_SHARE * best
+    )
+
+
+def _shares_of_guides(question: str) -> Mapping[str, float]:
+    """The score of each guide that fits, without those that the words themselves speak against."""
     shares = _shares_by_both(question)
     if _says_that_the_loss_falls(question):
         shares = {name: one for name, one in shares.items() if name != FLAT_GUIDE} or shares
@@ -208,16 +223,7 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
         shares = {
             name: one for name, one in shares.items() if name not in GUIDES_OF_SPEED
         } or shares
-    if not shares:
-        return tuple((guide, 1.0) for guide in GUIDES)
-    best = max(shares.values())
-    by_name = {guide.name: guide for guide in GUIDES}
-    ranked = sorted(shares, key=lambda name: -shares[name])[:MAX_GUIDES]
-    return tuple(
-        (by_name[name], shares[name] / best)
-        for name in ranked
-        if shares[name] >= MIN_GUIDE_SHARE * best
-    )
+    return shares
 
 
 def _shares_of_a_base(shares: Mapping[str, float]) -> dict[str, float]:

@@ -73,6 +73,17 @@ def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
     return ParallelFiles(names, "", rows) if is_equal and not shared else None
 
 
+def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None:
+    """The columns that `dropna` or `drop_duplicates` looks at, empty for all; None where they are not known."""
+    subset = next((one.value for one in call.keywords if one.arg == "subset"), None)
+    given = subset if subset is not None else next(iter(call.args), None)
+    value = module.flow.value(given) if given is not None else None
+    if value is None:
+        return ()
+    columns = (value,) if isinstance(value, str) else value
+    return tuple(columns) if isinstance(columns, list | tuple) else None
+
+
 def leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
     found = rows_behind(module, side)
@@ -81,11 +92,8 @@ def leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
         return True
     if call.func.attr not in ("dropna", "drop_duplicates"):
         return True
-    subset = next((one.value for one in call.keywords if one.arg == "subset"), None)
-    given = subset if subset is not None else next(iter(call.args), None)
-    value = module.flow.value(given) if given is not None else None
-    columns = [value] if isinstance(value, str) else value
-    if columns is not None and not isinstance(columns, list | tuple):
+    columns = _columns_looked_at(module, call)
+    if columns is None:
         return True
     picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]
     if call.func.attr == "drop_duplicates":
