@@ -64,6 +64,7 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     schedules_with_length,
     stepped_every,
 )
+from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -404,7 +405,7 @@ def _is_of_configure_optimizers(module: Module, function: ast.FunctionDef) -> bo
     return any(
         isinstance(node, ast.FunctionDef)
         and node.name == "configure_optimizers"
-        and _is_of_lightning_module(module, node)
+        and is_in_lightning_module(module, node)
         for node in around
     )
 
@@ -430,11 +431,3 @@ def _decay_factor(module: Module, call: Call) -> tuple[float, int] | None:
     if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
         return None
     return gamma, every
-
-
-def _is_of_lightning_module(module: Module, function: ast.FunctionDef) -> bool:
-    """Is it a method of a class that is derived from a LightningModule?"""
-    owner = module.scopes.parent.get(function)
-    if not isinstance(owner, ast.ClassDef):
-        return False
-    return any(name.endswith("LightningModule") for name in module.flow.bases(owner))
