@@ -77,12 +77,7 @@ class _Search:
         # A base, a decorator or who is handed the object may read the attribute by its name.
         if owner.bases or owner.keywords or owner.decorator_list or _is_handed_on(module, owner):
             return False
-        reads = (node for node in module.nodes(ast.Attribute) if node.attr == target.attr)
-        if any(not isinstance(node.ctx, ast.Store) for node in reads):
-            return False
-        if any(node.attr == "__dict__" for node in module.nodes(ast.Attribute)):
-            return False
-        return all(node.value != target.attr for node in module.nodes(ast.Constant))
+        return not _is_attribute_named(module, target.attr)
 
     def _is_name_unread(self, name: ast.Name, depth: int) -> bool:
         """Is every reading of a name lost as well? A name that may be read in a way not seen here is none."""
@@ -120,6 +115,15 @@ class _Search:
         function = self.module.scopes.of[statement].node
         calls = self.module.flow.calls_of(function) if isinstance(function, ast.FunctionDef) else []
         return bool(calls) and all(self.is_lost(call, depth + 1) for call in calls)
+
+
+def _is_attribute_named(module: Module, name: str) -> bool:
+    """Does a file read an attribute of a name, spell the name as a text, or read all attributes at once?"""
+    for node in module.nodes(ast.Attribute):
+        is_read = node.attr == name and not isinstance(node.ctx, ast.Store)
+        if is_read or node.attr == "__dict__":
+            return True
+    return any(node.value == name for node in module.nodes(ast.Constant))
 
 
 def _is_handed_on(module: Module, owner: ast.ClassDef) -> bool:

@@ -73,6 +73,8 @@ GIVEN = ENGINE.format("made")
         # The same rate, or one that somebody fills in.
         (PARSER + OPENED + GIVEN, AS_SAID, 0),
         (PARSER + OPENED + GIVEN, AUTOMATIC, 0),
+        # 0 stands for the rate of the settings.
+        (PARSER.replace("1e-5", "0.0") + OPENED + GIVEN, FILE, 0),
         # The script writes its rate into the settings, or into the groups.
         (PARSER + OPENED + 'made["optimizer"]["params"]["lr"] = args.lr\n' + GIVEN, FILE, 0),
         (PARSER + OPENED + 'made["optimizer"]["params"].update(vars(args))\n' + GIVEN, FILE, 0),

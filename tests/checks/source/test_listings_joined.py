@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
+from truetune.checks.source.evidence import listings_joined_by_position
 
 HEAD = "import glob, os\nfrom pathlib import Path\nfrom natsort import natsorted\n"
 JOIN = "rows = [{'prompt': open(p).read(), 'completion': open(q).read()} for p, q in zip(A, B)]\n"
@@ -54,6 +55,21 @@ def test_files_that_lie_here_are_put_in_order(
     text = f"{HEAD}a = sorted(Path('in').glob('*.txt'))\nb = {BY_INT}\n{JOIN}"
     path.write_text(text.replace("zip(A, B)", "zip(a, b)"), encoding="utf-8")
     assert [one.severity for one in lint([path], select=["SRC183"]).findings] == severities
+
+
+def test_a_folder_of_too_many_files_is_put_in_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the names would be in another order than all of them."""
+    monkeypatch.setattr(listings_joined_by_position, "MAX_FILES", 11)
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+        for n in range(1, 13):
+            (tmp_path / folder / f"{n}.txt").touch()
+    path = tmp_path / "build.py"
+    text = f"{HEAD}a = sorted(Path('in').glob('*.txt'))\nb = {BY_INT}\n{JOIN}"
+    path.write_text(text.replace("zip(A, B)", "zip(a, b)"), encoding="utf-8")
+    assert [one.severity for one in lint([path], select=["SRC183"]).findings] == ["warning"]
 
 
 def test_names_that_no_file_system_has_and_empty_targets(tmp_path: Path) -> None:

@@ -304,6 +304,12 @@ VALIDATE = "@torch.no_grad()\ndef validate(model, rows):\n    return sum(model(*
     [
         VALIDATE + LOOP + "        print(validate(model, held_out))\n",
         LOOP + "        model.save_pretrained('out')\n",
+        # one process of all does so in each step, and the others wait
+        "import torch.distributed as dist\n"
+        + LOOP
+        + "        if dist.get_rank() == 0:\n            model.save_pretrained('out')\n",
+        LOOP
+        + "        if args.one_gpu or local_rank == 0:\n            model.save_pretrained('out')\n",
         LOOP + "        torch.save(model.state_dict(), 'last.pt')\n",
         CALLBACK.format("on_step_end", "        control.should_evaluate = True\n"),
         CALLBACK.format("on_step_end", "        self.trainer.evaluate()\n"),
@@ -325,6 +331,10 @@ def test_each_step_evaluates_or_saves(tmp_path: Path, text: str) -> None:
     "text",
     [
         VALIDATE + LOOP + "        if step % 500 == 0:\n            validate(model, held_out)\n",
+        LOOP + "        if rank == 0 and loss < best:\n            model.save_pretrained('out')\n",
+        "import torch.distributed as dist\n"
+        + LOOP
+        + "        if dist.get_rank() == 0 and step % 500 == 0:\n            model.save_pretrained('out')\n",
         VALIDATE + LOOP + "    print(validate(model, held_out))\n",
         LOOP + "    model.save_pretrained('out')\n",
         CALLBACK.format(

@@ -436,19 +436,24 @@ def _training_of_model(module: Module) -> Trained | None:
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
         return _only_training_beside(module, others)
-    makers = [other for other in others if _is_any_written(names, written_folders(other))]
     settings = list(training_settings_beside(module))
+    makers = [other for other in others if _is_any_written(names, written_folders(other))]
     files = [one for one in settings if _is_any_written(names, {one.output})]
-    is_written = bool(makers or files)
-    if not is_written:
-        makers = _only_possible_maker(names, others)
-    if not makers and not files and not others:
-        files = _only_possible_settings(names, settings)
-    # Two trainings that write the same folder: which one ran last is not known.
+    if makers or files:
+        return _trained_by_only_one(makers, files, module)
+    makers = _only_possible_maker(names, others)
+    files = [] if others else _only_possible_settings(names, settings)
+    trained = _trained_by_only_one(makers, files, module)
+    return None if trained is None else trained._replace(is_guess=True)
+
+
+def _trained_by_only_one(
+    makers: list[Module], files: list[TrainedBySettings], asking: Module
+) -> Trained | None:
+    """What the one script or file of settings trains on; None for two: which one ran last is not known."""
     if len(makers) + len(files) != 1:
         return None
-    trained = _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
-    return trained if trained is None or is_written else trained._replace(is_guess=True)
+    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], asking)
 
 
 def _requested_names(module: Module) -> frozenset[str]:

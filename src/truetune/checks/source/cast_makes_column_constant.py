@@ -1,13 +1,16 @@
-"""A cast or comparison gives the same result for every row: `bool("0")`, `"1" == 1`, `x == "a" or "b"`.
+"""A cast is always true, or a comparison never: `bool("0")`, `"1" == 1`, `winner == "a"` of `model_a` and `model_b`.
 
 ## What it does
-Follows what is cast to `bool` or compared to a constant back to the column that it is read from. It speaks where each
-cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`), and, where the file is here,
-where no value of it can be met although one means the same: `"1"` and 1, `"True"` and True, `"Good"` and `"good"`; and
-where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5). It
-also names `x == "a" or "b"`, which is true for every x. A literal that no row of the file holds at all
-(`winner == "a"` of a column of `model_a` and `model_b`) counts where the test picks the sides of a pair or makes a
-label, and two values or more of the column fall on the same side of it; a value that a file may merely lack does not.
+Follows what is cast to `bool` or compared with a constant back to the column that it is read from.
+
+Of casts, it fires where each cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`),
+and where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5).
+
+Of comparisons, also those of `match`, `isin` and of a table that is looked up, it fires where a text is compared with a
+number; where the file of the rows is here, and no row holds the constant but one means the same (`"True"` and True,
+`"Good"` and `"good"`); and where no row holds anything of the kind (`winner == "a"` of a column of `model_a` and
+`model_b`), if the test picks the sides of a pair or makes a label and two values or more of the column fall on the same
+side of it. A value that a file may merely lack is left alone. `x == "a" or "b"` is true for every x.
 
 ## Why it is bad
 `bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is

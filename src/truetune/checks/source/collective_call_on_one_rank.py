@@ -56,6 +56,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.loop_exits_by_rank import (
     OWN_EXCEPTION,
     LoopExit,
@@ -246,10 +247,9 @@ def _waits_for_all(module: Module, call: Call) -> bool:
 
 def _is_of_lightning(module: Module, call: Call) -> bool:
     """Is it `self.log(..., sync_dist=True)` or `self.all_gather(...)` of a LightningModule?"""
-    owner = next((one for one in module.parents(call.node) if isinstance(one, ast.ClassDef)), None)
-    if owner is None or not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
+    if not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
         return False
-    if not any(base.endswith("LightningModule") for base in module.flow.bases(owner)):
+    if not is_in_lightning_module(module, call.node):
         return False
     is_reduced = module.flow.value(call.keywords.get("sync_dist")) is True
     return is_reduced or call.method == "all_gather"

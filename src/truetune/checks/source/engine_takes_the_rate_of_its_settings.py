@@ -81,7 +81,7 @@ class EngineTakesTheRateOfItsSettings(SourceRule):
         """What is said of one engine."""
         taken, unread = found.taken, found.unread
         where = taken.file or "the settings of deepspeed.initialize"
-        factor = taken.value / unread.value if unread.value > 0 else MIN_FACTOR
+        factor = taken.value / unread.value
         is_far = not 1 / MIN_FACTOR < factor < MIN_FACTOR
         times = f", {factor:.3g} times as high" if factor > 1 else ""
         return self.finding(

@@ -64,6 +64,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
@@ -162,9 +163,7 @@ def _is_pass(parent: ast.AST | None, name: ast.AST) -> bool:
 
 def _has_backward(block: ast.AST) -> bool:
     """Does a block make a backward pass?"""
-    return any(
-        isinstance(part, ast.Attribute) and part.attr == "backward" for part in ast.walk(block)
-    )
+    return any(map(is_backward, ast.walk(block)))
 
 
 def _is_beside_backward(module: Module, name: ast.AST) -> bool:
@@ -177,10 +176,7 @@ def _is_training_pass(module: Module, name: ast.AST) -> bool:
     """Is a pass in the very loop that makes the backward pass? One beside it is an evaluation, if of a few rows."""
     loop = _loop_around(module, name)
     return loop is not None and any(
-        isinstance(part, ast.Attribute)
-        and part.attr == "backward"
-        and _loop_around(module, part) is loop
-        for part in ast.walk(loop)
+        is_backward(part) and _loop_around(module, part) is loop for part in ast.walk(loop)
     )
 
 
@@ -207,16 +203,11 @@ def _is_within(node: ast.AST, block: ast.AST) -> bool:
 
 def _runs_behind(module: Module, used: ast.AST, training: ast.For) -> bool:
     """Does a pass come behind the backward pass? One in front may compute what the loss is made of, as for DPO."""
-    functions = (one for one in module.parents(used) if isinstance(one, ast.FunctionDef))
-    around = next(functions, None)
+    around = module.function_around(used)
     is_here = around is None or _is_within(training, around)
     places = [used] if around is None or is_here else list(module.flow.calls_of(around))
-    passes = [
-        part
-        for part in ast.walk(training)
-        if isinstance(part, ast.Attribute) and part.attr == "backward"
-    ]
-    last = max(part.lineno for part in passes)
+    passes = [part for part in ast.walk(training) if is_backward(part)]
+    last = max(getattr(part, "lineno", 0) for part in passes)
     return bool(places) and all(getattr(place, "lineno", 0) > last for place in places)
 
 

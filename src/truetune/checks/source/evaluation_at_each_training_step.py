@@ -92,12 +92,7 @@ class _SlowPlace(NamedTuple):
 
 def _slow_places(module: Module) -> Iterator[_SlowPlace]:
     """The places of a file that evaluate or save."""
-    for call in module.all_calls:
-        is_of_weights = call.named("torch.save") and "state_dict" in ast.unparse(call.node)
-        if is_of_weights or call.method in SAVES:
-            yield _SlowPlace(call.node, WRITES)
-        elif call.method == "evaluate" and "trainer" in ast.unparse(call.node.func).lower():
-            yield _SlowPlace(call.node, EVALUATES)
+    yield from _slow_methods(module)
     for function in module.nodes(ast.FunctionDef):
         if _evaluates_rows(function):
             calls = module.flow.calls_of(function)
@@ -110,6 +105,16 @@ def _slow_places(module: Module) -> Iterator[_SlowPlace]:
             is_on = isinstance(assignment.value, ast.Constant) and assignment.value.value is True
             if is_on:
                 yield _SlowPlace(assignment, CONTROL_SWITCHES[target.attr])
+
+
+def _slow_methods(module: Module) -> Iterator[_SlowPlace]:
+    """The calls that write weights, and `evaluate` of a trainer."""
+    for call in module.all_calls:
+        is_of_weights = call.named("torch.save") and "state_dict" in ast.unparse(call.node)
+        if is_of_weights or call.method in SAVES:
+            yield _SlowPlace(call.node, WRITES)
+        elif call.method == "evaluate" and "trainer" in ast.unparse(call.node.func).lower():
+            yield _SlowPlace(call.node, EVALUATES)
 
 
 class EvaluationAtEachTrainingStep(SourceRule):

@@ -88,7 +88,7 @@ class GenerationAtEachTrainingStep(SourceRule):
 
 def _place_of_shown_answers(module: Module, call: Call) -> ast.AST | None:
     """The hook or the loop that generates in each step, where the answers are not taken into the training."""
-    function = next((one for one in module.parents(call.node) if isinstance(one, Function)), None)
+    function = module.function_around(call.node)
     if function is None or _may_keep_answers(function):
         return None
     place = place_in_each_step(module, call.node)

@@ -369,7 +369,7 @@ class GradientsNeverUsed(SourceRule):
             )
 
     def _of_trainers(self) -> Iterator[Finding]:
-        """Steps of a Trainer that are written anew, and compute no gradient."""
+        """Steps of a Trainer that a subclass writes itself, and that compute no gradient."""
         module = self.subject
         if module.mentions("backward"):
             return

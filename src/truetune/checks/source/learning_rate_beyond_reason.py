@@ -109,33 +109,21 @@ class LearningRateBeyondReason(SourceRule):
             yield from self._soft_prompts()
             return
         for call in _model_optimizers(module):
-            given = _rate_of_command(module, call.argument(1, "lr"))
-            is_number = given is not None and isinstance(given.value, int | float)
-            rates = (
-                [float(given.value)]
-                if given is not None and is_number
-                else possible_numbers(module, call.argument(1, "lr"))
-            )
+            rate, cases = call.argument(1, "lr"), [case_at(module, call.node)]
+            given = _rate_of_command(module, rate)
+            rates = possible_numbers(module, rate)
+            if given is not None and isinstance(given.value, int | float):
+                rates = [float(given.value)]
+                cases.append(
+                    Case(f"{rates[0]:g} on the command line", file=given.file, line=given.line)
+                )
             fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
                     "give lr=2e-5, or ten times as much for an adapter"
                     + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
-                    cases=[
-                        case_at(module, call.node),
-                        *(
-                            [
-                                Case(
-                                    f"{rates[0]:g} on the command line",
-                                    file=given.file,
-                                    line=given.line,
-                                )
-                            ]
-                            if given is not None and is_number
-                            else []
-                        ),
-                    ],
+                    cases=cases,
                 )
 
     def _soft_prompts(self) -> Iterator[Finding]:

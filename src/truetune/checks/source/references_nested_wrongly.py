@@ -159,13 +159,17 @@ def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
     makers = [origin.node for origin in module.flow.origins(references) if not origin.path]
     if len(makers) != 1 or not isinstance(makers[0], ast.Call):
         return None
-    made = module.flow.call(makers[0])
+    return makers[0] if _gives_a_text_for_each_row(module.flow.call(makers[0])) else None
+
+
+def _gives_a_text_for_each_row(made: Call) -> bool:
+    """Is it `batch_decode(...)`, or a column as a list: `rows["reference"].tolist()`, `list(rows["reference"])`?"""
     if made.method == "batch_decode":
-        return made.node
+        return True
     listed = made.receiver if made.method in ("tolist", "to_list") else None
     if made.named("list") and len(made.args) == 1:
         listed = made.args[0]
-    return made.node if listed is not None and field_read(listed) is not None else None
+    return listed is not None and field_read(listed) is not None
 
 
 def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:

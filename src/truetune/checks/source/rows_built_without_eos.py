@@ -79,7 +79,7 @@ from truetune.source.symbolic_execution.trace import Trace
 from truetune.source.symbolic_execution.traces import traces_of
 
 MIN_COLUMNS = 2
-"""Columns of a row with a prompt and its answer; a text of one column may be a document that goes on"""
+"""Columns of a row with a prompt and its answer; a text of one column may be a document that continues"""
 
 
 def _encoded_texts(module: Module) -> list[object]:

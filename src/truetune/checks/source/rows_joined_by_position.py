@@ -54,7 +54,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.files_joined_by_position import files_in_other_order
+from truetune.checks.source.evidence.files_joined_by_position import (
+    FilesInOtherOrder,
+    files_in_other_order,
+)
 from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.listings_joined_by_position import (
     AS_GIVEN,
@@ -100,27 +103,41 @@ class RowsJoinedByPosition(SourceRule):
         told: set[ast.AST] = set()
         for found in wrong_joins(module):
             told.add(found.node)
-            if found.change.kind == "order" and found.node in scored:
-                continue
-            yield self.finding(
-                f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
-                _remedy(found),
-                # Without ids only the numbers of rows say that the files belong together.
-                severity="warning" if found.files is not None and not found.files.column else None,
-                evidence=[] if found.files is None else [found.files.describe()],
-                cases=[case_at(module, found.node), case_at(module, found.change.node)],
-            )
+            if found.change.kind != "order" or found.node not in scored:
+                yield self._of_join(found)
         for join in files_in_other_order(module):
-            if join.node in told or (join.what != "zip" and join.node in scored):
-                continue
-            one, other = join.files
-            yield self.finding(
-                f"{join.what} joins {one} and {other} by position, and their `{join.column}` differs at"
-                f" {join.different:,} of {join.rows:,} places ({join.first[0]} beside {join.first[1]}): each row gets"
-                " the value of another, an answer or a reference that is not its own",
-                f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
-                cases=[case_at(module, join.node)],
-            )
+            if join.node not in told and (join.what == "zip" or join.node not in scored):
+                yield self._of_files(join)
+        yield from self._of_shuffled_files()
+        yield from self._of_filtered_files()
+        yield from self._of_listings()
+
+    def _of_join(self, found: WrongJoin) -> Finding:
+        """Two sides of one source, of which one went through a step that the other did not."""
+        module = self.subject
+        return self.finding(
+            f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
+            _remedy(found),
+            # Without ids only the numbers of rows say that the files belong together.
+            severity="warning" if found.files is not None and not found.files.column else None,
+            evidence=[] if found.files is None else [found.files.describe()],
+            cases=[case_at(module, found.node), case_at(module, found.change.node)],
+        )
+
+    def _of_files(self, join: FilesInOtherOrder) -> Finding:
+        """Two files whose ids stand in another order."""
+        one, other = join.files
+        return self.finding(
+            f"{join.what} joins {one} and {other} by position, and their `{join.column}` differs at"
+            f" {join.different:,} of {join.rows:,} places ({join.first[0]} beside {join.first[1]}): each row gets"
+            " the value of another, an answer or a reference that is not its own",
+            f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
+            cases=[case_at(self.subject, join.node)],
+        )
+
+    def _of_shuffled_files(self) -> Iterator[Finding]:
+        """Questions and answers of two files, of which one was shuffled."""
+        module = self.subject
         for shuffled in joins_of_shuffled_file(module):
             yield self.finding(
                 "zip joins two files by position, and one of them was shuffled: each question gets the answer of"
@@ -128,6 +145,10 @@ class RowsJoinedByPosition(SourceRule):
                 "join first, and shuffle the joined rows",
                 cases=[case_at(module, shuffled.node), case_at(module, shuffled.change.node)],
             )
+
+    def _of_filtered_files(self) -> Iterator[Finding]:
+        """Two files that were each filtered by their own rows."""
+        module = self.subject
         for two in joins_of_filtered_files(module):
             yield self.finding(
                 f"{two.what} joins two files by position, and each was filtered by its own rows: from the first row"
@@ -140,7 +161,6 @@ class RowsJoinedByPosition(SourceRule):
                     *(case_at(module, one.node) for one in two.changes),
                 ],
             )
-        yield from self._of_listings()
 
     def _of_listings(self) -> Iterator[Finding]:
         """Files of two folders that are joined in two orders."""

@@ -64,6 +64,7 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     schedules_with_length,
     stepped_every,
 )
+from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -99,38 +100,52 @@ class SchedulerLengthMiscounted(SourceRule):
         module = self.subject
         yield from self._decayed_away()
         for call, total in schedules_with_length(module):
-            rows = [
-                node
-                for node in length_calls(module, total)
-                if _is_length_of(module, node, "dataset")
-            ]
+            counts = length_calls(module, total)
+            rows = [node for node in counts if _is_length_of(module, node, "dataset")]
             step = scheduler_pace(module, call)
             if rows and not is_divided(module, total):
                 yield self._of_rows(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._by_epoch(call, total, step)
-            # A length that is a number of epochs fits only who steps once an epoch.
-            elif step is not None and _counts_epochs(module, total, step):
-                yield self.finding(
-                    "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
-                    f" {module.text_of(total)} batches",
-                    "give it len(loader) * epochs steps, or step it once an epoch",
-                    cases=[case_at(module, total), case_at(module, step.call.node)],
-                )
-            elif _is_stepped_by_lightning(module, call, total):
-                yield self.finding(
-                    "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
-                    " learning rate hardly leaves the beginning",
-                    'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
-                    ' "interval": "step"}}',
-                    cases=[case_at(module, total)],
-                )
-            elif step is not None and _counts_one_epoch(module, call, total, step):
-                yield self._of_one_epoch(call, total, step)
-            elif step is not None and (every := _accumulation_left_out(module, call, total, step)):
-                yield self._of_each_batch(total, step, every)
             else:
-                yield from self._by_accumulation(call, total)
+                yield from self._by_batch(call, total, step)
+
+    def _by_batch(
+        self, call: Call, total: ast.expr, step: SchedulerPace | None
+    ) -> Iterator[Finding]:
+        """A schedule that is stepped at each batch or at several, or by Lightning."""
+        module = self.subject
+        # A length that is a number of epochs fits only who steps once an epoch.
+        if step is not None and _counts_epochs(module, total, step):
+            yield self._of_epochs(total, step)
+        elif _is_stepped_by_lightning(module, call, total):
+            yield self._of_lightning(total)
+        elif step is not None and _counts_one_epoch(module, call, total, step):
+            yield self._of_one_epoch(call, total, step)
+        elif step is not None and (every := _accumulation_left_out(module, call, total, step)):
+            yield self._of_each_batch(total, step, every)
+        else:
+            yield from self._by_accumulation(call, total)
+
+    def _of_epochs(self, total: ast.expr, step: SchedulerPace) -> Finding:
+        """A schedule over epochs that is stepped at each batch."""
+        module = self.subject
+        return self.finding(
+            "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
+            f" {module.text_of(total)} batches",
+            "give it len(loader) * epochs steps, or step it once an epoch",
+            cases=[case_at(module, total), case_at(module, step.call.node)],
+        )
+
+    def _of_lightning(self, total: ast.expr) -> Finding:
+        """A schedule over optimizer steps that Lightning steps once an epoch."""
+        return self.finding(
+            "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
+            " learning rate hardly leaves the beginning",
+            'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
+            ' "interval": "step"}}',
+            cases=[case_at(self.subject, total)],
+        )
 
     def _of_each_batch(self, total: ast.expr, step: SchedulerPace, every: ast.expr) -> Finding:
         """A schedule over optimizer steps that is stepped at each batch."""
@@ -239,7 +254,7 @@ class SchedulerLengthMiscounted(SourceRule):
 def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: SchedulerPace) -> bool:
     """Is the length a loader's own, perhaps divided, where the schedule steps on through several epochs?
 
-    A cosine of torch that swings once an epoch may be meant, and a schedule that is made anew in each epoch is right.
+    A cosine of torch that swings once an epoch may be meant, and a schedule that each epoch makes for itself is right.
     """
     if not call.named("transformers.*") or step.is_by_epoch:
         return False
@@ -248,6 +263,11 @@ def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: Schedul
     epochs = possible_numbers(module, _epoch_count(step.epochs))
     if not epochs or min(epochs) < MIN_EPOCHS:
         return False
+    return _is_made_of_one_loader_length(module, total)
+
+
+def _is_made_of_one_loader_length(module: Module, total: ast.expr) -> bool:
+    """Is a length that of a loader, perhaps divided by known numbers?"""
     nodes = list(expressions_within(module, total))
     lengths = [node for node in nodes if isinstance(node, ast.Call)]
     others = [node for node in nodes if not isinstance(node, ast.Call | ast.operator | ast.Load)]
@@ -385,7 +405,7 @@ def _is_of_configure_optimizers(module: Module, function: ast.FunctionDef) -> bo
     return any(
         isinstance(node, ast.FunctionDef)
         and node.name == "configure_optimizers"
-        and _is_of_lightning_module(module, node)
+        and is_in_lightning_module(module, node)
         for node in around
     )
 
@@ -411,11 +431,3 @@ def _decay_factor(module: Module, call: Call) -> tuple[float, int] | None:
     if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
         return None
     return gamma, every
-
-
-def _is_of_lightning_module(module: Module, function: ast.FunctionDef) -> bool:
-    """Is it a method of a class that is derived from a LightningModule?"""
-    owner = module.scopes.parent.get(function)
-    if not isinstance(owner, ast.ClassDef):
-        return False
-    return any(name.endswith("LightningModule") for name in module.flow.bases(owner))

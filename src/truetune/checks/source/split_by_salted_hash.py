@@ -7,9 +7,9 @@ is not known. Silent where a job or a file of settings of the project sets PYTHO
 is the number itself.
 
 ## Why it is bad
-Python salts the hashes of texts anew in each process. Two runs evaluate different rows, so that their scores differ. A
-run that is resumed, or an evaluation in a script of its own, divides the rows anew: most of its evaluation rows were
-trained on, and its loss is far too good. Of several processes each has its own division.
+Python salts the hashes of texts, each process by a number of its own. Two runs evaluate different rows, so that their
+scores differ. A run that is resumed, or an evaluation in a script of its own, divides the rows in another way: most of
+its evaluation rows were trained on, and its loss is far too good. Of several processes each has its own division.
 
 ## Example
 ```python
@@ -150,13 +150,22 @@ def _kind_of_one(module: Module, node: ast.AST) -> Hashed:
     if isinstance(node, ast.JoinedStr):
         return "text"
     if isinstance(node, ast.Call):
-        call = module.flow.call(node)
-        if call.named("str", "repr", "json.dumps") or call.method in TEXT_METHODS:
-            return "text"
-        return "number" if call.named("int", "float", "len", "round") else "unknown"
+        return _kind_of_result(module.flow.call(node))
     column = field_read(node) if isinstance(node, ast.expr) else None
-    rows = None if column is None else rows_with_column(module, column)
-    if column is None or rows is None:
+    return "unknown" if column is None else _kind_of_column(module, column)
+
+
+def _kind_of_result(call: Call) -> Hashed:
+    """The same of what a call gives back."""
+    if call.named("str", "repr", "json.dumps") or call.method in TEXT_METHODS:
+        return "text"
+    return "number" if call.named("int", "float", "len", "round") else "unknown"
+
+
+def _kind_of_column(module: Module, column: str) -> Hashed:
+    """The same of a column of the rows beside the script."""
+    rows = rows_with_column(module, column)
+    if rows is None:
         return "unknown"
     values = [row[column] for row in rows.rows]
     if all(isinstance(value, str) for value in values):

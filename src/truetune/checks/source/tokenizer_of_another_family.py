@@ -72,7 +72,7 @@ def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
         if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_given(call):
-            for encoded in encoding_calls(module, _without_field(value)):
+            for encoded in encoding_calls(module, holder_of_part(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield Pair(call, model, tokenizer)
 
@@ -118,8 +118,3 @@ class TokenizerOfAnotherFamily(SourceRule):
                     cases=[case_at(module, pair.where.node)],
                 )
                 return
-
-
-def _without_field(value: ast.expr) -> ast.expr:
-    """`x` of `x.input_ids` and `x["input_ids"]`."""
-    return holder_of_part(value)

@@ -124,30 +124,41 @@ def change_list(
     value: Sequence, method: str, args: tuple[Value, ...], *, in_loop: bool
 ) -> Value | None:
     """What a method of a list gives, after the list was changed; None where the method is not known here."""
+    if method == "copy":
+        return Sequence(value.kind, list(value.items), value.is_open)
+    if method == "pop":
+        return _take_out(value, args, in_loop=in_loop)
+    if not _put_in(value, method, args) and not _rearrange(value, method, in_loop=in_loop):
+        return None
+    value.is_open = value.is_open or in_loop
+    return Constant(None)
+
+
+def _put_in(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
+    """Put into a list what a method adds; False for a method that adds nothing."""
     if method in ("append", "add") and args:
         value.items.append(args[-1])
     elif method == "insert" and len(args) == 2:
         position = constant_of(args[0])
         value.items.insert(position if isinstance(position, int) else 0, args[1])
     elif method in ("extend", "update") and args:
-        added = args[0]
-        joined = join_lists(value, added, value.node)
+        joined = join_lists(value, args[0], value.node)
         value.items[:] = joined.items
         value.is_open = joined.is_open
-    elif method == "copy":
-        return Sequence(value.kind, list(value.items), value.is_open)
-    elif method == "pop":
-        return _take_out(value, args, in_loop=in_loop)
-    elif method == "reverse":
-        value.items.reverse()
-    elif method in ("clear", "remove", "sort"):
-        value.is_open = value.is_open or method == "remove"
-        if method == "clear" and not in_loop:
-            value.items.clear()
     else:
-        return None
-    value.is_open = value.is_open or in_loop
-    return Constant(None)
+        return False
+    return True
+
+
+def _rearrange(value: Sequence, method: str, *, in_loop: bool) -> bool:
+    """Change a list by a method that adds nothing; False for any other method."""
+    if method == "reverse":
+        value.items.reverse()
+    elif method == "remove":
+        value.is_open = True
+    elif method == "clear" and not in_loop:
+        value.items.clear()
+    return method in ("clear", "remove", "reverse", "sort")
 
 
 def _take_out(value: Sequence, args: tuple[Value, ...], *, in_loop: bool) -> Value:

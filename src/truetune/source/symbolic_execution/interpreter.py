@@ -744,23 +744,28 @@ class Interpreter:
         """An item or slice of a value."""
         if isinstance(base, Choice):
             return self._choose([self._item(one, key, node) for one in base.options])
+        if isinstance(base, Class) or (isinstance(base, Library) and _is_generic(base.name)):
+            return base
         plain = plain_key(key)
-        known: Value | None = None
-        if isinstance(base, Sequence):
-            known = item_of_sequence(base, key)
-            if isinstance(known, Sequence) and known.part_of is not None:
-                self._keep(known)
-        elif isinstance(base, Mapping):
-            known = self._item_of_mapping(base, plain, key, node)
-        elif isinstance(base, Constant):
-            known = _item_of_constant(base.value, plain)
-        elif isinstance(base, Class) or (isinstance(base, Library) and _is_generic(base.name)):
-            known = base
-        elif isinstance(base, Opaque) and plain is not None:
+        if isinstance(base, Opaque) and plain is not None:
             if plain not in base.entries:
                 base.entries[plain] = self._keep(Item(base, key, node=node))
-            known = base.entries[plain]
+            return base.entries[plain]
+        known = self._item_of_container(base, plain, key, node)
         return known if known is not None else self._keep(Item(base, key, node=node))
+
+    def _item_of_container(
+        self, base: Value, plain: Hashable | None, key: Value, node: ast.AST | None
+    ) -> Value | None:
+        """An item or slice of a list, a dictionary or a constant; None where it is not known, and of other values."""
+        if isinstance(base, Mapping):
+            return self._item_of_mapping(base, plain, key, node)
+        if isinstance(base, Constant):
+            return _item_of_constant(base.value, plain)
+        known = item_of_sequence(base, key) if isinstance(base, Sequence) else None
+        if isinstance(known, Sequence) and known.part_of is not None:
+            self._keep(known)
+        return known
 
     def _item_of_mapping(
         self, base: Mapping, plain: Hashable | None, key: Value, node: ast.AST | None
@@ -1152,21 +1157,14 @@ class Interpreter:
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value:
         """A call of `receiver.name(...)`."""
-        if isinstance(receiver, Choice) and any(
-            isinstance(one, Instance | Mapping | Sequence | Library | ProjectModule | Class)
-            for one in receiver.options
-        ):
-            for one in receiver.options:
-                # Which of the lists is changed is not known: `(rest if is_bias else decay).append(p)`.
-                if isinstance(one, Sequence):
-                    one.is_open = True
+        if isinstance(receiver, Choice) and any(map(_has_own_methods, receiver.options)):
+            _note_possible_changes(receiver.options)
             return self._choose(
                 [self._call_method(one, name, given, node, home) for one in receiver.options]
             )
         if isinstance(receiver, Library):
-            return self._call_library(
-                shorten_library_name(f"{receiver.name}.{name}"), given, node, home
-            )
+            library = shorten_library_name(f"{receiver.name}.{name}")
+            return self._call_library(library, given, node, home)
         if isinstance(receiver, SuperProxy):
             return self._call_super(receiver, name, given, node, home)
         if isinstance(receiver, Sequence | Mapping | Constant):
@@ -1796,27 +1794,48 @@ def _function_of_partial(value: Value) -> Value:
 def _arguments_of_callback(value: Function | Partial, event: CallEvent) -> Arguments:
     """What a library gives to a function that it was handed."""
     if event.named(*STARTERS):
-        given = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
-        known = tuple(given.items) if isinstance(given, Sequence) else ()
-        rank = (Unknown("a rank"),) if event.named("torch.multiprocessing.spawn") else ()
-        return Arguments((*rank, *known), {}, not isinstance(given, Sequence))
+        return _arguments_of_process(event)
     if event.method in ("submit", "apply_async", "run_in_executor"):
         return Arguments(event.args[1:], {})
-    function = _function_of_partial(value)
     if event.method in ("map", "filter") and event.receiver is not None:
-        keywords = event.keywords.get("fn_kwargs")
-        named = (
-            {str(k): v for k, v in keywords.entries.items()}
-            if isinstance(keywords, Mapping)
-            else {}
-        )
-        rows = event.args[1] if len(event.args) > 1 and event.method == "map" else event.receiver
-        return Arguments((element_of(rows),), named)
+        return _arguments_of_mapped(event, event.receiver)
     if event.named("map", "filter") and len(event.args) > 1:
         return Arguments((element_of(event.args[1]),), {})
+    function = _function_of_partial(value)
     if not isinstance(function, Function):
         return Arguments((), {})
     return Arguments(_unknown_arguments(function, event), {})
+
+
+def _has_own_methods(value: Value) -> bool:
+    """Is it a value whose methods the run knows, or looks up by the name of a library?"""
+    return isinstance(value, Instance | Mapping | Sequence | Library | ProjectModule | Class)
+
+
+def _note_possible_changes(options: Iterable[Value]) -> None:
+    """Open the lists among values of which a method is called: which of them it changes is not known.
+
+    `(rest if is_bias else decay).append(p)`
+    """
+    for one in options:
+        if isinstance(one, Sequence):
+            one.is_open = True
+
+
+def _arguments_of_process(event: CallEvent) -> Arguments:
+    """What a process or thread that is started gives to its function: its rank, and `args=`."""
+    given = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
+    known = tuple(given.items) if isinstance(given, Sequence) else ()
+    rank = (Unknown("a rank"),) if event.named("torch.multiprocessing.spawn") else ()
+    return Arguments((*rank, *known), {}, not isinstance(given, Sequence))
+
+
+def _arguments_of_mapped(event: CallEvent, holder: Value) -> Arguments:
+    """What `rows.map(f, fn_kwargs=...)`, `rows.filter(f)` and `pool.map(f, rows)` give to their function."""
+    keywords = event.keywords.get("fn_kwargs")
+    entries = keywords.entries if isinstance(keywords, Mapping) else {}
+    rows = event.args[1] if len(event.args) > 1 and event.method == "map" else holder
+    return Arguments((element_of(rows),), {str(key): one for key, one in entries.items()})
 
 
 def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...]:

@@ -143,27 +143,28 @@ def _parts_of_item(item: ast.expr) -> list[ast.expr]:
 def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
     """Which large part of an output of a model this is, still on its device; None for all else."""
     for _ in range(MAX_STEPS):
-        if isinstance(value, ast.Attribute) and value.attr in LARGE_PARTS:
-            forward = _forward_call(module, value.value) or _forward_call_by_name(
-                module, value.value
-            )
-            return None if forward is None else (value.attr, forward)
-        named = _constant_key(value)
-        if named is not None and named in LARGE_PARTS and isinstance(value, ast.Subscript):
+        named = _name_of_part(value)
+        if named not in LARGE_PARTS or not isinstance(value, ast.Attribute | ast.Subscript):
+            forward = _forward_call(module, value)
+            part, inner = "output", _same_size_source(module, value)
+        elif isinstance(value, ast.Attribute):
             forward = _forward_call(module, value.value)
-            step = output_of_step(module, value.value, named) if forward is None else None
-            if step is None:
-                return None if forward is None else (named, forward)
-            value = step
-            continue
-        forward = _forward_call(module, value)
+            forward = forward or _forward_call_by_name(module, value.value)
+            part, inner = named, None
+        else:
+            forward = _forward_call(module, value.value)
+            part, inner = named, output_of_step(module, value.value, named)
         if forward is not None:
-            return "output", forward
-        inner = _same_size_source(module, value)
+            return part, forward
         if inner is None:
             return None
         value = inner
     return None
+
+
+def _name_of_part(value: ast.expr) -> str:
+    """`logits` of `out.logits` and of `out["logits"]`; empty for any other expression."""
+    return value.attr if isinstance(value, ast.Attribute) else _constant_key(value) or ""
 
 
 def _same_size_source(module: Module, value: ast.expr) -> ast.expr | None:

@@ -1,7 +1,7 @@
 """Loops whose gradients are accumulated over more batches than there are, by the symbolic run of a script.
 
 How it works: each `optimizer.step()` stands under a test such as `(i + 1) % 32 == 0`. The counter in it is the number
-that `enumerate` gives, or a name that a loop raises; where it begins anew with each epoch, it never passes the batches
+that `enumerate` gives, or a name that a loop raises; where it begins again with each epoch, it never passes the batches
 of one. These are counted at most, so a test that none of its numbers passes is certainly never passed.
 
 The trade-off: loops whose rows are not in the script or a file beside it, and counters that anything but `+= 1`
@@ -194,7 +194,7 @@ class Numbers(NamedTuple):
     """The values that a counter takes."""
 
     one_round: range
-    """From where it begins to where it begins anew, or the run ends"""
+    """From where it begins to where it begins again, or the run ends"""
     rounds: int
     """How often it begins"""
 

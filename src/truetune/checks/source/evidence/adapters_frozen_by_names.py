@@ -121,21 +121,30 @@ class _LoopBody:
                 self.state = self.state if isinstance(statement, ast.Continue) else None
                 return False
             if isinstance(statement, ast.If):
-                test = self._truth(statement.test, name)
-                if test is None and self._sets(statement):
-                    self.state = None
+                if not self._run_branch(statement, name):
                     return False
-                if test is not None and not self._run(
-                    statement.body if test else statement.orelse, name
-                ):
-                    return False
-            elif isinstance(statement, ast.Assign):
-                self._assign(statement, name)
-            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                self._switch_by_method(statement.value, name)
-            elif self._sets(statement):
-                self.state = None
+            else:
+                self._run_plain(statement, name)
         return True
+
+    def _run_branch(self, statement: ast.If, name: str) -> bool:
+        """Run the arm that is taken for this name; False where the pass ends, or it is not known which is taken."""
+        test = self._truth(statement.test, name)
+        if test is not None:
+            return self._run(statement.body if test else statement.orelse, name)
+        if self._sets(statement):
+            self.state = None
+            return False
+        return True
+
+    def _run_plain(self, statement: ast.stmt, name: str) -> None:
+        """Run a statement that never ends the pass."""
+        if isinstance(statement, ast.Assign):
+            self._assign(statement, name)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._switch_by_method(statement.value, name)
+        elif self._sets(statement):
+            self.state = None
 
     def _sets(self, statement: ast.stmt) -> bool:
         """Does a statement mention the switch, or end the pass?"""
@@ -193,14 +202,18 @@ class _LoopBody:
     def _truth_of_call(self, node: ast.Call, name: str) -> bool | None:
         """`any(key in name for key in KEYS)`, `name.startswith(...)`."""
         called = ast.unparse(node.func)
-        if called in (f"{self.name}.startswith", f"{self.name}.endswith") and len(node.args) == 1:
-            texts = self._texts(node.args[0])
-            begins = called.endswith("startswith")
-            found = [name.startswith(one) if begins else name.endswith(one) for one in texts or ()]
-            return any(found) if texts is not None else None
-        if called != "any" or len(node.args) != 1:
+        if len(node.args) != 1:
             return None
-        given = node.args[0]
+        if called == f"{self.name}.startswith":
+            texts = self._texts(node.args[0])
+            return None if texts is None else name.startswith(tuple(texts))
+        if called == f"{self.name}.endswith":
+            texts = self._texts(node.args[0])
+            return None if texts is None else name.endswith(tuple(texts))
+        return self._truth_of_any(node.args[0], name) if called == "any" else None
+
+    def _truth_of_any(self, given: ast.expr, name: str) -> bool | None:
+        """`key in name for key in KEYS`, of which one is enough."""
         if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
             return None
         loop = given.generators[0]

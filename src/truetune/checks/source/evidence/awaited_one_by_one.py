@@ -13,7 +13,7 @@ import ast
 
 from truetune.checks.source.evidence.repeated_code import callers_of
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.source.resolved_calls import Call, called_name
 
 STARTERS = ("asyncio.run", "anyio.run", "trio.run", "uvloop.run")
 START_METHODS = ("run_until_complete",)
@@ -75,7 +75,7 @@ def _is_waited_for(module: Module, call: ast.AST) -> bool:
         return True
     if not isinstance(parent, ast.Call) or call not in parent.args:
         return False
-    name = _last_name(parent.func)
+    name = called_name(parent)
     if module.flow.call(parent).named(*STARTERS) or name in START_METHODS:
         return True
     outer = module.scopes.parent.get(parent)
@@ -113,8 +113,3 @@ def _is_handed_on(module: Module, function: ast.AST, callers: list[ast.Call]) ->
         for part in module.with_linked
         for node in part.nodes(ast.Name)
     )
-
-
-def _last_name(function: ast.expr) -> str:
-    """`run` of `asyncio.run`."""
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

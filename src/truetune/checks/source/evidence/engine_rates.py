@@ -148,9 +148,8 @@ def _rate_in_code(module: Module, settings: ast.Dict) -> RateOfSettings | None:
         node = entries.get(key)
     if node is None or "scheduler" in module.flow.entries(settings)[0]:
         return None
-    value = module.flow.value(node)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return RateOfSettings(float(value), "", case_at(module, node)) if is_number else None
+    rate = positive_rate(module.flow.value(node))
+    return None if rate is None else RateOfSettings(rate, "", case_at(module, node))
 
 
 def _settings_file(module: Module, given: ast.expr) -> LocatedDocument | None:
@@ -217,12 +216,10 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
     ]
     if len(found) == 1:
         part, name, node = found[0]
-        value = _value_of_option(module, name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and not _is_option_read(module, name) and not _is_handed_on(module):
-            yield UnreadRate(
-                f"--{name}", float(str(value)), _place_of_value(module, part, name, node)
-            )
+        # A rate of 0 is none: scripts mean "that of the settings" by it.
+        rate = positive_rate(_value_of_option(module, name))
+        if rate is not None and not _is_option_read(module, name) and not _is_handed_on(module):
+            yield UnreadRate(f"--{name}", rate, _place_of_value(module, part, name, node))
     elif not found:
         yield from _unread_constants(module)
         yield from _unread_settings(module)
@@ -237,11 +234,10 @@ def _unread_settings(module: Module) -> Iterator[UnreadRate]:
             continue
         for key, value in zip(settings.keys, settings.values, strict=True):
             name = str(key.value) if isinstance(key, ast.Constant) else ""
-            rate = module.flow.value(value) if RATE_NAME.fullmatch(name) else None
-            if not isinstance(rate, int | float) or isinstance(rate, bool):
+            rate = positive_rate(module.flow.value(value)) if RATE_NAME.fullmatch(name) else None
+            if rate is None or _is_option_read(module, name) or _is_handed_on(module, settings):
                 continue
-            if not _is_option_read(module, name) and not _is_handed_on(module, settings):
-                yield UnreadRate(f"{name} of the settings", float(rate), case_at(module, value))
+            yield UnreadRate(f"{name} of the settings", rate, case_at(module, value))
 
 
 def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
@@ -258,11 +254,10 @@ def _unread_constants(module: Module) -> Iterator[UnreadRate]:
         target = node.targets[0]
         if not isinstance(target, ast.Name) or not RATE_NAME.fullmatch(target.id):
             continue
-        value = module.flow.value(node.value)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        rate = positive_rate(module.flow.value(node.value))
         reads = [read for part in module.with_linked for read in part.name_reads.get(target.id, ())]
-        if is_number and all(_is_shown(module, read) for read in reads):
-            yield UnreadRate(target.id, float(value), case_at(module, node))
+        if rate is not None and all(_is_shown(module, read) for read in reads):
+            yield UnreadRate(target.id, rate, case_at(module, node))
 
 
 def _is_option_read(module: Module, name: str) -> bool:

@@ -90,7 +90,7 @@ def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
             continue
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
-            if _was_loaded_anew(trace, model, backward):
+            if _was_loaded_again(trace, model, backward):
                 continue
             switch = _last_switch(before, model.origin)
             if switch is None or mode_of(switch) is True:
@@ -99,7 +99,7 @@ def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
                 yield LeftInEvalMode(switch, backward, trace)
 
 
-def _was_loaded_anew(trace: Trace, model: Lineage, before: CallEvent) -> bool:
+def _was_loaded_again(trace: Trace, model: Lineage, before: CallEvent) -> bool:
     """Did a later pass of a loop, of folds or of seeds, load another model in its place before a call?"""
     load = model.load
     if load is None:
@@ -148,7 +148,7 @@ def _switched_model(switch: CallEvent) -> Value | None:
 
 
 def _is_left_on(switch: CallEvent, backward: CallEvent) -> bool:
-    """Do both stand in one loop, which goes on behind the switch?"""
+    """Do both stand in one loop, which continues behind the switch?"""
     loops = {id(frame.node) for frame in backward.frames("loop")}
     inner: list[Frame] = []
     for frame in switch.frames():

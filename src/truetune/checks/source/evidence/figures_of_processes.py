@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.lightning_processes import (
     describe_several,
+    is_in_lightning_module,
     lightning_trainers,
 )
 from truetune.checks.source.evidence.loop_exits_by_rank import prepares_loader
@@ -33,6 +35,7 @@ PUTS_TOGETHER = re.compile(
 WITHOUT_GRADIENTS = re.compile(r"no_grad|inference_mode|\.eval\(\)")
 LOGS = re.compile(r"\bprint\(|\.log\(|\.info\(|add_scalar\(|log_metrics?\(")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+GATHERS = re.compile(r"all_gather|all_reduce|reduce\(")
 CHOOSERS = ("ModelCheckpoint", "EarlyStopping")
 VALIDATION_STEPS = frozenset(
     ("validation_step", "test_step", "on_validation_epoch_end", "validation_epoch_end")
@@ -81,7 +84,7 @@ def partial_evaluations(module: Module) -> Iterator[PartialEvaluation]:
 def _names_of_figure(module: Module, loop: ast.For) -> frozenset[str]:
     """The names of what a loop adds up, and of what is computed from it, in its function and where that is called."""
     names = frozenset(_names_added_to(loop))
-    around = next((one for one in module.parents(loop) if isinstance(one, FUNCTIONS)), None)
+    around = module.function_around(loop)
     if around is None:
         return _with_computed_names(module.tree, names)
     names = _with_computed_names(around, names)
@@ -137,13 +140,8 @@ def _with_computed_names(block: ast.AST, names: frozenset[str]) -> frozenset[str
 
 def _evaluates(module: Module, loop: ast.For) -> bool:
     """Does a loop add up a figure of a model, without gradients?"""
-    adds = any(isinstance(part, ast.AugAssign) for part in ast.walk(loop)) or any(
-        isinstance(part, ast.Attribute) and part.attr in ("append", "extend")
-        for part in ast.walk(loop)
-    )
-    if not adds or any(
-        isinstance(part, ast.Attribute) and part.attr == "backward" for part in ast.walk(loop)
-    ):
+    adds = any(True for _ in _names_added_to(loop))
+    if not adds or any(map(is_backward, ast.walk(loop))):
         return False
     for parent in module.parents(loop):
         if isinstance(parent, FUNCTIONS):
@@ -202,13 +200,10 @@ def step_figures(module: Module) -> Iterator[Call]:
     for call in module.methods("log", "log_dict"):
         if not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
             continue
-        around = list(module.parents(call.node))
-        step = next((one for one in around if isinstance(one, FUNCTIONS)), None)
-        owner = next((one for one in around if isinstance(one, ast.ClassDef)), None)
-        if step is None or owner is None or step.name not in VALIDATION_STEPS:
-            continue
-        if any(base.endswith("LightningModule") for base in module.flow.bases(owner)):
-            yield call
+        step = module.function_around(call.node)
+        if step is not None and step.name in VALIDATION_STEPS:
+            if is_in_lightning_module(module, step):
+                yield call
 
 
 def lightning_figures(module: Module) -> Iterator[LoggedFigure]:
@@ -231,8 +226,8 @@ def _is_of_one_process(module: Module, call: Call) -> bool:
     """Is nothing said of the other processes: no `sync_dist`, no `rank_zero_only`, no gathering in the files?"""
     if call.open or {"sync_dist", "rank_zero_only", "reduce_fx"} & call.keywords.keys():
         return False
-    step = next(one for one in module.parents(call.node) if isinstance(one, FUNCTIONS))
-    return re.search(r"all_gather|all_reduce|reduce\(", ast.unparse(step)) is None
+    step = module.function_around(call.node)
+    return step is not None and GATHERS.search(ast.unparse(step)) is None
 
 
 def _several_devices(module: Module) -> str:

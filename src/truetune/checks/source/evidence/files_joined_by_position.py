@@ -147,18 +147,25 @@ def _sorted_rows(
 
 def _sort_column(node: ast.Call, words: Mapping[str | None, ast.expr]) -> str | None:
     """The one column that rows are sorted by; None for several, and for a key that is computed."""
-    if isinstance(node.func, ast.Attribute) and node.func.attr in ("sort_values", "sort"):
-        key = words.get("by") or words.get("column_names") or next(iter(node.args), None)
-        if isinstance(key, ast.List) and len(key.elts) == 1:
-            key = key.elts[0]
-    else:
-        key = words.get("key")
-        if isinstance(key, ast.Lambda) and isinstance(key.body, ast.Subscript):
-            key = key.body.slice
-        elif isinstance(key, ast.Call) and ast.unparse(key.func).endswith("itemgetter"):
-            key = key.args[0] if len(key.args) == 1 else None
+    is_of_table = isinstance(node.func, ast.Attribute) and node.func.attr in ("sort_values", "sort")
+    key = _key_of_table(node, words) if is_of_table else _key_of_rows(words.get("key"))
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         return key.value
+    return None
+
+
+def _key_of_table(node: ast.Call, words: Mapping[str | None, ast.expr]) -> ast.expr | None:
+    """What `sort_values` of pandas, or `sort` of datasets, sorts by."""
+    key = words.get("by") or words.get("column_names") or next(iter(node.args), None)
+    return key.elts[0] if isinstance(key, ast.List) and len(key.elts) == 1 else key
+
+
+def _key_of_rows(key: ast.expr | None) -> ast.expr | None:
+    """What `sorted` sorts rows by: `lambda row: row["id"]`, `itemgetter("id")`."""
+    if isinstance(key, ast.Lambda):
+        return key.body.slice if isinstance(key.body, ast.Subscript) else None
+    if isinstance(key, ast.Call) and ast.unparse(key.func).endswith("itemgetter"):
+        return key.args[0] if len(key.args) == 1 else None
     return None
 
 

@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from truetune.source.module import Module
+from truetune.source.resolved_calls import called_name
 
 TRAINER_HOOKS = frozenset(
     (
@@ -64,9 +65,11 @@ def calls_in_training_hooks(module: Module, ending: Sequence[str]) -> Iterator[a
             continue
         calls = list(_calls_from(module, started, methods))
         constructor = [methods[name] for name in ("__init__", "__post_init__") if name in methods]
-        names = {_last_name(one) for one in (*calls, *_calls_from(module, constructor, methods))}
+        names = {called_name(one) for one in (*calls, *_calls_from(module, constructor, methods))}
         generations = [
-            one for one in calls if _last_name(one) == "generate" and not _asks_another(module, one)
+            one
+            for one in calls
+            if called_name(one) == "generate" and not _asks_another(module, one)
         ]
         if generations and names.isdisjoint(ending):
             yield generations[0]
@@ -124,12 +127,6 @@ def _method_called(call: ast.Call, methods: dict[str, Function]) -> Function | N
         and function.value.id == "self"
     )
     return methods.get(function.attr) if is_own and isinstance(function, ast.Attribute) else None
-
-
-def _last_name(call: ast.Call) -> str:
-    """`generate` of `model.generate(...)`."""
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _asks_another(module: Module, call: ast.Call) -> bool:

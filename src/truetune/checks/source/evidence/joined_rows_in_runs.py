@@ -73,22 +73,31 @@ def _joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
 
 def _joins_of_call(trace: Trace, module: Module, call: CallEvent) -> Iterator[WrongJoin]:
     """The wrong joins of one call: `zip`, `concat` side by side, `assign`, `add_column`."""
-    if call.named("zip") and len(call.args) > 1 and not call.is_open:
+    if call.receiver is not None:
+        yield from _joins_of_method(trace, module, call, call.receiver)
+    elif not call.args:
+        return
+    elif call.named("zip") and len(call.args) > 1 and not call.is_open:
         kinds = OF_ONE_LENGTH if _is_strict(call) else ANY
         yield from _compared(call.node, "zip", _ways_of(trace, module, list(call.args)), kinds)
-    elif call.named("pandas.concat") and call.args and _joins_columns(call):
+    elif call.named("pandas.concat") and _joins_columns(call):
         parts = call.args[0]
         sides = parts.items if isinstance(parts, Sequence) and not parts.is_open else []
         ways = _ways_of(trace, module, list(sides))
         yield from _compared_by_index(call.node, "pandas.concat(axis=1)", ways)
-    elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict") and call.args:
+    elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict"):
         yield from _joins_of_columns(trace, module, call, call.args[0])
-    elif call.method == "assign" and call.receiver is not None:
+
+
+def _joins_of_method(
+    trace: Trace, module: Module, call: CallEvent, rows: Value
+) -> Iterator[WrongJoin]:
+    """The wrong joins of a method by which rows get columns: `assign`, `add_column`."""
+    if call.method == "assign":
         for value in call.keywords.values():
-            ways = _ways_of(trace, module, [call.receiver, value])
-            yield from _compared_column(call.node, "assign", ways)
-    elif call.method == "add_column" and call.receiver is not None and len(call.args) > 1:
-        ways = _ways_of(trace, module, [call.receiver, call.args[1]])
+            yield from _compared_column(call.node, "assign", _ways_of(trace, module, [rows, value]))
+    elif call.method == "add_column" and len(call.args) > 1:
+        ways = _ways_of(trace, module, [rows, call.args[1]])
         yield from _compared(call.node, "add_column", ways, OF_ONE_LENGTH)
 
 

@@ -37,7 +37,7 @@ class CallThatKeeps(NamedTuple):
     """What the call names it, where the function is given it"""
 
     def is_made_in(self, module: Module, step: ast.AST) -> bool:
-        """Is the object, or the list, made anew in a step?"""
+        """Is the object, or the list, a new one in each step?"""
         if not isinstance(self.call, ast.Call):
             return False
         base = self.call.func.value if isinstance(self.call.func, ast.Attribute) else None

@@ -1,4 +1,4 @@
-"""Does Lightning start several processes for a script: by its devices, or by a strategy that is named for several.
+"""What is a part of Lightning in a script, and does it start several processes: by its devices, or by its strategy?
 
 A number of devices that comes from the command line says nothing by itself. A strategy of several processes that stands
 in the code beside it does: whoever writes `"ddp" if devices > 1 else "auto"` runs both.
@@ -28,6 +28,14 @@ OF_SEVERAL = re.compile(
     r"\b(?:ddp\w*|fsdp\w*|deepspeed\w*|DDPStrategy|FSDPStrategy|DeepSpeedStrategy)\b"
 )
 """Strategies in which each process has rows of its own"""
+
+
+def is_in_lightning_module(module: Module, node: ast.AST) -> bool:
+    """Is it a part of a class that is derived from a LightningModule?"""
+    owner = next((one for one in module.parents(node) if isinstance(one, ast.ClassDef)), None)
+    if owner is None:
+        return False
+    return any(base.endswith("LightningModule") for base in module.flow.bases(owner))
 
 
 def lightning_trainers(module: Module) -> Iterator[Call]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,8 @@ WORDS = {
 MAX_STEPS = 6
 """Names and calls between a zip and what lists the folder. Chosen; scripts have two or three"""
 MAX_FILES = 20_000
-"""Files of a folder that are put in order"""
+"""Files of a folder that are put in order; of a larger one it is not said what stands where, for a part of the files
+would be in another order. Chosen, not measured: folders of texts or pictures hold some thousands"""
 DIGITS = re.compile(r"\d{1,18}")
 
 
@@ -226,12 +228,11 @@ def _numbers_in_order(beside: Path, listing: Listing) -> list[int]:
     if not listing.folder:
         return []
     try:
-        names = [
-            path.name
-            for path, _ in zip((beside / listing.folder).iterdir(), range(MAX_FILES), strict=False)
-        ]
+        names = [path.name for path in islice((beside / listing.folder).iterdir(), MAX_FILES + 1)]
     except (OSError, ValueError):
         return []  # a name with a null byte is a ValueError
+    if len(names) > MAX_FILES:
+        return []
     numbers = [(int(found.group()), name) for name in names if (found := DIGITS.search(name))]
     by_name = sorted(numbers, key=lambda pair: pair[1])
     ordered = by_name if listing.order == BY_NAME else sorted(numbers)

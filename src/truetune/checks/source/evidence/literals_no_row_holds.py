@@ -5,7 +5,8 @@ has one of the literals, one arm of the test is never taken. It counts where the
 a label is made of, and where two or more values of the column fall on the same side of the test.
 
 The trade-off: a value that is missing may only be absent from this file. So tests that choose a prompt or drop rows are
-left alone, and so is a column that the project writes anew, or of which another test in the same function finds values.
+left alone, and so is a column that the project writes itself, or of which another test in the same function finds
+values.
 """
 
 from __future__ import annotations
@@ -90,32 +91,39 @@ def unmet_tests(module: Module) -> Iterator[UnmetTest]:
 
     Tests of one column in one function, as those of `elif` and `case`, are one.
     """
-    own = {id(node) for node in ast.walk(module.tree)}
-    tests: dict[int, list[_Test]] = {}
-    for trace in traces_of(module):
-        if _writes_unnamed_columns(trace):
-            return
-        for test in _tests(trace):
-            if id(test.node) in own:
-                tests.setdefault(id(test.node), []).append(test)
+    tests = _tests_of_file(module)
     known = {key: _values_of_tests(module, group) for key, group in tests.items()}
     unmet: dict[tuple[ast.AST | None, str], list[tuple[_Test, ColumnValues, str]]] = {}
     for key, group in tests.items():
         test, values = group[0], known[key]
-        if values is None or _is_met(test, values):
+        decided = None if values is None else _what_is_never_met(module, test, values)
+        if values is None or not decided or _another_test_is_met(module, test, tests, known):
             continue
-        decided = _what_is_decided(module, test.node)
-        if not decided or not _falls_on_one_side(module, test, values):
-            continue
-        if _is_written_anew(module, values.column, test.node):
-            continue
-        if _another_test_is_met(module, test, tests, known):
-            continue
-        unmet.setdefault((_function_around(module, test.node), values.column), []).append(
-            (test, values, decided)
-        )
+        place = (_function_around(module, test.node), values.column)
+        unmet.setdefault(place, []).append((test, values, decided))
     for found in unmet.values():
         yield _describe(module, found)
+
+
+def _tests_of_file(module: Module) -> dict[int, list[_Test]]:
+    """The tests that stand in a file, by the place, each as all runs evaluate it; none where columns have no names."""
+    own = {id(node) for node in ast.walk(module.tree)}
+    tests: dict[int, list[_Test]] = {}
+    for trace in traces_of(module):
+        if _writes_unnamed_columns(trace):
+            return {}
+        for test in _tests(trace):
+            if id(test.node) in own:
+                tests.setdefault(id(test.node), []).append(test)
+    return tests
+
+
+def _what_is_never_met(module: Module, test: _Test, values: ColumnValues) -> str:
+    """`pair` or `label`, where a test that decides one is met by no row; else nothing."""
+    decided = "" if _is_met(test, values) else _what_is_decided(module, test.node)
+    if not decided or not _falls_on_one_side(module, test, values):
+        return ""
+    return "" if _is_written_by_project(module, values.column, test.node) else decided
 
 
 def _tests(trace: Trace) -> Iterator[_Test]:
@@ -191,7 +199,7 @@ def _values_of_tests(module: Module, group: list[_Test]) -> ColumnValues | None:
 
 
 def _may_be_rewritten(cell: Value, column: str) -> bool:
-    """Does the way back from a cell to its file pass through a method that may write the column anew?"""
+    """Does the way back from a cell to its file pass through a method that may write the column again?"""
     pending, seen = [cell], set[int]()
     while pending:
         one = pending.pop()
@@ -297,7 +305,7 @@ def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
     return next((one for one in module.parents(node) if isinstance(one, kinds)), None)
 
 
-def _is_written_anew(module: Module, column: str, test: ast.AST) -> bool:
+def _is_written_by_project(module: Module, column: str, test: ast.AST) -> bool:
     """Does the project write the column, so that its values in the file are not those of the test?"""
     for part in module.with_linked:
         for node in part.nodes(ast.Constant):

@@ -91,31 +91,36 @@ def _has_backward(block: ast.AST, name: str) -> bool:
 
 def _is_count_of_a_step(module: Module, block: ast.AST, divided: DividedLoss) -> bool:
     """Is the divisor the number of batches after which a step is due?"""
-    written = ast.unparse(divided.divisor)
-    value = module.flow.value(divided.divisor)
+    counts = (*_moduli_of_steps(block, divided), *_lengths_of_loops(module, divided))
+    return any(_is_same_count(module, divided.divisor, count) for count in counts)
 
-    def is_divisor(node: ast.expr) -> bool:
-        is_same_number = isinstance(value, int) and module.flow.value(node) == value
-        return is_same_number or ast.unparse(node) == written
 
+def _is_same_count(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Are two expressions the same number, or written alike?"""
+    value = module.flow.value(one)
+    is_same_number = isinstance(value, int) and module.flow.value(other) == value
+    return is_same_number or ast.unparse(other) == ast.unparse(one)
+
+
+def _moduli_of_steps(block: ast.AST, divided: DividedLoss) -> Iterator[ast.expr]:
+    """`n` of the conditions `step % n == 0` in a loop."""
     # `(a + b) / 2` beside `step % 2 == 0` is a mean: a number counts where the optimizer goes by it.
     is_number = isinstance(divided.divisor, ast.Constant)
-    tests = [part for part in ast.walk(block) if isinstance(part, ast.If)]
-    for test in tests:
-        if is_number and not _decides_a_step(test):
+    for test in ast.walk(block):
+        if not isinstance(test, ast.If) or (is_number and not _decides_a_step(test)):
             continue
         for part in ast.walk(test.test):
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-                if is_divisor(part.right):
-                    return True
-    loops = (parent for parent in module.parents(divided.statement) if isinstance(parent, ast.For))
-    return any(
-        isinstance(loop.iter, ast.Call)
-        and module.flow.name(loop.iter.func) == "range"
-        and len(loop.iter.args) == 1
-        and is_divisor(loop.iter.args[0])
-        for loop in loops
-    )
+                yield part.right
+
+
+def _lengths_of_loops(module: Module, divided: DividedLoss) -> Iterator[ast.expr]:
+    """`n` of the loops over `range(n)` around a division."""
+    for loop in module.parents(divided.statement):
+        if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+            continue
+        if module.flow.name(loop.iter.func) == "range" and len(loop.iter.args) == 1:
+            yield loop.iter.args[0]
 
 
 def _decides_a_step(test: ast.If) -> bool:

@@ -161,16 +161,18 @@ def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] 
     guard = _rank_test_around(module, node, loop)
     if guard is not None:
         return guard, OWN_RANK
-    tests = [part.test for part in around]
-    names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    parts = [part for one in around for part in ast.walk(one.test)]
+    guard = _rank_test_around_flags(module, loop, parts)
+    return None if guard is None or _is_agreed(module, parts) else (guard, OWN_RANK)
+
+
+def _rank_test_around_flags(module: Module, loop: ast.AST, parts: list[ast.AST]) -> ast.expr | None:
+    """The condition under which one process alone raises the flags that a condition reads; None where others may."""
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
     raised = [part for part in ast.walk(loop) if names & _names_set(part) and _raises_a_flag(part)]
     guards = [_rank_test_around(module, part, loop) for part in raised]
-    found = [guard for guard in guards if guard is not None]
     # A flag that every process may raise as well is not the decision of one.
-    if not found or len(found) < len(guards):
-        return None
-    parts = [part for test in tests for part in ast.walk(test)]
-    return None if _is_agreed(module, parts) else (found[0], OWN_RANK)
+    return guards[0] if guards and None not in guards else None
 
 
 def _rank_test_around(module: Module, node: ast.AST, loop: ast.AST) -> ast.expr | None:

@@ -113,25 +113,35 @@ class LossSearch:
             return
         call = self.module.flow.call(node)
         if call.method == "requires_grad_" and call.receiver is not None:
-            # `out.loss.detach().requires_grad_()` in one expression.
-            self._follow(call.receiver)
-            if not self.may_hold_graph:
-                self.found.append(node)
+            self._follow_forced(node, call.receiver)
             return
         called = ast.unparse(node.func).rpartition(".")[2]
         if called in CUTTING_METHODS or called in CUTTING_FUNCTIONS:
             return
         returned = [one.node for one in self.module.flow.origins(node) if one.node is not node]
         if returned:
-            for one in returned:
-                if isinstance(one, ast.expr):
-                    self._follow(one)
-                else:
-                    self.may_hold_graph = True
-            return
-        if FORWARD_NAME.search(called) or not _is_of_tensors(self.module, call):
+            self._follow_returned(returned)
+        elif FORWARD_NAME.search(called) or not _is_of_tensors(self.module, call):
             self.may_hold_graph = True
-            return
+        else:
+            self._follow_given(call)
+
+    def _follow_forced(self, node: ast.Call, tensor: ast.expr) -> None:
+        """`out.loss.detach().requires_grad_()` in one expression."""
+        self._follow(tensor)
+        if not self.may_hold_graph:
+            self.found.append(node)
+
+    def _follow_returned(self, returned: list[ast.AST]) -> None:
+        """What a function of the files gives back."""
+        for one in returned:
+            if isinstance(one, ast.expr):
+                self._follow(one)
+            else:
+                self.may_hold_graph = True
+
+    def _follow_given(self, call: Call) -> None:
+        """The tensor that a method is called on, and the arguments."""
         if call.receiver is not None and not call.named("torch.*"):
             self._follow(call.receiver)
         for part in (*call.args, *call.keywords.values()):

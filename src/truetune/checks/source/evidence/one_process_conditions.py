@@ -14,8 +14,8 @@ import re
 from truetune.source.module import Module
 
 ONE_PROCESS_TEST = re.compile(
-    r"is_(local_)?main_process|is_(world|local)_process_zero|is_global_zero|\b(local_|global_)?rank\s*==\s*0|get_rank\(\)\s*==\s*0|"
-    r"process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
+    r"is_(local_)?main_process|is_(world|local)_process_zero|is_global_zero|\b(local_|global_)?rank\s*==\s*0"
+    r"|get_rank\(\)\s*==\s*0|process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
 )
 NEGATION = re.compile(r"\bnot\b|\bor\b|!=")
 """What makes a condition on the first process one that others meet"""

@@ -23,8 +23,8 @@ JOINING = (
     "numpy.array", "numpy.asarray", "numpy.concatenate", "numpy.hstack", "torch.cat", "torch.concat", "torch.tensor",
     "list", "int", "float", "torch.stack",
 )  # fmt: skip
-DECIDING = ("numpy.argmax", "torch.argmax", "numpy.round", "numpy.rint", "torch.round", "round")
-DECIDING_METHODS = frozenset(("argmax", "round"))
+DECIDING = ("numpy.argmax", "torch.argmax", "numpy.rint")
+ROUNDING = ("numpy.round", "torch.round", "round")
 MAX_STEPS = 8
 """Steps back from a value; scripts take about three"""
 
@@ -62,11 +62,11 @@ def _decides(module: Module, node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
     call = module.flow.call(node)
-    if call.method == "round" or call.named("numpy.round", "torch.round", "round"):
-        # With digits it only shortens a score: np.round(p, 3).
-        digits = call.argument(0 if call.method else 1, "decimals")
-        return digits is None
-    return call.method in DECIDING_METHODS or call.named(*DECIDING)
+    if call.method == "round" or call.named(*ROUNDING):
+        # With digits it only shortens a score: np.round(p, 3), round(p, ndigits=3).
+        position = 0 if call.method else 1
+        return call.lacks("decimals", position) and call.lacks("ndigits")
+    return call.method == "argmax" or call.named(*DECIDING)
 
 
 def _made_of(module: Module, node: ast.expr) -> Iterator[ast.expr]:

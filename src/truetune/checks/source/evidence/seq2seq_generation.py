@@ -47,20 +47,25 @@ def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
     """The arguments of trainers that generate without a length, each with whether the model is known to have none."""
     if module.mentions(*OTHER_WAYS) or _evaluates_with_length(module):
         return
-    names = [
-        text
-        for call in module.calls("*.from_pretrained")
-        for text in possible_texts(module, call.argument(0, "pretrained_model_name_or_path"))
-    ]
-    if not names or any(WITH_A_LENGTH.search(name) for name in names):
+    names = _loaded_names(module)
+    if not names or any(map(WITH_A_LENGTH.search, names)):
         return
-    is_known = any(WITHOUT_A_LENGTH.search(name) for name in names)
+    is_known = any(map(WITHOUT_A_LENGTH.search, names))
     for call in module.calls(*SEQ2SEQ_ARGUMENTS):
         if not call.open and _generates(module, call):
             yield call, is_known
     for call in module.calls(*PARSERS):
         if _parses_short_evaluation(module, call):
             yield call, is_known
+
+
+def _loaded_names(module: Module) -> list[str]:
+    """The names of the models that a file loads."""
+    return [
+        text
+        for call in module.calls("*.from_pretrained")
+        for text in possible_texts(module, call.argument(0, "pretrained_model_name_or_path"))
+    ]
 
 
 def _parses_short_evaluation(module: Module, parser: Call) -> bool:

@@ -21,6 +21,7 @@ from truetune.checks.source.evidence.twice_divided_rows import (
     takes_part,
 )
 from truetune.source.module import Module
+from truetune.source.qualified_names import variable_name
 
 WRAPS_MODEL = re.compile(
     r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\("
@@ -100,23 +101,19 @@ def _part_of(module: Module, rows: ast.expr) -> ast.AST | None:
 
 def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where a function or method of the file that yields the rows takes the part of a process; None where none does."""
-    if not isinstance(rows, ast.Call):
+    name = variable_name(rows.func) if isinstance(rows, ast.Call) else None
+    function = None if name is None else _only_function(module, name.removeprefix("self."))
+    if function is None or not any(isinstance(one, ast.Yield) for one in ast.walk(function)):
         return None
-    function = rows.func
-    is_own = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
-    name = function.attr if isinstance(function, ast.Attribute) and is_own else ""
-    name = function.id if isinstance(function, ast.Name) else name
-    made = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
-    # Two methods of one name belong to two classes: which one is meant is not known.
-    if (
-        not name
-        or len(made) != 1
-        or not any(isinstance(one, ast.Yield) for one in ast.walk(made[0]))
-    ):
-        return None
-    loops = (one for one in ast.walk(made[0]) if isinstance(one, ast.For))
+    loops = (one for one in ast.walk(function) if isinstance(one, ast.For))
     statements = (one for loop in loops for one in loop.body)
     return next((one for one in statements if leaves_rows_out(module, one)), None)
+
+
+def _only_function(module: Module, name: str) -> ast.FunctionDef | None:
+    """The function or method of a name; None for two, which belong to two classes: it is not known which is meant."""
+    made = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
+    return made[0] if len(made) == 1 else None
 
 
 def _condition_of(module: Module, body: Sequence[ast.stmt]) -> ast.expr | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.execution_order import MAX_CALLERS, leaves_before, routes_to
+from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.module import Module
 
 STEP_HOOKS = ("on_step_end", "on_substep_end", "on_train_batch_end")
@@ -30,7 +31,7 @@ def place_in_each_step(module: Module, node: ast.AST, callers: int = MAX_CALLERS
     """The loop of the training or the hook that runs a node in each step; None where it may run more rarely."""
     inner = node
     for outer in module.parents(node):
-        if _is_condition(outer) or leaves_before(outer, inner):
+        if _is_condition(module, outer) or leaves_before(outer, inner):
             return None
         inner = outer
         # Another loop inside of a step runs in each of them as well.
@@ -79,9 +80,19 @@ def _loops_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             yield outer
 
 
-def _is_condition(node: ast.AST) -> bool:
+def _is_condition(module: Module, node: ast.AST) -> bool:
     """May it keep what it holds from running in a step? A condition on the rank alone does not."""
     if isinstance(node, ast.If):
-        test = ast.unparse(node.test)
-        return OF_RANK.search(test) is None or OF_COUNT.search(test) is not None
+        return not _is_of_rank_alone(module, node.test)
     return isinstance(node, ast.IfExp | ast.ExceptHandler | ast.Match)
+
+
+def _is_of_rank_alone(module: Module, test: ast.expr) -> bool:
+    """Does a condition let one process through in each step, whatever else holds?"""
+    if isinstance(test, ast.BoolOp):
+        enough = all if isinstance(test.op, ast.And) else any
+        return enough(_is_of_rank_alone(module, part) for part in test.values)
+    text = ast.unparse(test)
+    if OF_COUNT.search(text):
+        return False
+    return OF_RANK.search(text) is not None or is_one_process_test(module, test)
