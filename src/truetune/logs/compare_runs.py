@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from truetune.logs.console.epoch_bars import EpochBars
+from truetune.logs.console.console_output import ConsoleOutput
 from truetune.logs.files_beside import RunBeside
 from truetune.logs.memory_curve import find_memory_curve
 from truetune.logs.run_log import RunLog
@@ -21,16 +21,11 @@ MUCH_ASIDE = 0.1
 
 def outline_run(log: RunLog) -> RunBeside | None:
     """The size and speed of a run; None where its log has no steps."""
-    output = log.output
-    planned = log.total_steps or (output.total if output is not None else 0) or _printed_steps(log)
-    if not log.last_step and not planned:
+    output = log.output or ConsoleOutput(log.path, lines=0)
+    planned = log.total_steps or output.total or _printed_steps(log)
+    if log.server or not (log.last_step or planned):
         return None
-    if log.server:
-        return None
-    done = 0.0 if log.is_numbered else log.last_step
-    done = max(done, float(output.done) if output is not None else 0.0)
-    seconds = log.number("train_runtime")
-    bars = output.epoch_bars if output is not None else EpochBars()
+    done = max(0.0 if log.is_numbered else log.last_step, float(output.done))
     return RunBeside(
         file=log.path,
         steps=done,
@@ -39,16 +34,15 @@ def outline_run(log: RunLog) -> RunBeside | None:
         processes=_processes(log),
         nodes=_nodes(log),
         step_seconds=measure_step_seconds(log),
-        rows_a_second=log.number("train_samples_per_second")
-        or (output.pace.rows_a_second if output else None),
+        rows_a_second=log.number("train_samples_per_second") or output.pace.rows_a_second,
         epochs=log.epochs,
-        seconds=seconds,
-        is_even=output.pace.is_even if output is not None else False,
+        seconds=log.number("train_runtime"),
+        is_even=output.pace.is_even,
         losses=_loss_places(log),
         peak_rate=_peak_rate(log),
-        epoch_batches=bars.batches,
-        epoch_seconds=bars.seconds,
-        batch=output.settings.batch if output is not None else None,
+        epoch_batches=output.epoch_bars.batches,
+        epoch_seconds=output.epoch_bars.seconds,
+        batch=output.settings.batch,
         memory=_memory_places(log),
     )
 

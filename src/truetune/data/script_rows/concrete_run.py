@@ -403,21 +403,27 @@ class ConcreteRun(Interpreter):
             return self._call_tables(receiver, name, given)
         if isinstance(receiver, OpenFile):
             return self._read_file(receiver.path, name)
+        return self._call_value(receiver, name, given)
+
+    def _call_value(self, receiver: Value, name: str, given: Arguments) -> Value | None:
+        """A method of a text, a list, a pattern or a tokenizer; None where its result is not known."""
         if isinstance(receiver, RenderedChat) and name in ("strip", "rstrip", "lstrip"):
             return receiver
         if isinstance(receiver, Constant) and isinstance(receiver.value, str):
             return self._call_text(receiver.value, name, given)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
             return self._call_tokenizer(name, given)
-        if isinstance(receiver, Sequence) and receiver.kind == MATCH:
-            return _part_of_match(receiver, name, given)
         if isinstance(receiver, Result) and receiver.call.named("re.compile"):
             return _search_compiled(receiver.call, name, given)
-        if isinstance(receiver, Sequence) and receiver.kind == COLUMN:
+        return self._call_list(receiver, name, given) if isinstance(receiver, Sequence) else None
+
+    def _call_list(self, receiver: Sequence, name: str, given: Arguments) -> Value | None:
+        """A method of a match, a column, or a list of numbers."""
+        if receiver.kind == MATCH:
+            return _part_of_match(receiver, name, given)
+        if receiver.kind == COLUMN:
             return call_column(receiver, name, given.args, self.call_with)
-        if isinstance(receiver, Sequence):
-            return _call_numbers(receiver, name, given.args)
-        return None
+        return _call_numbers(receiver, name, given.args)
 
     def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
         """A method of the tokenizer; None where its result is not known."""
@@ -516,7 +522,11 @@ class ConcreteRun(Interpreter):
         if not isinstance(pattern, str):
             return None
         below = f"**/{pattern}" if method == "rglob" else pattern
-        names = self.files.matching(f"{folder}/{below}")
+        return self._names_matching(f"{folder}/{below}")
+
+    def _names_matching(self, pattern: Any) -> Value | None:
+        """The list of the files that a pattern fits; None where there are none."""
+        names = self.files.matching(pattern) if isinstance(pattern, str) else []
         return Sequence("list", [Constant(one) for one in names]) if names else None
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
@@ -538,30 +548,28 @@ class ConcreteRun(Interpreter):
             return None if path is None else OpenFile(path)
         if name in FILE_READERS:
             return self._table_of_file(first)
-        if name == "json.load" and isinstance(first, OpenFile):
-            return self.files.document(first.path) or self.files.table(first.path)
-        if name == "csv.DictReader" and isinstance(first, OpenFile):
-            return self.files.table(first.path)
         if name in YAML_PARSERS and first is not None:
             return self._yaml_document(first)
         if name == "glob.glob":
-            pattern = constant_of(first)
-            names = self.files.matching(pattern) if isinstance(pattern, str) else []
-            return Sequence("list", [Constant(one) for one in names]) if names else None
-        return None
+            return self._names_matching(constant_of(first))
+        return self._parse_opened(name, first.path) if isinstance(first, OpenFile) else None
+
+    def _parse_opened(self, name: str, path: Path) -> Value | None:
+        """`json.load` and `csv.DictReader` of a file that the script opened."""
+        if name == "json.load":
+            return self.files.document(path) or self.files.table(path)
+        return self.files.table(path) if name == "csv.DictReader" else None
 
     def _call_dataset_maker(self, name: str, first: Value | None, given: Arguments) -> Value | None:
         """A function that makes a data set of rows."""
         if name == "datasets.load_dataset":
             return self._loaded(given)
         if name in TABLES_OF_VALUES:
-            rows = first or given.keywords.get("mapping") or given.keywords.get("data")
-            if rows is None:
-                return None
-            places = self.files.places_of(rows)
-            return table_of_values(rows, places) or table_of_columns(rows, places)
-        if name == "pandas.Series" and isinstance(first, Mapping | Sequence):
-            return first if isinstance(first, Mapping) else Sequence(COLUMN, list(first.items))
+            return self._table_of_given(
+                first or given.keywords.get("mapping") or given.keywords.get("data")
+            )
+        if name == "pandas.Series":
+            return _series_of(first)
         if name == "datasets.Dataset.from_dict" and first is not None:
             return table_of_columns(first, self.files.places_of(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
@@ -571,6 +579,13 @@ class ConcreteRun(Interpreter):
         if name == "datasets.Dataset.from_generator":
             return self._generated(given)
         return None
+
+    def _table_of_given(self, rows: Value | None) -> Table | None:
+        """A table of a list of rows, or of a dictionary of columns."""
+        if rows is None:
+            return None
+        places = self.files.places_of(rows)
+        return table_of_values(rows, places) or table_of_columns(rows, places)
 
     def _yaml_document(self, given: Value) -> Value | None:
         """Settings that a script reads from YAML, of an open file or a text."""
@@ -594,18 +609,7 @@ class ConcreteRun(Interpreter):
             return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
-        if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
-            return self._over_table(name, args)
-        tensor = make_tensor(name, args, given.keywords)
-        known = tensor if tensor is not None else call_known_function(name, args, given.keywords)
-        if name in JSON_PARSERS and isinstance(known, Mapping):
-            # A row that the script parses: what is read of it is noted.
-            return Row(known.entries)
-        return known
-
-    def _over_table(self, name: str, args: tuple[Value, ...]) -> Value | None:
-        """`enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`."""
-        return call_known_function(name, args, {})
+        return _call_plain_function(name, args, given.keywords)
 
     def _ordered(self, name: str, given: Arguments) -> Value | None:
         """`sorted`, `max` and `min` of items by a function of the script."""
@@ -692,6 +696,28 @@ class ConcreteRun(Interpreter):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]
         return _concatenated(Sequence("list", [one for one in tables if one is not None]))
+
+
+def _call_plain_function(
+    name: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Value | None:
+    """A function of Python or torch that calls none of the script's; None where its result is not known."""
+    if name not in ("list", "len", "tuple") and any(isinstance(one, Table) for one in args):
+        # `enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`
+        return call_known_function(name, args, {})
+    tensor = make_tensor(name, args, keywords)
+    known = tensor if tensor is not None else call_known_function(name, args, keywords)
+    if name in JSON_PARSERS and isinstance(known, Mapping):
+        # A row that the script parses: what is read of it is noted.
+        return Row(known.entries)
+    return known
+
+
+def _series_of(given: Value | None) -> Value | None:
+    """`pandas.Series(values)`: a column, or the dictionary that it is made of."""
+    if isinstance(given, Sequence):
+        return Sequence(COLUMN, list(given.items))
+    return given if isinstance(given, Mapping) else None
 
 
 def _part_of_match(match: Sequence, name: str, given: Arguments) -> Value | None:

@@ -5,6 +5,7 @@ The trade-off: a tensor is its list. What a method of tensors computes stays unk
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from truetune.source.symbolic_execution.constants import BY_SIGN, constant_of
@@ -74,28 +75,42 @@ def set_items(target: Sequence, key: Value, value: Value) -> bool:
         return all(isinstance(one, Sequence) and set_items(one, mask, value) for one, mask in rows)
     chosen = _chosen_by_mask(target, key)
     if chosen is not None and isinstance(value, Constant):
-        for place in chosen:
-            target.items[place] = value
+        _fill_places(target, chosen, value)
         return True
-    if not isinstance(key, Slice):
-        number = constant_of(key)
-        if type(number) is not int or not -len(target.items) <= number < len(target.items):
-            return False
-        target.items[number] = value
-        return True
+    return (
+        _set_slice(target, key, value) if isinstance(key, Slice) else _set_item(target, key, value)
+    )
+
+
+def _fill_places(target: Sequence, places: Iterable[int], number: Constant) -> None:
+    """Set one number at all of these places."""
+    for place in places:
+        target.items[place] = number
+
+
+def _set_item(target: Sequence, key: Value, value: Value) -> bool:
+    """`labels[3] = -100`; False where it is not known which."""
+    number = constant_of(key)
+    if type(number) is not int or not -len(target.items) <= number < len(target.items):
+        return False
+    target.items[number] = value
+    return True
+
+
+def _set_slice(target: Sequence, key: Slice, value: Value) -> bool:
+    """`labels[:n] = ...`; False where its ends or the items are not known."""
     limits = [None if one is None else constant_of(one) for one in (key.start, key.stop, key.step)]
     if any(limit is not None and type(limit) is not int for limit in limits) or limits[2] == 0:
         return False
-    places = range(len(target.items))[slice(*limits)]
+    chosen = slice(*limits)
     if isinstance(value, Constant):
         # As tensors do it: one number for all places.
-        for place in places:
-            target.items[place] = value
+        _fill_places(target, range(len(target.items))[chosen], value)
         return True
     if not isinstance(value, Sequence) or value.is_open or key.step is not None:
         return False
     # As lists do it, whose length may change.
-    target.items[slice(*limits)] = value.items
+    target.items[chosen] = value.items
     return True
 
 

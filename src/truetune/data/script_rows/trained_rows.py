@@ -481,22 +481,32 @@ def _named_tensors(items: list[Value]) -> list[Value]:
     width = len(rows[0] or ()) if rows else 0
     if width < len(TOKEN_COLUMNS) or any(row is None or len(row) != width for row in rows):
         return items
+    tuples = [one for one in items if isinstance(one, Sequence)]
     known = [row for row in rows if row is not None]
-    for ids, labels in permutations(range(width), len(TOKEN_COLUMNS)):
-        if all(_are_labels_of(row[ids], row[labels]) for row in known):
-            columns = dict(zip(TOKEN_COLUMNS, (ids, labels), strict=True))
-            return [
-                Mapping({name: one.items[place] for name, place in columns.items()})
-                for one in items
-                if isinstance(one, Sequence)
-            ]
+    places = _places_of_ids_and_labels(known, width)
+    if places is not None:
+        return [_row_of_tuple(one, places) for one in tuples]
     if width == len(TOKEN_COLUMNS) and _are_masked(known):
         return [
             Mapping({"input_ids": one.items[0], "labels": _masked_labels(ids, mask)})
-            for one, (ids, mask) in zip(items, known, strict=True)
-            if isinstance(one, Sequence)
+            for one, (ids, mask) in zip(tuples, known, strict=True)
         ]
     return items
+
+
+def _places_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tuple[int, ...] | None:
+    """Where ids and labels stand in all of these rows of so many lists; None where none are the labels of another."""
+    for places in permutations(range(width), len(TOKEN_COLUMNS)):
+        ids, labels = places
+        if all(_are_labels_of(row[ids], row[labels]) for row in rows):
+            return places
+    return None
+
+
+def _row_of_tuple(given: Sequence, places: tuple[int, ...]) -> Mapping:
+    """A tuple as a row whose ids and labels have names."""
+    columns = zip(TOKEN_COLUMNS, places, strict=True)
+    return Mapping({name: given.items[place] for name, place in columns})
 
 
 def _are_masked(rows: list[list[list[int]]]) -> bool:

@@ -93,21 +93,10 @@ class TransportReader:
         if host is not None and len(self._hosts) < 1_000:
             self._hosts.add(host["host"])
         self._read_channel(text, number)
-        network = NETWORK.search(text)
-        if network is not None:
-            self._network = network["name"] or network["plugin"]
-            self._named = self._named if self._named[0] else (number, text.strip()[-200:])
-        disabled = DISABLED.search(text)
-        if disabled is not None and disabled["value"] in SWITCHED_OFF.get(disabled["name"], ()):
-            self._disabled.setdefault(disabled["name"], (disabled[0], number))
-        sizes = SIZES.search(text)
-        if sizes is not None:
-            self._ranks = max(self._ranks, int(sizes["ranks"] or sizes["ranks2"]))
-            self._nodes = max(self._nodes, int(sizes["nodes"] or 0))
-        self._no_device = self._no_device or WITHOUT_DEVICE.search(text) is not None
-        if not self._library[0] and WITHOUT_LIBRARY.search(text) is not None:
-            self._library = (number, text.strip()[-200:])
-        self._no_direct = self._no_direct or WITHOUT_DIRECT.search(text) is not None
+        self._read_network(text, number)
+        self._read_switched_off(text, number)
+        self._read_sizes(text)
+        self._read_what_lacks(text, number)
 
     def finish(self) -> NcclTransports:
         """What was printed."""
@@ -135,3 +124,32 @@ class TransportReader:
         self._direct = self._direct or "GDRDMA" in text
         if channel["kind"] == TCP and not self._first[0]:
             self._first = (number, text.strip()[-200:])
+
+    def _read_network(self, text: str, number: int) -> None:
+        """The network that NCCL says it uses."""
+        network = NETWORK.search(text)
+        if network is None:
+            return
+        self._network = network["name"] or network["plugin"]
+        if not self._named[0]:
+            self._named = (number, text.strip()[-200:])
+
+    def _read_switched_off(self, text: str, number: int) -> None:
+        """A variable that switches a transport off."""
+        disabled = DISABLED.search(text)
+        if disabled is not None and disabled["value"] in SWITCHED_OFF.get(disabled["name"], ()):
+            self._disabled.setdefault(disabled["name"], (disabled[0], number))
+
+    def _read_sizes(self, text: str) -> None:
+        """The number of ranks and nodes."""
+        sizes = SIZES.search(text)
+        if sizes is not None:
+            self._ranks = max(self._ranks, int(sizes["ranks"] or sizes["ranks2"]))
+            self._nodes = max(self._nodes, int(sizes["nodes"] or 0))
+
+    def _read_what_lacks(self, text: str, number: int) -> None:
+        """That there is no device of InfiniBand, no library for it, or no direct way to the memory of a GPU."""
+        self._no_device = self._no_device or WITHOUT_DEVICE.search(text) is not None
+        if not self._library[0] and WITHOUT_LIBRARY.search(text) is not None:
+            self._library = (number, text.strip()[-200:])
+        self._no_direct = self._no_direct or WITHOUT_DIRECT.search(text) is not None
