@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.check_paths import check_paths
+from truetune.checks.findings import Case
+from truetune.checks.rows.answer_is_little_of_the_loss import AnswerAtEnd, AnswerIsLittleOfTheLoss
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.settings.run_spec import RunSpec
 
@@ -292,3 +295,13 @@ def test_a_limit_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     found = findings_of_chats(tmp_path, "", "SFTConfig('out')")
     assert "sft-max-length-default-1024" in found
+
+
+def test_a_few_chats_among_texts_are_not_counted_for_them() -> None:
+    rule = AnswerIsLittleOfTheLoss(prepare_rule_setup(RunSpec(tokenizer=BYTE_TOKENIZER)))
+    rule.rows = 40
+    rule.ends = [AnswerAtEnd("answer", "billing", 1_000, Case("a word")) for _ in range(40)]
+    before = [finding.message for finding in rule.findings()]
+    rule.chats = [AnswerAtEnd("", "an answer " * 90, 1_000, Case("a chat"))]
+    assert [finding.message for finding in rule.findings()] == before
+    assert len(before) == 1

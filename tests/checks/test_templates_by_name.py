@@ -291,6 +291,7 @@ def test_tokenizers_of_servers(command: str, base: str, speaks: bool, tmp_path: 
 OLLAMA = 'curl h:11434/api/generate -d \'{\n  "model": "own",\n  "prompt": "%s"%s\n}\'\n'
 RAW = ',\n  "raw": true'
 LLAMA_CPP = 'curl h:8080/completion -d \'{"prompt": "%s", "n_predict": 99}\'\n'
+NAMED = 'curl h:8000/v1/completions -d \'{"model": "%s", "prompt": "Write ten questions"}\'\n'
 MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
 
 
@@ -332,6 +333,10 @@ MODELFILE = f"FROM ./own.gguf\nTEMPLATE {CHATML}\n"
             False,
         ),
         ({"ask.sh": LLAMA_CPP % "How do I pay?"}, False),
+        # A hosted model writes rows, and the base continues a text: neither was trained here.
+        ({"a.yml": AXOLOTL, "ask.sh": NAMED % "gpt-3.5-turbo-instruct"}, False),
+        ({"a.yml": AXOLOTL, "ask.sh": NAMED % "Qwen/Qwen2.5-7B"}, False),
+        ({"a.yml": AXOLOTL, "ask.sh": NAMED % "support-bot"}, True),
     ],
 )
 def test_requests_past_the_template(files: dict[str, str], speaks: bool, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -136,20 +137,29 @@ def test_options_of_the_command_are_the_settings_of_the_class(tmp_path: Path) ->
     assert (case.file, case.line) == (str(tmp_path / "run.sh"), 3)
 
 
+class Commanded(NamedTuple):
+    """A script and the command that starts it, as `commanded` takes them."""
+
+    rate: str
+    more: str = ""
+    lora: bool = False
+    field: str = "margin"
+
+
 @pytest.mark.parametrize(
-    "change",
+    "run",
     [
-        {"rate": "2e-5"},
-        {"rate": "5e-4", "lora": True},
-        {"rate": "$1"},
+        Commanded("2e-5"),
+        Commanded("5e-4", lora=True),
+        Commanded("$1"),
         # The rate is the script's own, and the trainer keeps its default.
-        {"rate": "5e-3", "field": "learning_rate"},
+        Commanded("5e-3", field="learning_rate"),
         # A file of settings decides too.
-        {"rate": "5e-3", "more": "--config run.yaml"},
+        Commanded("5e-3", more="--config run.yaml"),
     ],
 )
-def test_sound_options_are_left_alone(tmp_path: Path, change: dict[str, str]) -> None:
-    report = commanded(tmp_path, change.pop("rate"), **change)  # type: ignore[arg-type]
+def test_sound_options_are_left_alone(tmp_path: Path, run: Commanded) -> None:
+    report = commanded(tmp_path, run.rate, more=run.more, lora=run.lora, field=run.field)
     assert not codes(report) & {"CFG015", "CFG010", "CFG004", "CFG001"}
 
 

@@ -757,14 +757,19 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         _diagnose_outputs(Path(path), seen)
         _check_rows_beside(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
-        _check_last_checkpoint(Path(path), seen)
-        if _is_project_with_checkpoints(Path(path), kinds):
-            _check_settings_and_commands(Path(path), seen)
-        elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
-            _check_commands(Path(path), seen)
-            _check_settings_beside_state(Path(path), seen)
+        _check_beside_state(Path(path), kinds, seen)
     if kinds[0] in MODEL_FOLDER_KINDS and "run" not in kinds and Path(path).is_dir():
         _check_project_beside_model(Path(path), kinds, seen)
+
+
+def _check_beside_state(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+    """Judge what lies beside the state or the log of a run: its last checkpoint, settings and commands."""
+    _check_last_checkpoint(path, seen)
+    if _is_project_with_checkpoints(path, kinds):
+        _check_settings_and_commands(path, seen)
+    elif path.is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
+        _check_commands(path, seen)
+        _check_settings_beside_state(path, seen)
 
 
 def _check_project_beside_model(

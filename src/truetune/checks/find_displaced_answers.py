@@ -250,10 +250,7 @@ class DisplacedAnswerSearch:
         """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
         too few words to be pairs."""
         links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
-        mutual = {(answer, question) for question, answer in links.away}
-        away = {
-            question: answer for question, answer in links.away if (question, answer) not in mutual
-        }
+        away = _links_of_one_direction(links.away)
         total = len(away) + links.own
         if len(away) < max(
             MIN_LINKS, MIN_PAIR_SHARE * self.rows, LINKS_TO_CHANCE * links.by_chance
@@ -310,16 +307,14 @@ class DisplacedAnswerSearch:
         or the reverse? Empty where the pairs (question, answer) say neither."""
         if not self.is_whole or len(pairs) < MIN_LINKS:
             return ""
+        sides = (
+            ("questions", "answers", list(pairs.items())),
+            ("answers", "questions", [(answer, question) for question, answer in pairs.items()]),
+        )
         for first in (1, 0):
             as_text = sorted(range(first, first + self.rows), key=str)
-            for side, other in (("questions", "answers"), ("answers", "questions")):
-                follow = sum(
-                    as_text[place] - first == beside
-                    for question, answer in pairs.items()
-                    for place, beside in [
-                        (question, answer) if side == "questions" else (answer, question)
-                    ]
-                )
+            for side, other, links in sides:
+                follow = sum(as_text[place] - first == beside for place, beside in links)
                 if follow >= NAMED_SHARE * len(pairs):
                     return (
                         f"in the order of file numbers: the {side} sorted by them as text (1, 10, 100, 2), the {other}"
@@ -405,6 +400,12 @@ class DisplacedAnswerSearch:
         """(questions,) with the answer of each; 0 where there is none."""
         values = self.affinity.matrix[np.arange(self.rows), targets]
         return np.where(targets >= 0, values, np.float32(0))
+
+
+def _links_of_one_direction(links: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Question -> answer of the links that don't also lead back, as those of two rows on one matter do."""
+    mutual = {(answer, question) for question, answer in links}
+    return {question: answer for question, answer in links if (question, answer) not in mutual}
 
 
 def _log_chance_of(total: float, rows: int) -> float:

@@ -45,6 +45,11 @@ LAUNCHERS = re.compile(
 STARTERS = frozenset(("srun", "ssh", "pdsh", "clush", "mpirun", "mpiexec", "bash", "sh", "zsh"))
 """Programs that take a command as one word"""
 INNER_SHELLS = ("bash -c", "bash -lc", "sh -c", "zsh -c")
+NODES_OF_STEP = ("--nodes", "-N", "--nodelist", "-w", "--relative", "-r")
+"""Options of srun by which a step takes some of the job's nodes"""
+TASKS_OF_STEP = ("--ntasks", "-n")
+GLUED_NODES = re.compile(r"-[Nr]\d+|-n1")
+"""The same in one word"""
 FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
 STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec|prun|jsrun|ray)\b")
 MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
@@ -307,27 +312,27 @@ def _script_meeting(
         return None
     if takes_own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
         return None
-    exported = _exported_address(words[: words.index(script)])
+    exported = exported_variable(words[: words.index(script)], "MASTER_ADDR")
     own = _resolve_variables(command.variables.get("MASTER_ADDR", ""), assigned)
     address = exported or own or _resolve_variables("$MASTER_ADDR", assigned)
     return NodeRendezvous(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
 
 
-def _exported_address(words: tuple[str, ...]) -> str:
-    """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
-    address = ""
+def exported_variable(words: tuple[str, ...], name: str) -> str:
+    """A variable as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
+    value = ""
     for word in words:
-        match = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
+        match = re.search(rf"(?:^|,){name}=([^,\s]+)", word.partition("--export=")[2] or word)
         if match is not None:
-            address = match[1]
-    return address
+            value = match[1]
+    return value
 
 
 def takes_own_nodes(words: tuple[str, ...]) -> bool:
-    """Does srun take fewer nodes than the job?"""
-    return last_option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
-        re.fullmatch(r"-N\d+", word) for word in words
-    )
+    """Does srun take fewer nodes than the job, as it does for one task: `srun -n1 -r1`?"""
+    if last_option(words, *NODES_OF_STEP) is not None or last_option(words, *TASKS_OF_STEP) == "1":
+        return True
+    return any(GLUED_NODES.fullmatch(word) for word in words)
 
 
 def _finds_first_node(script: Path) -> bool:

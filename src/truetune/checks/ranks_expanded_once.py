@@ -18,6 +18,7 @@ from typing import NamedTuple
 from truetune.checks.launch_files import find_in_folder_or_parents
 from truetune.checks.node_rendezvous import (
     TORCHRUN,
+    exported_variable,
     node_count_of_job,
     split_variables,
     started_commands,
@@ -200,20 +201,12 @@ def _of_tasks(
         return None
     before = command.words[: command.words.index(script)]
     for name in RANK_VARIABLES:
-        value = _set_by_words(before, name) or command.variables.get(name) or assigned.get(name, "")
+        own = exported_variable(before, name) or command.variables.get(name)
+        value = own or assigned.get(name, "")
         match = READ_ONCE.search(value)
         if match is not None:
             return RankReadOnce(command, name, value, match[1], tasks, command.line)
     return None
-
-
-def _set_by_words(words: tuple[str, ...], name: str) -> str:
-    """A variable as `env RANK=...` or `--export=ALL,RANK=...` sets it; empty where neither does."""
-    for word in words:
-        match = re.search(rf"(?:^|,){name}=([^,\s]+)", word.partition("--export=")[2] or word)
-        if match is not None:
-            return match[1]
-    return ""
 
 
 def _count_tasks(job: CommandFile, words: tuple[str, ...]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from truetune.checks.adapters_beside import adapters_of_files
@@ -165,14 +166,23 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 
 def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
-    settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
-    settings += [one for file in files[:MAX_FILES] for one in schedule_lengths_of_file(file)]
-    printed = [log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE]
-    runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
-    rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
+    read = files[:MAX_FILES]
+    settings = [*chain.from_iterable(map(_settings_of_file, read))]
+    settings += chain.from_iterable(map(schedule_lengths_of_file, read))
+    rows = chain.from_iterable(map(_rows_of_file, read))
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
-    adapters = adapters_of_files(files[:MAX_FILES])
+    adapters = adapters_of_files(read)
+    runs = _runs_of_logs(logs)
     return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus), tuple(adapters))
+
+
+def _runs_of_logs(logs: Sequence[Path]) -> Iterator[RunBeside]:
+    """The runs of the first logs that a program printed, or Lightning wrote."""
+    printed = (log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE)
+    for log in islice(printed, MAX_LOGS):
+        run = _run_of_log(log)
+        if run is not None:
+            yield run
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:

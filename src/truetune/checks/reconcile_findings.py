@@ -120,9 +120,7 @@ def reconcile_findings(
     kept = _without_more_slots(kept)
     kept = [_with_cache_of_all_requests(one, logs) for one in kept]
     kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
-    if any(
-        log.output is not None and log.output.served.is_cache_full for log in logs if log.server
-    ):
+    if any(map(_is_cache_full, logs)):
         kept = [one for one in kept if not _is_cap_alone(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
     kept = [_with_step_times(one, beside) for one in with_steps_of_other_log(kept, logs)]
@@ -130,6 +128,11 @@ def reconcile_findings(
     if cap is None:
         return tuple(kept)
     return tuple(_with_cap(one, *cap) for one in kept)
+
+
+def _is_cache_full(log: RunLog) -> bool:
+    """Does a server say that its cache is full, so that a cap is not what makes requests wait?"""
+    return bool(log.server) and log.output is not None and log.output.served.is_cache_full
 
 
 def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
@@ -178,31 +181,33 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
 
 def _with_evaluation_rows_without_labels(findings: list[Finding]) -> list[Finding]:
     """A loss of the evaluation that is nan, where rows of that evaluation have no label left: these are its cause."""
-    empty = [
-        one
-        for one in findings
-        if one.rule == NO_LABEL_LEFT and any(NAN_OF_EMPTY_BATCHES in line for line in one.evidence)
-    ]
-    lost = [
-        one
-        for one in findings
-        if one.rule == LossNotFinite.name() and one.message.startswith("eval_loss")
-    ]
+    empty = list(filter(_is_of_evaluation_rows, findings))
+    lost = list(filter(_is_evaluation_not_finite, findings))
     if not empty or not lost:
         return findings
     # The log proves that the rows are evaluated, whatever the trainer does with those of the training.
-    proved = [
-        replace(
-            one,
-            severity="error",
-            evidence=tuple(line for line in one.evidence if DROPPED_ROWS not in line),
-        )
-        for one in empty
-    ]
+    proved = list(map(_proved_by_the_log, empty))
     first = proved[0]
     helped = [replace(one, remedy=f"{first.remedy}: {first.message}") for one in lost]
     rest = [one for one in findings if one not in empty and one not in lost]
     return [*proved, *helped, *rest]
+
+
+def _is_of_evaluation_rows(finding: Finding) -> bool:
+    """Is it about rows of an evaluation that have no label left?"""
+    is_of_labels = finding.rule == NO_LABEL_LEFT
+    return is_of_labels and any(NAN_OF_EMPTY_BATCHES in line for line in finding.evidence)
+
+
+def _is_evaluation_not_finite(finding: Finding) -> bool:
+    """Is it about the loss of an evaluation that is no number?"""
+    return finding.rule == LossNotFinite.name() and finding.message.startswith("eval_loss")
+
+
+def _proved_by_the_log(finding: Finding) -> Finding:
+    """A finding on rows without a label as an error, where the log shows that the trainer did not drop them."""
+    evidence = tuple(line for line in finding.evidence if DROPPED_ROWS not in line)
+    return replace(finding, severity="error", evidence=evidence)
 
 
 def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding]:
@@ -214,16 +219,7 @@ def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding
     ]
     if not ran:
         return findings
-    return [
-        replace(
-            one,
-            severity="error",
-            evidence=tuple(line for line in one.evidence if DROPPED_ROWS not in line),
-        )
-        if one.rule == NO_LABEL_LEFT
-        else one
-        for one in findings
-    ]
+    return [_proved_by_the_log(one) if one.rule == NO_LABEL_LEFT else one for one in findings]
 
 
 def _with_rewards_of_the_log(findings: list[Finding]) -> list[Finding]:

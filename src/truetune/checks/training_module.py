@@ -34,14 +34,9 @@ def find_only_config(module: Module) -> Config | None:
     None where there is none, or more than one. Raises SpecError for a value that its field does not take.
     """
     configs = extract_configs(module)
-    if not configs and _arguments_from_elsewhere(module):
+    if not configs and gives_arguments(module):
         configs = tuple(_configs_of_helpers(module))
     return configs[0] if len(configs) == 1 else None
-
-
-def has_unseen_arguments(module: Module) -> bool:
-    """Is a trainer given arguments that neither the script nor a file that it imports makes in the open?"""
-    return _arguments_from_elsewhere(module) and find_only_config(module) is None
 
 
 def _configs_of_helpers(module: Module) -> Iterator[Config]:
@@ -58,15 +53,15 @@ def _leaves_settings_open(module: Module) -> bool:
     except SpecError:
         return False  # who judges the settings names the value
     if not configs:
-        return _arguments_from_elsewhere(module)
+        return gives_arguments(module)
     return any(
         config.spec.training.open_length_limit or any(map(holds_unknown, config.raw.values()))
         for config in configs
     )
 
 
-def _arguments_from_elsewhere(module: Module) -> bool:
-    """Does a script give a trainer arguments, and makes none itself?"""
+def gives_arguments(module: Module) -> bool:
+    """Does a script give a trainer its arguments? Where it makes none in the open, they are from elsewhere."""
     return any(
         call.argument(1, "args") is not None or call.open for call in module.calls(*TRAINERS)
     )

@@ -86,18 +86,7 @@ def describe_success(report: SampleReport) -> str:
     # Answers of a file may come without a sign of how they ended: then "stop by themselves"
     # can't be said of them.
     ends_known = any(sample.scores.end_known for sample in report.samples)
-    fine = (
-        "stop by themselves without a fault"
-        if ends_known
-        else "show no sign of a fault in their text (how they ended is not known)"
-    )
-    if _are_mostly_wrong(report) or _are_mostly_other_texts(report):
-        # "Without a fault" over answers of which most are wrong reads as an all-clear.
-        unknown = "" if ends_known else " (how they ended is not known)"
-        fine = f"have a sound form{unknown}, which says nothing of whether they are right"
-    if _has_error_on_most(report):
-        # An all-clear beside an error on most answers is read first.
-        fine = "show no other fault than the error above"
+    fine = _describe_form(report, ends_known=ends_known)
     form = "no answer could be judged"
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"
@@ -109,6 +98,20 @@ def describe_success(report: SampleReport) -> str:
     if report.stop_probability is not None:
         parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
     return "; ".join(parts)
+
+
+def _describe_form(report: SampleReport, *, ends_known: bool) -> str:
+    """What is said of the answers whose form is good."""
+    # An all-clear beside an error on most answers is read first.
+    if _has_error_on_most(report):
+        return "show no other fault than the error above"
+    # "Without a fault" over answers of which most are wrong reads as an all-clear.
+    if _are_mostly_wrong(report) or _are_mostly_other_texts(report):
+        unknown = "" if ends_known else " (how they ended is not known)"
+        return f"have a sound form{unknown}, which says nothing of whether they are right"
+    if ends_known:
+        return "stop by themselves without a fault"
+    return "show no sign of a fault in their text (how they ended is not known)"
 
 
 def _has_error_on_most(report: SampleReport) -> bool:

@@ -118,7 +118,8 @@ SIGNS = (
     ),
     Sign(
         r"^llama.cpp runs more threads",
-        rf"(?:\s|['\"])(?:-t|--threads|n_threads|num_thread){SET}\d+\b"),
+        rf"(?:\s|['\"])(?:-t|--threads|n_threads|num_thread){SET}\d+\b",
+    ),
     Sign(
         r"^the model is loaded in float32",
         rf"\b(?:torch_)?dtype{SET}(?:torch\.)?float32"

@@ -15,7 +15,7 @@ import numpy as np
 
 from truetune.checks.explaining.project_traits import TRAINS
 from truetune.logs.run_log import RunLog
-from truetune.troubleshooting.project_facts import COMMENT, MAX_LINE_CHARACTERS
+from truetune.troubleshooting.cause_signs import COMMENT, MAX_LINE_CHARACTERS
 from truetune.troubleshooting.project_words import ProjectText
 
 MAX_LINES = 20_000

@@ -22,13 +22,11 @@ from truetune.checks.explaining.project_traits import (
     traits_shown,
     traits_switched_off,
 )
-from truetune.troubleshooting.cause_signs import Sign, find_signs
+from truetune.troubleshooting.cause_signs import COMMENT, MAX_LINE_CHARACTERS, Sign, find_signs
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 
-# Chosen, not measured: a line beyond is data or a minified file.
-MAX_LINE_CHARACTERS = 400
+# Chosen, not measured: a cause shows the lines with its own setting, which may stand behind the first of their kind.
 MAX_LINES_OF_TRAIT = 16
-COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
 IMPORT = re.compile(r"\s*(from\s+\S+\s+import|import)\s")
 ASSIGNED = re.compile(r"[\w\])]\s*[=:(]")
 MAX_FRAME_LINES = 400

@@ -78,7 +78,7 @@ NO_FASTER_ON_SEVERAL = re.compile(
 )
 """`training on 4 GPUs is not faster than on one`"""
 FLAT_GUIDE = "loss-does-not-fall"
-LIKE_GUIDE = "nothing-is-learned"
+UNLEARNED_GUIDE = "nothing-is-learned"
 AHEAD = 1.1
 """Of the best other guide's score: what words name comes before what they resemble"""
 GUIDES_ON_LOSSES = frozenset((FLAT_GUIDE, "odd-metrics"))
@@ -207,30 +207,38 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     )
 
 
-def _shares_of_guides(question: str) -> Mapping[str, float]:
+def _shares_of_guides(question: str) -> dict[str, float]:
     """The score of each guide that fits, without those that the words themselves speak against."""
     shares = _shares_by_both(question)
     if _says_that_the_loss_falls(question):
-        shares = {name: one for name, one in shares.items() if name != FLAT_GUIDE} or shares
-    is_unlearned = LIKE_THE_BASE.search(question) or (
-        MADE_UP.search(question) and _says_that_the_loss_falls(question)
-    )
-    if is_unlearned and LIKE_GUIDE in shares:
+        shares = _without_guides(shares, (FLAT_GUIDE,))
+    if _says_that_nothing_is_learned(question) and UNLEARNED_GUIDE in shares:
         shares = _shares_of_a_base(shares)
     shares = _shares_of_speed(question, shares)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
-        shares = {
-            name: one for name, one in shares.items() if name not in GUIDES_OF_SPEED
-        } or shares
+        shares = _without_guides(shares, GUIDES_OF_SPEED)
     return shares
+
+
+def _without_guides(shares: dict[str, float], names: Iterable[str]) -> dict[str, float]:
+    """The shares of other guides; all where none is left."""
+    unwanted = frozenset(names)
+    return {name: share for name, share in shares.items() if name not in unwanted} or shares
+
+
+def _says_that_nothing_is_learned(question: str) -> bool:
+    """Does the tuned model answer as its base, or make things up although its loss fell?"""
+    if LIKE_THE_BASE.search(question):
+        return True
+    return MADE_UP.search(question) is not None and _says_that_the_loss_falls(question)
 
 
 def _shares_of_a_base(shares: Mapping[str, float]) -> dict[str, float]:
     """The shares where the tuned model answers as its base: that guide first, and none on how a loss looks."""
     best = max(shares.values())
     kept = {name: share for name, share in shares.items() if name not in GUIDES_ON_LOSSES}
-    return {**kept, LIKE_GUIDE: AHEAD * best}
+    return {**kept, UNLEARNED_GUIDE: AHEAD * best}
 
 
 def keep_possible_guides(

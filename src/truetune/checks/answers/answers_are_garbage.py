@@ -100,19 +100,12 @@ class AnswersAreGarbage(BadAnswerShareRule):
         # Half and not all: garbage is no matter of the question, and what still reads well is luck.
         is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
         padded = describe_padded_batches(self.subject)
-        remedy = COMPARE_FILES
-        if all(fault in BY_ENCODING for fault in faults) and faults[MISREAD]:
-            remedy = READ_SOURCE_AGAIN
-        if 2 * faults["pieces of tokens"] > last.bad:
-            remedy = SHOW_IDS_AS_TEXT
-        if padded:
-            remedy = PAD_ON_THE_LEFT
         evidence = [padded] if padded else []
         if faults:
             evidence.append(", ".join(f"{text} in {n}" for text, n in faults.most_common()))
         yield self.finding(
             f"{last} answers are garbage{bad_answers.before}",
-            remedy,
+            PAD_ON_THE_LEFT if padded else _remedy_of(faults, last.bad),
             severity="error" if self.subject.finished and is_half else "warning",
             evidence=[
                 *evidence,
@@ -124,6 +117,15 @@ class AnswersAreGarbage(BadAnswerShareRule):
             total=last.of,
             figure=bad_answers.figure("answers that are garbage"),
         )
+
+
+def _remedy_of(faults: Counter[str], bad: int) -> str:
+    """What to do about so many bad answers, by the faults of their characters."""
+    if 2 * faults["pieces of tokens"] > bad:
+        return SHOW_IDS_AS_TEXT
+    if faults[MISREAD] and all(fault in BY_ENCODING for fault in faults):
+        return READ_SOURCE_AGAIN
+    return COMPARE_FILES
 
 
 def _fault_of(sample: Sample) -> str | None:

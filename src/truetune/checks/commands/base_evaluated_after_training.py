@@ -7,9 +7,9 @@ that it trains), with the model that they begin with and the folder that they wr
 a model.
 
 Of a project whose training is a script in Python, a command in another file, or a file of Axolotl's or LLaMA-Factory's
-settings whose folder holds a model, it compares the commands of the other
-files: `lm_eval`, `vllm serve` and llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name
-the base without an adapter, and no command of the project names what the training, or the merge after it, writes.
+settings whose folder holds a model, it compares the commands of the other files: `lm_eval`, `vllm serve` and
+llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name the base without an adapter, and no command of the
+project names what the training, or the merge after it, writes.
 Files and results that say they are about the base are left alone.
 
 ## Why it is bad
@@ -210,31 +210,33 @@ def trained_by_settings(path: Path) -> TrainedByScripts | None:
     None where there are several, or where another such file names the folder: it may merge or serve it.
     """
     files = [file for file in files_around(path) if file.suffix in SETTINGS_ENDINGS]
-    found = [(file, *_trained_by_file(file)) for file in files]
-    trainings = [one for one in found if one[1] and one[2]]
+    trainings = [one for file in files if (one := _trained_by_file(file)) is not None]
     if len(trainings) != 1:
         return None
-    file, base, output = trainings[0]
-    folder = plain_folder(output)
-    others = (read_project_text(str(one)) for one in files if one != file)
-    if not _holds_a_model(path, folder) or any(folder in text for text in others):
+    training = trainings[0]
+    others = (read_project_text(str(file)) for file in files if str(file) != training.path)
+    if not _holds_a_model(path, training.best) or any(training.best in text for text in others):
         return None
-    lines = read_project_text(str(file)).splitlines()
-    line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
-    case = Case(f"output_dir: {output}", file=str(file), line=line)
-    return TrainedByScripts(
-        str(file), frozenset((plain_folder(base),)), frozenset((folder,)), folder, case
-    )
+    return training
 
 
-def _trained_by_file(path: Path) -> tuple[str, str]:
-    """The base and the folder of a training that Axolotl or LLaMA-Factory makes of a file; empty of any other file."""
+def _trained_by_file(path: Path) -> TrainedByScripts | None:
+    """The training that Axolotl or LLaMA-Factory makes of a file; None of any other file."""
     try:
         config = read_config(path)
     except (TruetuneError, OSError):
-        return "", ""
+        return None
     is_training = config.stack == "axolotl" or config.raw.get("do_train") is True
-    return _named_by_settings(path) if is_training else ("", "")
+    base, output = _named_by_settings(path) if is_training else ("", "")
+    if not base or not output:
+        return None
+    lines = read_project_text(str(path)).splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
+    case = Case(f"output_dir: {output}", file=str(path), line=line)
+    folder = plain_folder(output)
+    return TrainedByScripts(
+        str(path), frozenset((plain_folder(base),)), frozenset((folder,)), folder, case
+    )
 
 
 def _holds_a_model(path: Path, folder: str) -> bool:

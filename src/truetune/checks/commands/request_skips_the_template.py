@@ -3,7 +3,8 @@
 ## What it does
 Looks at requests of `curl` whose JSON holds a `prompt` that the server takes as it is: `/api/generate` of Ollama with
 `"raw": true`, `/completion` of llama.cpp, `/v1/completions`. The prompt has to hold the mark that TEMPLATE of the
-Modelfile beside it writes, or that the training beside it does. Prompts with marks of any form are left alone.
+Modelfile beside it writes, or that the training beside it does. Prompts with marks of any form are left alone, and so
+are requests that name a hosted or published model.
 
 ## Why it is bad
 The model was tuned on turns. Without them it continues the question as a text: it rambles, asks itself the next
@@ -43,6 +44,7 @@ from truetune.checks.config.evidence.template_marks import mark_of_template
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.trained_format_beside import trained_format_beside
 from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.own_model_names import is_surely_of_others
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
@@ -72,16 +74,25 @@ class Form(NamedTuple):
 
 
 def _raw_prompts(file: CommandFile) -> Iterator[RawPrompt]:
-    """The finished prompts that the commands of a file send."""
+    """The finished prompts that the commands of a file send to a model that may be the project's own."""
     for command in file.commands:
         urls = [word for word in command.words if "/" in word and not word.lstrip().startswith("{")]
-        is_of_ollama = any(OF_OLLAMA.search(url) for url in urls)
-        is_other = any(OF_OTHERS.search(url) and "/chat/" not in url for url in urls)
-        for word in command.words if is_of_ollama or is_other else ():
-            body = _json_of(word)
-            prompt = body.get("prompt")
-            if isinstance(prompt, str) and (is_other or body.get("raw") is True):
-                yield RawPrompt(command, prompt, is_of_ollama)
+        if any(OF_OLLAMA.search(url) for url in urls):
+            yield from _prompts_of_bodies(command, is_of_ollama=True)
+        elif any(OF_OTHERS.search(url) and "/chat/" not in url for url in urls):
+            yield from _prompts_of_bodies(command, is_of_ollama=False)
+
+
+def _prompts_of_bodies(command: ShellCommand, *, is_of_ollama: bool) -> Iterator[RawPrompt]:
+    """The finished prompts in the JSON of a command; Ollama takes a prompt as it is with `raw` alone."""
+    for body in map(_json_of, command.words):
+        prompt, model = body.get("prompt"), body.get("model")
+        if not isinstance(prompt, str) or (is_of_ollama and body.get("raw") is not True):
+            continue
+        # A hosted model, and a published base that is to continue a text, were not trained here.
+        if isinstance(model, str) and is_surely_of_others(model):
+            continue
+        yield RawPrompt(command, prompt, is_of_ollama)
 
 
 def _json_of(word: str) -> dict[str, object]:

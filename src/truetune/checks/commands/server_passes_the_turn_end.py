@@ -55,14 +55,12 @@ from truetune.checks.source.evidence.model_folder_settings import (
 )
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
-from truetune.checks.vllm_server_commands import (
-    find_vllm_server_commands,
-    model_of_server,
-)
+from truetune.checks.tgi_server_commands import tgi_server
+from truetune.checks.vllm_server_commands import find_vllm_server_commands, model_of_server
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 OTHER_SETTINGS = ("--chat-template", "--override-generation-config", "--generation-config")
 """Options by which a server takes its template or its stops from elsewhere"""
@@ -100,13 +98,9 @@ def _served_models(file: CommandFile) -> Iterator[tuple[ShellCommand, str]]:
         if model is not None:
             yield server.command, model
     for command in file.commands:
-        sglang = sglang_server(command)
-        if sglang is not None:
-            yield command, sglang.model
-        options = command.behind("text-generation-launcher")
-        model = last_option(options, "--model-id") if options else None
-        if model:
-            yield command, model
+        other = sglang_server(command) or tgi_server(command)
+        if other is not None:
+            yield command, other.model
 
 
 class ServerPassesTheTurnEnd(CommandRule):
@@ -131,7 +125,7 @@ class ServerPassesTheTurnEnd(CommandRule):
             stops = [end.id, *end.stops]
             yield self.finding(
                 f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name}"
-                f" stops at {', '.join(map(str, end.stops))} only: answers to chats go on with a next turn of the user",
+                f" stops at {', '.join(map(str, end.stops))} only: answers to chats continue with a turn of the user",
                 f'write "eos_token_id": {stops} into generation_config.json of {folder.name}',
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),

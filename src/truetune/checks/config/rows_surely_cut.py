@@ -141,10 +141,13 @@ class RowsSurelyCut(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         cut = self._rows_cut_by_script()
-        if cut is not None:
-            if cut.cut >= MIN_SHARE * cut.rows:
-                yield self._report_script(cut)
-            return
+        if cut is None:
+            yield from self._report_settings()
+        elif cut.cut >= MIN_SHARE * cut.rows:
+            yield self._report_script(cut)
+
+    def _report_settings(self) -> Iterator[Finding]:
+        """The rows that pass the limit of the settings, by what their trainer does with them."""
         config, found = self.subject, self._long_rows()
         # truetune's own trainer cuts each row before it packs.
         joins_rows = config.spec.training.packing and config.stack != "truetune"
@@ -152,21 +155,26 @@ class RowsSurelyCut(ConfigRule):
             return
         if found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
-        fate = "dropped" if config.stack == "axolotl" else "cut"
-        is_of_pairs = config.spec.training.method in PAIR_METHODS
+        is_dropped = config.stack == "axolotl"
         if config.stack == "llama-factory":
             yield self._report_shared_limit(found)
-            return
-        if fate == "cut" and is_nearly_all(found.unanswered, found.rows):
+        elif not is_dropped and is_nearly_all(found.unanswered, found.rows):
             yield self._report_lost_answers(found)
-            return
-        yield self.finding(
+        else:
+            yield self._report_long_rows(found, found.first, "dropped" if is_dropped else "cut")
+
+    def _report_long_rows(self, found: _LongRows, first: Case, fate: str) -> Finding:
+        """That rows are dropped, or lose their ends."""
+        config = self.subject
+        assert config.limit is not None
+        is_of_pairs = config.spec.training.method in PAIR_METHODS
+        return self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
             SHORTER_PROMPTS if is_of_pairs else _describe_higher_limit(config),
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
-            cases=[_limit_case(config), found.first],
+            cases=[_limit_case(config), first],
             count=found.too_long,
             total=found.rows,
         )
@@ -308,19 +316,28 @@ def _count_characters_before_answer(row: Mapping[str, Any]) -> int:
 def _count_characters_of_only_answer(row: Mapping[str, Any]) -> int:
     """The characters of the answer of a row that has one; 0 where it has several, or none is told."""
     chat = next((row[name] for name in CHATS if isinstance(row.get(name), list)), None)
-    if chat is None:
-        answers = [row[name] for name in ANSWERS if isinstance(row.get(name), str)]
-        # Turns before are further answers, each with a limit of its own.
-        has_more = "text" in row or bool(row.get("history"))
-        return count_characters({"output": answers[0]}) if len(answers) == 1 and not has_more else 0
-    turns = [turn for turn in chat if isinstance(turn, Mapping)]
-    answers = [turn for turn in turns if is_answering_role(turn.get("role") or turn.get("from"))]
+    if chat is not None:
+        return _count_characters_of_only_turn(chat)
+    # Turns before are further answers, each with a limit of its own.
+    if "text" in row or row.get("history"):
+        return 0
+    texts = [row[name] for name in ANSWERS if isinstance(row.get(name), str)]
+    return count_characters({"output": texts[0]}) if len(texts) == 1 else 0
+
+
+def _count_characters_of_only_turn(chat: list[Any]) -> int:
+    """The characters of the one answer of a chat; 0 where it has several, or none."""
+    answers = [turn for turn in chat if isinstance(turn, Mapping) and _is_answer(turn)]
     return count_characters({"messages": answers}) if len(answers) == 1 else 0
+
+
+def _is_answer(turn: Mapping[str, Any]) -> bool:
+    """Is it a turn of the model?"""
+    return is_answering_role(turn.get("role") or turn.get("from"))
 
 
 def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:
     """The turns before the first answer; none where no turn is an answer."""
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
-    roles = [turn.get("role") or turn.get("from") for turn in turns]
-    first = next((place for place, role in enumerate(roles) if is_answering_role(role)), 0)
+    first = next((place for place, turn in enumerate(turns) if _is_answer(turn)), 0)
     return turns[:first]

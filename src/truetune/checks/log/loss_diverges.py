@@ -70,8 +70,6 @@ USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
 JUMP = 2.0
 """Nats above the first record at which the later ones lie: the perplexity is seven times as high. Records of one run
 differ by a few tenths; runs that were destroyed at once rose by 4 and more"""
-
-
 MIN_RECORDS_ABOVE = 20
 """Records that all lie above the first, where most have come down again: one that is low by chance is 1 in 21 then"""
 MIN_NOISES = 10.0
@@ -213,10 +211,14 @@ class LossDiverges(LogRule):
         if rises_again_and_again(loss.value):
             return  # it learns between the leaps: rows in an order, or a run that begins again
         levels = _measure_levels(loss.value, jumps_at_once(loss))
-        if not levels.is_worse and not levels.is_lost:
-            if climbs_at_first(loss):
-                yield self._of_first_climb(loss)
-            return
+        if levels.is_worse or levels.is_lost:
+            yield self._of_levels(loss, levels)
+        elif climbs_at_first(loss):
+            yield self._of_first_climb(loss)
+
+    def _of_levels(self, loss: Curve, levels: _Levels) -> Finding:
+        """The loss ends above where it began, or gives back what had been gained."""
+        log = self.subject
         first, last = levels.first, levels.last
         # medians of neighbours lie above a first record behind which the loss jumps at once
         low = 0 if levels.at_once else levels.low
@@ -226,7 +228,7 @@ class LossDiverges(LogRule):
         low, high = _records_around(loss.value, place, last)
         began = min(first, float(loss.value[0]))
         whose = "of its first records" if began < float(loss.value[0]) else "that it began with"
-        yield self.finding(
+        return self.finding(
             f"the loss rises from {_describe_record(loss, low, log.unit)} to"
             f" {_describe_record(loss, high, log.unit)} and stays up:"
             f" {last:.4g} at the end"

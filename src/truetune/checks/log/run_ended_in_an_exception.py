@@ -283,14 +283,18 @@ class RunEndedInAnException(OutputRule):
         cause = self._memory_story(failure, output).cause
         return cause is not None and cause.name == LOADED_AFTER_TRAINING.name
 
+    def _remedy_of_memory(self, failure: Failure, output: ConsoleOutput) -> str:
+        """What frees memory, by what the error says and by what the run did before."""
+        figures = self._memory_figures(failure)
+        if figures.is_shared_by_ranks:
+            return figures.advice(loads_checkpoint=_loads_tensors(failure))
+        advice = self._memory_story(failure, output).advice(figures.gpu)
+        return ": ".join(part for part in (figures.advice(), advice) if part)
+
     def _remedy_of_message(self, failure: Failure, known: KnownMessage) -> str:
         """The advice of a known message, in the light of what else the log and the files beside it say."""
         if known.name == OUT_OF_MEMORY and self.subject.output is not None:
-            figures = self._memory_figures(failure)
-            if figures.is_shared_by_ranks:
-                return figures.advice(loads_checkpoint=_loads_tensors(failure))
-            advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
-            return ": ".join(part for part in (figures.advice(), advice) if part)
+            return self._remedy_of_memory(failure, self.subject.output)
         if known.name == PORT_TAKEN and self.subject.server:
             return OLD_SERVER_REMEDY
         if self._uneven(known) is not None:

@@ -162,7 +162,7 @@ class RunWasKilled(OutputRule):
         return self._evenly_paced() is not None and not self._stood_still(end)
 
     def _has_not_begun(self, end: Notice) -> bool:
-        """Did a job's time run out whose output names no step: nothing was trained that could go on?"""
+        """Did a job's time run out whose output names no step: nothing was trained that could continue?"""
         output = self.subject.output
         if end.message.name != TIME_LIMIT or output is None:
             return False

@@ -37,6 +37,7 @@ Where answers loop without a penalty, the cause is in training.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_limit_number
@@ -61,8 +62,9 @@ CONTEXT = "num_ctx"
 # it, a stop string in a few answers of code or lists may be wanted.
 MIN_SHARE_CUT = 0.1
 MOST_ANSWERED = "num_predict"
+# Chosen, not measured: at half, a limit that is meant for the few long ones would warn; at double, all had to pass it.
 MIN_SHARE_LONGER = 0.5
-"""Trained chats or answers that surely pass a limit, from which it is no choice"""
+"""Share of the trained chats or answers that surely pass a limit, from which it is no choice"""
 # Tokens from which it is noted: Ollama's own default for a GPU of 24 to 48 GiB ("Context length"). At half, what
 # Ollama itself chooses would be noted; at double, a cache of 8 GiB would pass in silence.
 MAX_QUIET_CONTEXT = 32_768
@@ -70,6 +72,16 @@ MAX_QUIET_CONTEXT = 32_768
 MIN_CONTEXT_OF_WARNING = 131_072
 # Bytes of a model like Llama 3.1 8B: 32 layers x 8 heads x 128 x 2 (keys and values) x 2 bytes (16 bits).
 CACHE_BYTES_PER_TOKEN = 131_072
+
+
+class _Texts(NamedTuple):
+    """The texts of a training that a parameter bounds."""
+
+    lengths: list[int]
+    """Characters of each"""
+    called: str
+    fate: str
+    """What happens to those that are longer"""
 
 
 class ModelfileParametersUnfit(ModelfileRule):
@@ -154,28 +166,33 @@ class ModelfileParametersUnfit(ModelfileRule):
         if chats is None:
             return
         whole = [sum(len(text) for _, text in row) for row in chats.rows]
-        for name, lengths, what, fate in (
-            (CONTEXT, whole, "chats", "Ollama drops the beginning of such prompts"),
-            (
-                MOST_ANSWERED,
-                [len(one) for one in chats.answers],
-                "answers",
-                "such answers are cut off",
-            ),
-        ):
+        answers = [len(one) for one in chats.answers]
+        limits = (
+            (CONTEXT, _Texts(whole, "chats", "Ollama drops the beginning of such prompts")),
+            (MOST_ANSWERED, _Texts(answers, "answers", "such answers are cut off")),
+        )
+        for name, texts in limits:
             parameter = given[name]
-            tokens = parse_limit_number(parameter.value) if parameter is not None else None
-            # -1 and -2 of num_predict are no limit.
-            if parameter is None or tokens is None or tokens <= 0:
-                continue
-            count = sum(one > tokens * MOST_CHARACTERS_PER_TOKEN for one in lengths)
-            if count and count >= MIN_SHARE_LONGER * len(lengths):
-                yield self.finding(
-                    f"{name} is {tokens:,.0f}, and {count} of {len(lengths)} {what} of {chats.path.name} are longer for"
-                    f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {fate}",
-                    f"set {name} to the tokens of the longest of them, and some more",
-                    cases=[self.case(parameter)],
-                )
+            if parameter is not None:
+                yield from self._shorter_than(parameter, name, texts, chats.path.name)
+
+    def _shorter_than(
+        self, parameter: Instruction, name: str, texts: _Texts, file: str
+    ) -> Iterator[Finding]:
+        """A parameter that many of the texts of the training surely pass."""
+        tokens = parse_limit_number(parameter.value)
+        # -1 and -2 of num_predict are no limit.
+        if tokens is None or tokens <= 0:
+            return
+        count = sum(one > tokens * MOST_CHARACTERS_PER_TOKEN for one in texts.lengths)
+        if count == 0 or count < MIN_SHARE_LONGER * len(texts.lengths):
+            return
+        yield self.finding(
+            f"{name} is {tokens:,.0f}, and {count} of {len(texts.lengths)} {texts.called} of {file} are longer for"
+            f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {texts.fate}",
+            f"set {name} to the tokens of the longest of them, and some more",
+            cases=[self.case(parameter)],
+        )
 
     def _long_context(self) -> Iterator[Finding]:
         """The memory that a long context takes."""

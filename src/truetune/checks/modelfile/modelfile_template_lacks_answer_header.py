@@ -7,7 +7,7 @@ behind `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front 
 `[INST]` it is the closing `[/INST]`.
 
 ## Why it is bad
-In training the answer began behind that header. Without it the model goes on with the most likely next text: the header
+In training the answer began behind that header. Without it the model writes the most likely next text: the header
 itself (`assistant` stands as a word in the answer), or another turn of the user, so that it asks a question back. It
 looks healthy in a notebook, whose `apply_chat_template(..., add_generation_prompt=True)` writes the header.
 
@@ -158,12 +158,18 @@ def _behind_question(pieces: tuple[_Piece, ...], place: int) -> tuple[_Piece, ..
     return behind
 
 
+def _places_of_questions(pieces: tuple[_Piece, ...]) -> list[int]:
+    """Where `.Prompt` is written."""
+    return [
+        place
+        for place, piece in enumerate(pieces)
+        if piece.writes and QUESTION.search(piece.value) is not None
+    ]
+
+
 def _lacks_header_behind_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format whose header lacks behind the last `.Prompt`; None where none does, or it is not known."""
-    places = [
-        i for i in range(len(pieces)) if pieces[i].writes and QUESTION.search(pieces[i].value)
-    ]
-    for place in reversed(places):
+    for place in reversed(_places_of_questions(pieces)):
         before = _written_before(pieces, place)
         family = next((family for family in FORMATS if _asks(family, before)), None)
         if family is None:
@@ -186,10 +192,7 @@ def _asks(family: _TurnFormat, before: str) -> bool:
 
 def _lacks_header_behind_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format that opens turns for messages alone; None where it opens one for the answer, or is not known."""
-    texts = "".join(piece.value for piece in pieces if not piece.is_action)
-    family = next((family for family in FORMATS if family.user.search(texts)), None)
-    if family is None:
-        family = next((family for family in FORMATS if _opens_any_role(family, pieces)), None)
+    family = _format_of_messages(pieces)
     if family is None:
         return None
     for i in range(len(pieces)):
@@ -197,6 +200,13 @@ def _lacks_header_behind_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | N
         if opens and not _leads_to_message(pieces[i + 1 :]):
             return None
     return family
+
+
+def _format_of_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
+    """The format of a template over messages: it names the user, or writes the role of each; None where unknown."""
+    texts = "".join(piece.value for piece in pieces if not piece.is_action)
+    named = next((family for family in FORMATS if family.user.search(texts)), None)
+    return named or next((family for family in FORMATS if _opens_any_role(family, pieces)), None)
 
 
 def _opens_any_role(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:

@@ -47,20 +47,35 @@ def trained_format_beside(folder: Path) -> TrainedFormat | None:
 
 
 def _formats_in(folder: Path) -> Iterator[TrainedFormat]:
-    """The forms that the settings of a folder say."""
+    """The forms that the settings and the commands of a folder say."""
+    yield from _formats_of_settings(folder)
+    yield from _formats_of_commands(folder)
+
+
+def _formats_of_settings(folder: Path) -> Iterator[TrainedFormat]:
+    """The forms that the files of settings in a folder say."""
     for path in sorted(folder.glob("*.y*ml"))[:MAX_FILES]:
         try:
             document = parse_yaml(path.read_text(encoding="utf-8"), SETTINGS).value
         except (OSError, ValueError, InputLimitError):
             continue
         if isinstance(document, dict):
-            named = list(_named_formats(document))
-            for key, name in named:
-                mark = MARKERS.get(name)
-                if mark is not None and name not in NOT_SAID:
-                    yield TrainedFormat(path, f"{key}: {name}", first_mark(mark))
-            if named and all(name in (*NOT_SAID, "None") for _, name in named):
-                yield from _format_of_model(path, document)
+            yield from _formats_of_document(path, document)
+
+
+def _formats_of_document(path: Path, document: dict[str, Any]) -> Iterator[TrainedFormat]:
+    """The forms that settings name; where they leave them to the tokenizer, that of the published chat model."""
+    named = list(_named_formats(document))
+    for key, name in named:
+        mark = MARKERS.get(name)
+        if mark is not None and name not in NOT_SAID:
+            yield TrainedFormat(path, f"{key}: {name}", first_mark(mark))
+    if named and all(name in (*NOT_SAID, "None") for _, name in named):
+        yield from _format_of_model(path, document)
+
+
+def _formats_of_commands(folder: Path) -> Iterator[TrainedFormat]:
+    """The forms that the commands of a folder train by."""
     for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
         try:
             configs = configs_of_commands(read_commands(path))

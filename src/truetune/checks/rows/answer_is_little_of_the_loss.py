@@ -119,7 +119,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
             self.rows += 1
-            self.cut += self._is_cut(row.text)
+            self.cut += self._is_cut(len(row.text))
             last = find_last_column(row.made_of, row.text)
             if last is None or last.behind > MAX_BEHIND:
                 continue
@@ -140,8 +140,13 @@ class AnswerIsLittleOfTheLoss(DataRule):
             case = case_in_row(batch, row, f"{size:,} of {before + size:,} characters are answers")
             self.chats.append(AnswerAtEnd("", answers, before + size, case))
 
+    @property
+    def _are_chats(self) -> bool:
+        """Are there chats enough to judge? Of a few among other texts nothing is said."""
+        return len(self.chats) >= MIN_ROWS
+
     def unmet(self) -> Unmet | None:
-        if len(self.chats) >= MIN_ROWS:
+        if self._are_chats:
             return None
         if self.rows < MIN_ROWS:
             return Unmet(
@@ -158,7 +163,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if len(self.chats) >= MIN_ROWS:
+        if self._are_chats:
             yield from self._report_chats()
             return
         column = self._column()
@@ -182,7 +187,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
     def _report_chats(self) -> Iterator[Finding]:
         """That the turns of the assistant are next to nothing of chats that are learned whole."""
         rows, answered, learned = len(self.chats), self._answered(), self._learned()
-        cut = sum(self._is_cut(" " * one.learned) for one in self.chats)
+        cut = sum(self._is_cut(one.learned) for one in self.chats)
         if answered >= LITTLE * learned or cut * 2 > rows:
             return
         yield self.finding(
@@ -219,19 +224,23 @@ class AnswerIsLittleOfTheLoss(DataRule):
             and max(map(len, texts)) <= MAX_LABEL
         )
 
-    def _is_cut(self, text: str) -> bool:
+    def _is_cut(self, characters: int) -> bool:
         """Is a text surely longer than the limit, by its characters?"""
         setup = self.setup
         limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
-        return limit is not None and len(text) > MOST_CHARACTERS_PER_TOKEN * limit
+        return limit is not None and characters > MOST_CHARACTERS_PER_TOKEN * limit
+
+    def _judged(self) -> list[AnswerAtEnd]:
+        """The rows that the rule speaks of."""
+        return self.chats if self._are_chats else self.ends
 
     def _answered(self) -> int:
         """Characters of the answers."""
-        return sum(len(end.text) for end in self.chats or self.ends)
+        return sum(len(end.text) for end in self._judged())
 
     def _learned(self) -> int:
         """Characters of the texts."""
-        return sum(end.learned for end in self.chats or self.ends)
+        return sum(end.learned for end in self._judged())
 
 
 def _divide_chat(messages: list[Message]) -> tuple[int, str]:

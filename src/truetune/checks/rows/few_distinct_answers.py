@@ -166,11 +166,7 @@ class FewDistinctAnswers(DataRule):
                 f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
                 " of it is learned"
             )
-        remedy = "train the column that holds the answers (--map output=COLUMN)"
-        if spread.kind == "handful" and not column:
-            remedy = _WANTED
-        if spread.kind == "repeated" and not column:
-            remedy = _THIN_OUT
+        remedy = _TRAIN_COLUMN if column else _REMEDY_OF_KIND.get(spread.kind, _TRAIN_COLUMN)
         if self._is_rejected_varied():
             message += "; the rejected answers differ"
             remedy = _READ_PAIRS
@@ -260,6 +256,9 @@ _THIN_OUT = (
     "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
     " it is a default that was filled in, write the true answers"
 )
+_TRAIN_COLUMN = "train the column that holds the answers (--map output=COLUMN)"
+_REMEDY_OF_KIND = {"handful": _WANTED, "repeated": _THIN_OUT}
+"""How different the answers are -> what to do, where no column holds more"""
 
 
 def _key_of(answer: str) -> str:
