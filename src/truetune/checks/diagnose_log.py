@@ -41,7 +41,7 @@ KIND_NAMES = {
 JUDGED_CURVES = frozenset({
     "loss", "eval_loss", "loss_scale", "learning_rate", "grad_norm", "epoch", "num_tokens", "wall_time",
     "tokens_per_second", "train_tokens_per_second",
-    "rewards/margins", "rewards/accuracies", "rewards/chosen", "rewards/rejected",
+    "rewards/margins", "rewards/accuracies", "eval_rewards/accuracies", "rewards/chosen", "rewards/rejected",
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",

@@ -20,8 +20,10 @@ from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Attribute,
+    Constant,
     Element,
     Item,
+    Mapping,
     Operation,
     Result,
     Sequence,
@@ -116,6 +118,9 @@ class _AlignmentWalk:
         if isinstance(value, Sequence):
             self.is_positional = True
             return self._step_of_list(value)
+        if isinstance(value, Constant | Mapping):
+            # No list of rows: nothing sorts it. One dictionary may be used in hundreds of calls.
+            return None
         self._note_shuffles(value)
         if isinstance(value, Result):
             return self._step_of_call(value.call)
