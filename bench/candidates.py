@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.starts.start import Start, starts
 from tests.parts.shelf import Missing
@@ -28,6 +29,7 @@ from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
 
 QUOTED = re.compile(r'["“”](.{12,}?)["“”]', re.S)
 SHOWN = 5
+NOT_LISTED = 999
 TRUTHS = Path(__file__).parent / "candidate_truths.json"
 UNSPECIFIC = frozenset(("fault-named-in-the-output", "run-ended-in-an-exception"))
 """Rules that stand for many causes: the message that they found says which"""
@@ -51,6 +53,16 @@ class Trial:
         """`tuned` or `held out`, by the name alone."""
         digest = hashlib.sha256(self.start.name.encode()).digest()
         return "held out" if digest[0] % 2 else "tuned"
+
+
+class Place(NamedTuple):
+    """Where the truth of a start stands among the candidates."""
+
+    number: int
+    """From 1 on; `NOT_LISTED` where it is none of them"""
+    cause: str
+    lines: tuple[str, ...]
+    """What a reader is sent to"""
 
 
 def list_trials() -> Iterator[Trial]:
@@ -84,27 +96,42 @@ def start_words(start: Start) -> str:
     return next(guide.asked[0] for guide in GUIDES if guide.name == start.symptom)
 
 
-def place_of(trial: Trial) -> int:
-    """The place of the true cause among the candidates, from 1 on; 999 where it is none."""
+def place_of(trial: Trial) -> Place:
+    """The place of the true cause among the candidates."""
     with tempfile.TemporaryDirectory(prefix="candidate-") as scratch:
         trial.start.lay_out(Path(scratch))
         words = trial.words or start_words(trial.start)
         texts = read_project_texts([scratch])
         facts = read_facts(words, texts)
         candidates = rank_causes(choose_guides(words), words, words_of_texts(texts), facts)
-    places = [
-        place for place, candidate in enumerate(candidates, 1) if _is_truth(candidate.cause, trial)
-    ]
-    return min(places, default=999)
+        for number, candidate in enumerate(candidates, 1):
+            if _is_truth(candidate.cause, trial):
+                lines = tuple(
+                    f"{Path(line.place).relative_to(scratch)}: {line.text.strip()}"
+                    for line in candidate.lines
+                )
+                return Place(number, candidate.cause.text, lines)
+    return Place(NOT_LISTED, "", ())
+
+
+def _print_place(place: Place, trial: Trial) -> None:
+    """One start: where its truth stands, and the lines that a reader is sent to."""
+    print(f"{place.number:>4} {trial.start.name}: {trial.words[:110]!r} {sorted(trial.rules)}")
+    print(f"       {place.cause[:100]}")
+    for line in place.lines:
+        print(f"       look at {line[:140]}")
 
 
 def main() -> None:
     """Print the places of the true causes, and how many are among the first five of each half."""
     parser = argparse.ArgumentParser(prog="python -m bench.candidates", description=__doc__)
     parser.add_argument("--list", action="store_true", help="print each start of the tuned half")
+    parser.add_argument("--symptom", help="only the starts of one symptom, e.g. out-of-memory")
     arguments = parser.parse_args()
-    led: dict[tuple[str, str], list[int]] = {}
+    led: dict[tuple[str, str], list[Place]] = {}
     for trial in list_trials():
+        if arguments.symptom not in (None, trial.start.symptom):
+            continue
         try:
             place = place_of(trial)
         except Missing:
@@ -112,10 +139,14 @@ def main() -> None:
         said = "words" if trial.words else "symptom alone"
         led.setdefault((trial.half, said), []).append(place)
         if arguments.list and trial.half == "tuned":
-            print(f"{place:>4} {trial.start.name}: {trial.words[:110]!r} {sorted(trial.rules)}")
+            _print_place(place, trial)
     for (half, said), places in sorted(led.items()):
-        among = sum(place <= SHOWN for place in places)
-        print(f"{half}, {said}: {among} of {len(places)} among the first {SHOWN}")
+        among = [place for place in places if place.number <= SHOWN]
+        pointed = sum(bool(place.lines) for place in among)
+        print(
+            f"{half}, {said}: {len(among)} of {len(places)} among the first {SHOWN},"
+            f" {pointed} of them with a line to look at"
+        )
 
 
 if __name__ == "__main__":

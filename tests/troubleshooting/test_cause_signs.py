@@ -9,12 +9,12 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_speed import speed_guides
 from truetune.checks.findings import Finding
-from truetune.troubleshooting.cause_signs import SIGNS, find_signs, signs_of_cause
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import choose_guides, named_share, rank_causes
 from truetune.troubleshooting.ruled_out import find_reason_against
+from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs, signs_of_cause
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
 ADAPTER = "model = AutoPeftModelForCausalLM.from_pretrained(folder)\n"

@@ -15,8 +15,8 @@ import numpy as np
 
 from truetune.checks.explaining.project_traits import TRAINS
 from truetune.logs.run_log import RunLog
-from truetune.troubleshooting.cause_signs import COMMENT, MAX_LINE_CHARACTERS
 from truetune.troubleshooting.project_words import ProjectText
+from truetune.troubleshooting.statements import COMMENT, MAX_LINE_CHARACTERS
 
 MAX_LINES = 20_000
 MIN_LOSSES = 10

@@ -22,8 +22,10 @@ from truetune.checks.explaining.project_traits import (
     traits_shown,
     traits_switched_off,
 )
-from truetune.troubleshooting.cause_signs import COMMENT, MAX_LINE_CHARACTERS, Sign, find_signs
 from truetune.troubleshooting.project_words import ProjectText, TextLine
+from truetune.troubleshooting.signs.find_signs import find_signs
+from truetune.troubleshooting.signs.sign import Sign
+from truetune.troubleshooting.statements import COMMENT, MAX_LINE_CHARACTERS
 
 # Chosen, not measured: a cause shows the lines with its own setting, which may stand behind the first of their kind.
 MAX_LINES_OF_TRAIT = 16

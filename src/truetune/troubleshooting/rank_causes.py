@@ -41,9 +41,9 @@ from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
 from truetune.checks.findings import Finding
 from truetune.checks.rule import AnswersRule
 from truetune.checks.rule_catalogue import all_rules
-from truetune.troubleshooting.cause_signs import signs_of_cause
 from truetune.troubleshooting.project_facts import ProjectFacts
 from truetune.troubleshooting.project_words import TextLine
+from truetune.troubleshooting.signs.find_signs import signs_of_cause
 
 # How much the words of the files count beside those of the user. Measured on the starts above, with plain words
 # instead of near ones: 1 has 63, 2 has 65, 4 has 68, 8 has 66 among the first five.

@@ -1,44 +1,8 @@
-"""Lines of a project that show what a cause takes, where no trait of `project_traits` does.
-
-A row of `SIGNS` names causes by words of their text, and says how a line shows them: `eval_steps: 10` for an evaluation
-too often, `use_fast=False` for rows that are tokenized on one core. What another line sets may speak against it, or has
-to be there beside it. Such a line makes a cause likelier and gives a reader a place to look at; it proves nothing.
-
-The trade-off: lines are read one by one and never run, so that a call over several lines is seen by its first, or by
-the line of its argument.
-"""
+"""Signs of what makes a training or a generation slow."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import NamedTuple
-
-from truetune.troubleshooting.project_words import ProjectText, TextLine
-
-MAX_LINES_OF_SIGN = 2
-# Chosen, as for traits: a line beyond is data or a minified file. It also bounds the patterns.
-MAX_LINE_CHARACTERS = 400
-COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
-SET = r"['\"]?\s*[=: ]\s*['\"]?"
-"""Between the name of a setting and its value: `a=1`, `"a": 1`, `--a 1`"""
-
-
-class Sign(NamedTuple):
-    """What shows some causes."""
-
-    words: str
-    """In the text of the causes"""
-    shown_by: str
-    """In a line"""
-    unless: str = ""
-    """In any line: it speaks against them"""
-    beside: str = ""
-    """In any line: has to be there as well"""
-    unless_in_file: str = ""
-    """In a line of the same file: it speaks against them there"""
-
+from truetune.troubleshooting.signs.sign import SET, Sign
 
 SIGNS = (
     Sign(
@@ -127,44 +91,3 @@ SIGNS = (
         unless_in_file=r"bfloat16|(?<!b)float16|\.half\(|load_in_[48]bit|autocast|dtype\s*=\s*['\"]auto",
     ),
 )  # fmt: skip
-
-
-def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ...]]:
-    """The signs that a project shows, each with its first lines."""
-    lines = [
-        TextLine(line.place, code.strip(), line.file)
-        for text in texts
-        for line in text.lines()
-        if (code := COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS])).strip()
-    ]
-    found: dict[Sign, tuple[TextLine, ...]] = {}
-    for sign in SIGNS:
-        against = _files_against(sign, lines)
-        shown = [
-            line
-            for line in lines
-            if line.file not in against and re.search(sign.shown_by, line.text)
-        ]
-        if shown and _fits_project(sign, lines):
-            found[sign] = tuple(shown[:MAX_LINES_OF_SIGN])
-    return found
-
-
-def _files_against(sign: Sign, lines: list[TextLine]) -> frozenset[str]:
-    """The files of which a line speaks against a sign there."""
-    if not sign.unless_in_file:
-        return frozenset()
-    return frozenset(line.file for line in lines if re.search(sign.unless_in_file, line.text))
-
-
-def _fits_project(sign: Sign, lines: list[TextLine]) -> bool:
-    """Does no line speak against a sign, and is what it needs there?"""
-    if sign.unless and any(re.search(sign.unless, line.text) for line in lines):
-        return False
-    return not sign.beside or any(re.search(sign.beside, line.text) for line in lines)
-
-
-@cache
-def signs_of_cause(text: str) -> tuple[Sign, ...]:
-    """The signs of a cause, by its text."""
-    return tuple(sign for sign in SIGNS if re.search(sign.words, text))

@@ -1,0 +1,85 @@
+"""Statements of a project that show what a cause takes, where no trait of `project_traits` does.
+
+A row of a table names causes by words of their text, and says how a statement shows them: `eval_steps: 10` for an
+evaluation too often, `use_fast=False` for rows that are tokenized on one core. What another statement sets may speak
+against it, or has to be there beside it. Such a line makes a cause likelier and gives a reader a place to look at; it
+proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby, islice
+
+from truetune.troubleshooting.project_words import ProjectText, TextLine
+from truetune.troubleshooting.signs import speed
+from truetune.troubleshooting.signs.sign import Sign
+from truetune.troubleshooting.statements import Statement, list_statements
+
+MAX_LINES_OF_SIGN = 2
+SIGNS: tuple[Sign, ...] = (*speed.SIGNS,)
+
+
+def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ...]]:
+    """The signs that a project shows, each with its first lines."""
+    files = [
+        _File(tuple(statements))
+        for _, statements in groupby(list_statements(texts), key=lambda one: one.file)
+    ]
+    found: dict[Sign, tuple[TextLine, ...]] = {}
+    for sign in SIGNS:
+        # The cheapest question first: most signs are shown by no file.
+        showing = [file for file in files if file.has(sign.shown_by) and _fits_file(sign, file)]
+        if showing and _fits_project(sign, files):
+            lines = (line for file in showing for line in file.lines_with(sign.shown_by))
+            found[sign] = tuple(islice(lines, MAX_LINES_OF_SIGN))
+    return found
+
+
+class _File:
+    """The statements of one file."""
+
+    def __init__(self, statements: tuple[Statement, ...]) -> None:
+        self.statements = statements
+        # One search over all is much quicker than one for each; a match over two statements is sorted out afterwards.
+        self.text = "\n".join(one.text for one in statements)
+
+    def has(self, pattern: str) -> bool:
+        """Does a statement show it?"""
+        return any(True for _ in self.lines_with(pattern))
+
+    def lines_with(self, pattern: str) -> Iterator[TextLine]:
+        """A line of each statement that shows it."""
+        compiled = _compile(pattern)
+        if compiled.search(self.text):
+            for statement in self.statements:
+                if compiled.search(statement.text):
+                    yield statement.line_with(compiled)
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    # `^` and `$` are those of a statement.
+    return re.compile(pattern, re.MULTILINE)
+
+
+def _fits_file(sign: Sign, file: _File) -> bool:
+    """Does no statement of a file speak against a sign there, and is what it needs there?"""
+    if sign.unless_in_file and file.has(sign.unless_in_file):
+        return False
+    return not sign.beside_in_file or file.has(sign.beside_in_file)
+
+
+def _fits_project(sign: Sign, files: Sequence[_File]) -> bool:
+    """Does no statement speak against a sign, and is what it needs there?"""
+    if sign.unless and any(file.has(sign.unless) for file in files):
+        return False
+    return not sign.beside or any(file.has(sign.beside) for file in files)
+
+
+@cache
+def signs_of_cause(text: str) -> tuple[Sign, ...]:
+    """The signs of a cause, by its text."""
+    return tuple(sign for sign in SIGNS if re.search(sign.words, text))

@@ -1,0 +1,25 @@
+"""The record of a sign, and what its patterns share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SET = r"['\"]?\s*[=: ]\s*['\"]?"
+"""Between the name of a setting and its value: `a=1`, `"a": 1`, `--a 1`"""
+
+
+class Sign(NamedTuple):
+    """What shows some causes: patterns that are searched in statements (`list_statements`)."""
+
+    words: str
+    """In the text of the causes"""
+    shown_by: str
+    """In a statement"""
+    unless: str = ""
+    """In any statement: it speaks against them"""
+    beside: str = ""
+    """In any statement: has to be there as well"""
+    unless_in_file: str = ""
+    """In a statement of the same file: it speaks against them there"""
+    beside_in_file: str = ""
+    """In a statement of the same file: has to be there as well"""
