@@ -14,12 +14,30 @@ from functools import cache
 from itertools import groupby, islice
 
 from truetune.troubleshooting.project_words import ProjectText, TextLine
-from truetune.troubleshooting.signs import speed
+from truetune.troubleshooting.signs import (
+    answers,
+    flat_losses,
+    learning,
+    memory,
+    metrics,
+    preferences,
+    several_gpus,
+    speed,
+)
 from truetune.troubleshooting.signs.sign import Sign
 from truetune.troubleshooting.statements import Statement, list_statements
 
 MAX_LINES_OF_SIGN = 2
-SIGNS: tuple[Sign, ...] = (*speed.SIGNS,)
+SIGNS: tuple[Sign, ...] = (
+    *answers.SIGNS,
+    *flat_losses.SIGNS,
+    *learning.SIGNS,
+    *memory.SIGNS,
+    *metrics.SIGNS,
+    *preferences.SIGNS,
+    *several_gpus.SIGNS,
+    *speed.SIGNS,
+)
 
 
 def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ...]]:
