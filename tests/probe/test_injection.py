@@ -82,7 +82,7 @@ def test_trainers_of_odd_classes_are_judged(kind: str, subjects: Injector) -> No
 
 
 def test_the_table_is_of_these_functions() -> None:
-    """Of the hook's own modules: the table is to be written anew where they change."""
+    """Of the hook's own modules: the table is to be written again where they change."""
     table = Path(__file__).parent.joinpath("injection", "table.md").read_text()
     modules = (
         "truetune.probe.trainer_hook",

@@ -122,7 +122,7 @@ def run(root: Path, folder: Path, kind: str, when: str = "") -> tuple[int, str]:
         code = 0
         torch.set_num_threads(
             1
-        )  # makes torch's own pool anew, before two threads of the loading try to at once
+        )  # makes torch's own pool again, before two threads of the loading try to at once
         try:
             truetune.train(**settings(kind, root, folder), force=True, callbacks=[Trouble(when)])
         except KeyboardInterrupt as error:

@@ -17,6 +17,7 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.report.symptom_terminal import _cause_lines
+from truetune.troubleshooting.evidence import Evidence
 from truetune.troubleshooting.project_facts import ProjectFacts, read_facts
 from truetune.troubleshooting.project_words import (
     MAX_BYTES_PER_FILE,
@@ -24,8 +25,8 @@ from truetune.troubleshooting.project_words import (
     read_project_texts,
     read_project_words,
 )
-from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
-from truetune.troubleshooting.symptom_report import JudgedCause
+from truetune.troubleshooting.rank_causes import LikelyCause, choose_guides, rank_causes
+from truetune.troubleshooting.troubleshoot import _judge_cause
 
 FROZEN_ADAPTER = """
 from datasets import load_dataset
@@ -385,11 +386,14 @@ def test_an_argument_adds_no_token(line: str, is_there: bool, tmp_path: Path) ->
     assert (Trait.ADDED_TOKENS in facts.lines) == is_there
 
 
-def test_a_line_that_a_rule_has_looked_at_is_not_shown() -> None:
-    line = TextLine("train.py:16", "def training_step(self, batch):", "train.py")
+def test_of_a_cause_that_was_looked_for_lines_of_the_cause_itself_are_shown() -> None:
+    taken = TextLine("train.py:16", "def training_step(self, batch):", "train.py")
+    itself = TextLine("train.py:20", "self.log('loss', loss)", "train.py")
     cause = Cause("training_step returns nothing", "no crash", ("training-step-returns-nothing",))
-    open_cause = JudgedCause(cause, "loss-does-not-fall", "open", cause.rules, (line,))
-    shown = [one.plain for one in _cause_lines(1, open_cause, 100)]
-    assert any("train.py:16" in text for text in shown)
-    looked_for = replace(open_cause, state="looked for")
-    assert not any("train.py:16" in one.plain for one in _cause_lines(1, looked_for, 100))
+    likely = LikelyCause(cause, "loss-does-not-fall", 1.0, (itself, taken), (itself,))
+    evidence = Evidence("the loss is flat", (), ())
+    for examined, lines in ((set(), (itself, taken)), ({cause.rules[0]}, (itself,))):
+        judged = _judge_cause(likely, {}, examined, evidence, frozenset())
+        assert judged.lines == lines
+        shown = " ".join(one.plain for one in _cause_lines(1, judged, 100))
+        assert ("train.py:16" in shown, "train.py:20" in shown) == (taken in lines, True)

@@ -77,12 +77,9 @@ def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
         for row, line in enumerate(wrap_text(visible(judged.cause.text), width - len(INDENT)))
     ]
     details = [f"seen as: {judged.cause.seen}"] if judged.cause.seen else []
-    # Before what proves it: the reader's own line is the next thing to look at. One that a rule has looked at in vain
-    # is none.
-    if judged.state != "looked for":
-        details = [
-            f"look at {line.place}: {line.text[:MAX_LINE_SHOWN]}" for line in judged.lines
-        ] + details
+    # Before what proves it: the reader's own line is the next thing to look at.
+    places = [f"look at {line.place}: {line.text[:MAX_LINE_SHOWN]}" for line in judged.lines]
+    details = places + details
     if judged.lacking:
         details.append(f"unlikely: nothing in these files shows {', '.join(judged.lacking)}")
     if judged.state == "looked for":

@@ -181,7 +181,9 @@ class LikelyCause:
     fit: float
     """Higher is likelier; comparable within one question only"""
     lines: tuple[TextLine, ...] = ()
-    """Lines of the project that show what the cause takes"""
+    """Lines of the project that show what the cause takes, the most telling first"""
+    sign_lines: tuple[TextLine, ...] = ()
+    """Those of them that show the cause itself (`signs`)"""
     lacking: frozenset[Trait] = frozenset()
     """What it takes and the project does not have"""
     is_listed: bool = True
@@ -333,7 +335,9 @@ def rank_causes(
             lacking = read_precondition(cause.text).lacking(present, unknown)
             lines = _each_line_once((*signs, *_telling_lines(cause, facts)))
             causes.append(
-                LikelyCause(cause, guide.name, share * weight * fit, lines, lacking, is_listed)
+                LikelyCause(
+                    cause, guide.name, share * weight * fit, lines, signs, lacking, is_listed
+                )
             )
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
     said = _causes_said(question)

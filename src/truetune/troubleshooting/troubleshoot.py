@@ -197,10 +197,11 @@ def _judge_cause(
     rules = tuple(rule for rule in rules if rule not in found) or rules
     was_looked_for = bool(rules) and examined.issuperset(rules)
     state: CauseState = "looked for" if was_looked_for else "open"
+    # A rule has read the lines that only show what the cause takes. Those that show the cause itself stay: a fault that
+    # is left without a finding is mostly written in a form that its rule does not read.
+    lines = likely.sign_lines if was_looked_for else likely.lines
     lacking = sorted(READING_OF_TRAIT[trait].label for trait in likely.lacking)
-    return JudgedCause(
-        likely.cause, likely.guide, state, rules, likely.lines, lacking=tuple(lacking)
-    )
+    return JudgedCause(likely.cause, likely.guide, state, rules, lines, lacking=tuple(lacking))
 
 
 def _proves(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:

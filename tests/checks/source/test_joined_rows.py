@@ -330,7 +330,7 @@ clean = frame.dropna(subset=["answer"])
 pairs = pd.concat([frame["prompt"], clean["answer"]], axis=1)
 frame["best"] = frame[frame["score"] > 3]["answer"]
 """,
-    "both numbered anew": """
+    "both numbered again": """
 clean = frame.dropna(subset=["answer"]).reset_index(drop=True)
 pairs = pd.concat([clean["prompt"], clean["answer"]], axis=1)
 clean["both"] = (clean["prompt"] + clean["answer"]).values

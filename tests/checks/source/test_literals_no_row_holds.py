@@ -204,7 +204,7 @@ for row in rows:
     "rows that are dropped": DATA
     + 'data = data.filter(lambda row: row["winner"] != "invalid")\n'
     + 'data = data.map(lambda row: {"chosen": row["response_a"], "rejected": row["response_b"]})\n',
-    "written anew": ROWS
+    "written again": ROWS
     + f"""
 pairs = []
 for row in rows:
@@ -215,7 +215,7 @@ for row in rows:
         good, bad = row["response_b"], row["response_a"]
     pairs.append({PAIR})
 """,
-    "written anew by map": DATA
+    "written again by map": DATA
     + f"""
 def normal(row):
     return {{**row, "winner": row["winner"][-1]}}
@@ -227,7 +227,7 @@ def to_pair(row):
     return {PAIR}
 data = data.map(normal).map(to_pair)
 """,
-    "written anew by a comprehension": DATA
+    "written again by a comprehension": DATA
     + f"""
 def to_pair(row):
     if row["winner"] == "a":
@@ -237,7 +237,7 @@ def to_pair(row):
     return {PAIR}
 data = data.map(lambda row: {{k: v[-1:] for k, v in row.items()}}).map(to_pair)
 """,
-    "written anew by a loop": ROWS
+    "written again by a loop": ROWS
     + f"""
 pairs = []
 for row in rows:

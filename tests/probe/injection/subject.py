@@ -64,7 +64,7 @@ class Faulty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(code, vars(module))
 
 
-class Anew(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class FreshImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports modules that were imported already, as if for the first time: the hook waits for that."""
 
     def __init__(self, *names: str) -> None:
@@ -291,7 +291,7 @@ def begin(order: dict[str, Any]) -> None:
     os.environ["TRUETUNE_ORDERS"] = json.dumps(order["orders"])
     sys.path.insert(0, HOOKED)
     sys.modules.pop("sitecustomize", None)
-    sys.meta_path.insert(0, Anew("datasets", "transformers", "transformers.trainer"))
+    sys.meta_path.insert(0, FreshImports("datasets", "transformers", "transformers.trainer"))
     if order["function"] is not None:
         sys.meta_path.insert(
             0, Faulty(Function(*order["function"]), order["fault"], order["reached"])

@@ -92,7 +92,8 @@ from truetune.source.symbolic_execution.values import (
 MAX_STEPS = 4_000_000
 """Statements and expressions of one run: about twelve seconds. A row takes some hundred"""
 MAX_SECONDS = 10.0
-"""Of one run: what a step costs depends on the texts"""
+"""Of processor time, for one run: what a step costs depends on the texts. By the clock, a busy machine
+would end other runs than an idle one, and the verdicts would differ"""
 MAX_STEPS_WITHOUT_FILES = 50_000
 """Steps of a run that has read no file: a game or simulation for rewards, whose rows are nowhere at hand"""
 MAX_TEXT = 1_000_000
@@ -168,7 +169,7 @@ class ConcreteRun(Interpreter):
         self.files = files
         self._keeps_chats = keeps_chats
         self._tokenizer = tokenizer
-        self._deadline = time.monotonic() + MAX_SECONDS
+        self._deadline = time.process_time() + MAX_SECONDS
 
     def call_method(self, instance: Value, name: str, args: tuple[Value, ...]) -> Value | None:
         """What a method of an object of the script gives; None where its class has none of that name."""
@@ -190,7 +191,7 @@ class ConcreteRun(Interpreter):
         if self._steps % 1_000 != 0:
             return
         has_no_rows = self._steps >= MAX_STEPS_WITHOUT_FILES and not self.files.read
-        if has_no_rows or time.monotonic() > self._deadline:
+        if has_no_rows or time.process_time() > self._deadline:
             raise LimitReached
 
     # Loops over what is known

@@ -194,7 +194,7 @@ def _mapped(
             mapped.append(_joined(row, call(function, (_copy(row), *index), named)))
     for before, after in zip(table.rows, mapped, strict=False):
         for name in removed:
-            # A column that the function gives anew stays, as in `datasets`.
+            # A column that the function gives again stays, as in `datasets`.
             if name in before.entries and after.entries.get(name) is before.entries[name]:
                 del after.entries[name]
     return make_table(mapped, table)

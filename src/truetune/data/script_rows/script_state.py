@@ -1,7 +1,7 @@
 """Keeps what was read of a script until the script, or a file beside it, changes.
 
 The rows of a script are asked for by many rules, and following it takes a second. The trade-off: data that lie in
-another folder may change unseen, and then one process goes on with the rows of before.
+another folder may change unseen, and then one process keeps the rows of before.
 """
 
 from __future__ import annotations

@@ -226,14 +226,14 @@ def _text_rows(
 
 @kept_while_unchanged
 def _id_rows(script: str, folder: str, tokenizer: ScriptTokenizer) -> ScriptRows | DataError:
-    """As `_follow_or_say_why`, for rows of ids: kept apart, for tokenizers that stand in are made anew each time."""
+    """As `_follow_or_say_why`, for rows of ids: kept apart, for tokenizers that stand in are made again each time."""
     return _follow_or_say_why(script, folder, tokenizer, gives_ids=True)
 
 
 def _follow_or_say_why(
     script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
 ) -> ScriptRows | DataError:
-    """As `_follow`, the error given back: what is raised is not kept, and each rule that asks would follow it anew."""
+    """As `_follow`, the error given back: what is raised is not kept, and each rule that asks would follow it again."""
     try:
         return _follow(script, folder, tokenizer, gives_ids=gives_ids)
     except DataError as error:
@@ -242,7 +242,7 @@ def _follow_or_say_why(
 
 
 def _rows_or_error(rows: ScriptRows | DataError) -> ScriptRows:
-    """The rows. Raises DataError anew, for what is raised twice collects the places that it passed."""
+    """The rows. Raises a new DataError, for what is raised twice collects the places that it passed."""
     if isinstance(rows, DataError):
         raise DataError(*rows.args)
     return rows
