@@ -34,7 +34,11 @@ MARKS_OF_TURNS = r"<\|im_start\|>|<\|start_header_id\|>|\[INST\]|<start_of_turn>
 MARKS_BY_HAND = (
     rf"###\s?(?:Instruction|Response|Question|Answer|Input|Human|Assistant)|{MARKS_OF_TURNS}"
 )
-STOP_TOKENS = r"eos_token|eos_id|\beos\b|\bEOS|</s>|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|<\|end_of_text\|>"
+# EOS that is put behind a text or its ids; the one that generation is told says nothing of the rows.
+APPENDED_STOP = (
+    r"(?:\+|\{|append\(|\[|,)\s*\[?\s*(?:[\w.]{0,40}[._])?(?:eos|EOS|eot|EOT)\w*\s*[\]}),+]|(?:\+=?|\bjoin\b)\s*[\w.]*(?:eos|EOS|eot)\w*"
+    r"|</s>|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|<\|end_of_text\|>|add_eos|append_eos"
+)
 PAD = r"pad(?:_token|_id|_token_id|ding)?\w*"
 PAD_IS_EOS = (
     r"\bpad_token(?:_id)?['\"]?\]?\s*[=:]\s*[\w.]{0,60}\beos_token"
@@ -99,7 +103,7 @@ _PROMPT_SIGNS = (
         r"|^the client sends the bare question|^the prompt that serving builds",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
-        unless_in_file=rf"apply_chat_template|{TRAINS}|{SEQ2SEQ}|{CHATS}",
+        unless_in_file=rf"add_generation_prompt\s*=\s*True|{SEQ2SEQ}|{CHATS}",
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b|template:",
     ),
     Sign(
@@ -339,14 +343,14 @@ _STOP_SIGNS = (
         r"|^one side of a pair ends with",
         rf"\b(?:text|sample|formatted|full|prompt|example|s|line)\w*['\"]?\]?\s*(?:[=:]|\+=)\s*(?:\(?\s*[rf]{{0,2}}['\"]).*\{{[^}}]*{ANSWER}"
         rf"|return\s*\{{?.*f['\"].*\{{[^}}]*{ANSWER}|f['\"]{{1,3}}.*(?:###|Question|User|Human|Q:).*\{{[^}}]*{ANSWER}",
-        beside=rf"{TRAINS}|{TOKENIZE}",
-        unless_in_file=rf"{STOP_TOKENS}|{ASKS}",
+        beside=TRAINS,
+        unless_in_file=APPENDED_STOP,
     ),
     Sign(
         r"^no stop token stands in the rows|^training rows are built of prompts|^stop tokens of tokenized rows",
         rf"{TOKENIZE}.{{0,40}}{ANSWER}?.*add_special_tokens\s*=\s*False",
         beside_in_file=r"-\s?100",
-        unless_in_file=rf"{STOP_TOKENS}|{ASKS}|apply_chat_template",
+        unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
         r"^no stop token stands in the rows|^rows of plain text end without|^Axolotl's settings leave the token"
@@ -354,7 +358,7 @@ _STOP_SIGNS = (
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
     Sign(
-        r"^texts hold several turns of two speakers",
+        r"^texts hold several turns of two speakers|^a few turns of dialogue are one text",
         r"['\"]\\n['\"]\.join\(|\+=\s*f['\"].*(?:role|speaker|User|Assistant)",
         beside_in_file=r"eos_token|</s>|<\|endoftext\|>",
     ),
@@ -448,6 +452,12 @@ _WEIGHT_SIGNS = (
         unless=rf"{LORA}|[Aa]dapter|[Pp]rompt[Tt]uning|[Pp]refix[Tt]uning",
     ),
     Sign(
+        r"^the learning rate destroyed the weights",
+        # Sound text has a loss of 1 to 4; from 6 on a model knows hardly more than how often words are.
+        rf"\b(?:train_|train/)?loss{GIVEN}(?:[6-9]|\d\d)\.\d",
+        beside=rf"\b(?:train_|train/)?loss{GIVEN}[0-2]\.\d",
+    ),
+    Sign(
         r"^too many epochs on few rows|^the run trained few of the rows",
         rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs|EPOCHS|n_epochs){GIVEN}(?:[1-9]\d)\b",
     ),
@@ -455,7 +465,8 @@ _WEIGHT_SIGNS = (
         r"^marks of the chat template were never trained|^the rows of new tokens were not trained|^a new token got a row",
         ADDS_TOKENS,
         beside=LORA,
-        unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices|additional_target|lora_modules_to_save",
+        unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:]\s*(?!null|None)"
+        r"|additional_target|lora_modules_to_save",
     ),
     Sign(
         r"^marks of the chat template were never trained",
@@ -598,6 +609,12 @@ _ASKING_SIGNS = (
         unless_in_file=r"\bLLM\(",
     ),
     Sign(
+        r"^prompts are cut on the right|^long prompts are truncated on the right",
+        rf"truncation\s*=\s*(?:True|['\"]).*max_length\s*=|max_length\s*=.*truncation\s*=\s*(?:True|['\"])",
+        beside_in_file=ASKS,
+        unless_in_file=rf"truncation_side{GIVEN}left|{TRAINS}",
+    ),
+    Sign(
         r"^a completion was asked for without max_tokens",
         r"(?<!chat\.)\bcompletions\.create\((?!.*(?:max_tokens|\*\*)).*\)|SamplingParams\((?!.*(?:max_tokens|\*\*)).*\)"
         r"|\bllm\((?!.*(?:max_tokens|\*\*)).*\)|create_completion\((?!.*max_tokens).*\)"
@@ -723,9 +740,9 @@ _CACHE_SIGNS = (
         unless=r"['\"]labels['\"]",
     ),
     Sign(
-        r"^labels are made with care, and a collator|^rows came tokenized, without labels",
+        r"^labels are made with care|^rows came tokenized, without labels|^the collator gives labels to tokens",
         LANGUAGE_MODELLING,
-        beside=rf"{KEPT_ROWS}|-\s?100",
+        beside=rf"{KEPT_ROWS}|-\s?100|['\"]labels['\"]|completion_mask|assistant_masks",
     ),
     Sign(
         r"^a cache of another template or tokenizer|^encoded rows that are older|^a script loads rows that it saved"
