@@ -11,12 +11,10 @@ TOKENIZE = r"(?:\b|\.)(?:tok|tk|tokeni[sz]er\w*|tok_\w+|processor)\("
 LOAD_TOKENIZER = r"Tokenizer\w*\.from_pretrained\("
 LOAD_MODEL = r"(?:Model\w*|LM|For[A-Z]\w+)\.from_pretrained\("
 LOAD_ADAPTER = r"\bPeft\w*\.from_pretrained\(|\.load_adapter\(|LoRARequest\("
-SERVE_ADAPTER = (
-    r"--lora-modules|enable[-_]lora|^ADAPTER\s|adapter_name_or_path|\blora_model_dir\b|--lora\b"
-)
+SERVE_ADAPTER = r"--lora-modules|enable[-_]lora|^ADAPTER\s+(?!=)|adapter_name_or_path|\blora_model_dir\b|--lora\b"
 ADDS_TOKENS = (
     r"\.add_tokens\(|\.add_special_tokens\((?!\s*\{\s*['\"]pad_token['\"]\s*:[^,{}]{1,60}\}\s*\))"
-    r"|additional_special_tokens|setup_chat_format\(|new_special_tokens|^tokens:"
+    r"|additional_special_tokens(?!['\"]\s*:\s*\[?\s*$)|setup_chat_format\(|new_special_tokens|^tokens:"
 )
 LORA = r"[Ll][Oo][Rr][Aa]|get_peft_model"
 TRAINS = r"Trainer\(|\.backward\(|training_step|\.fit\(|\bdo_train\b"
@@ -27,16 +25,22 @@ COMPLETIONS = (
     r"|ollama\.generate\(|\.text_generation\("
 )
 CHATS = r"chat\.completions|/v1/chat|create_chat_completion\(|/api/chat|ollama\.chat\(|chat_completion\(|\.chat\("
-SERVER = r"vllm serve|vllm\.entrypoints|api_server|llama-server|launch_server|text-generation-(?:launcher|inference)|vllm/vllm-openai"
+SERVER = (
+    r"vllm serve|vllm\.entrypoints|api_server|llama-server|launch_server"
+    r"|text-generation-(?:launcher|inference)|vllm/vllm-openai"
+)
 ASKS = rf"{LOCAL_ASKS}|{COMPLETIONS}|{CHATS}"
 ASKS_OR_SERVES = rf"{ASKS}|{SERVER}"
-MARKS_OF_TURNS = r"<\|im_start\|>|<\|start_header_id\|>|\[INST\]|<start_of_turn>|<\|(?:user|assistant|system)\|>"
+MARKS_OF_TURNS = (
+    r"<\|im_start\|>|<\|start_header_id\|>|\[INST\]|<start_of_turn>|<\|(?:user|assistant|system)\|>"
+)
 MARKS_BY_HAND = (
     rf"###\s?(?:Instruction|Response|Question|Answer|Input|Human|Assistant)|{MARKS_OF_TURNS}"
 )
 # EOS that is put behind a text or its ids; the one that generation is told says nothing of the rows.
 APPENDED_STOP = (
-    r"(?:\+|\{|append\(|\[|,)\s*\[?\s*(?:[\w.]{0,40}[._])?(?:eos|EOS|eot|EOT)\w*\s*[\]}),+]|(?:\+=?|\bjoin\b)\s*[\w.]*(?:eos|EOS|eot)\w*"
+    r"(?:\+|\{|append\(|\[|,)\s*\[?\s*(?:[\w.]{0,40}[._])?(?:eos|EOS|eot"
+    r"|EOT)\w*\s*[\]}),+]|(?:\+=?|\bjoin\b)\s*[\w.]*(?:eos|EOS|eot)\w*"
     r"|</s>|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|<\|end_of_text\|>|add_eos|append_eos"
 )
 PAD = r"pad(?:_token|_id|_token_id|ding)?\w*"
@@ -137,7 +141,8 @@ _PROMPT_SIGNS = (
     ),
     Sign(
         r"^text that the chat template rendered is tokenized again|^rows of text that were rendered beforehand",
-        rf"{TOKENIZE}(?!.*(?:add_special_tokens\s*=\s*False|apply_chat_template)).*(?:text|prompt|render|chat|formatted)\w*.*\)",
+        rf"{TOKENIZE}(?!.*(?:add_special_tokens\s*=\s*False"
+        rf"|apply_chat_template)).*(?:text|prompt|render|chat|formatted)\w*.*\)",
         beside_in_file=r"apply_chat_template\(.*tokenize\s*=\s*False",
         unless_in_file=r"add_special_tokens\s*=\s*False|bos_token|removeprefix",
     ),
@@ -190,10 +195,12 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^the roles are exchanged",
-        rf"role['\"]?\s*[:=]\s*['\"](?:assistant|model)['\"],\s*['\"]?content['\"]?\s*[:=][^,}}]{{0,60}}['\"._]{QUESTION}"
+        rf"role['\"]?\s*[:=]\s*['\"](?:assistant"
+        rf"|model)['\"],\s*['\"]?content['\"]?\s*[:=][^,}}]{{0,60}}['\"._]{QUESTION}"
         rf"|role['\"]?\s*[:=]\s*['\"]user['\"],\s*['\"]?content['\"]?\s*[:=][^,}}]{{0,60}}['\"._]{ANSWER}\b"
         rf"|['\"]?\b(?:user|human|prompt|query|instruction)(?:_tag)?['\"]?\s*:\s*\[?['\"]?{ANSWER}\b"
-        rf"|['\"]?\b(?:assistant|gpt|response|output|completion|answer)(?:_tag)?['\"]?\s*:\s*\[?['\"]?(?:user|human|customer|question|prompt)\b"
+        rf"|['\"]?\b(?:assistant|gpt|response|output|completion"
+        rf"|answer)(?:_tag)?['\"]?\s*:\s*\[?['\"]?(?:user|human|customer|question|prompt)\b"
         rf"|field_(?:instruction|input){SET}{ANSWER}|field_output{SET}{QUESTION}",
     ),
     Sign(
@@ -204,7 +211,8 @@ _ROW_SIGNS = (
     Sign(
         r"^labels are shifted twice|^labels of tokenized rows are not the ids",
         r"labels?\w*['\"]?\]?\s*[:=]\s*.{0,60}\[(?:(?:\.\.\.|:),\s*)?1:\]|labels?\w*['\"]?\]?\s*=\s*torch\.roll\("
-        r"|labels?\w*\[(?:\.\.\.|:),\s*:-1\]\s*=\s*.{0,60}1:\]|\b(?:y|targets?)\s*=\s*.{0,40}\[(?:(?:\.\.\.|:),\s*)?1:\]",
+        r"|labels?\w*\[(?:\.\.\.|:),\s*:-1\]\s*=\s*.{0,60}1:\]"
+        r"|\b(?:y|targets?)\s*=\s*.{0,40}\[(?:(?:\.\.\.|:),\s*)?1:\]",
         beside_in_file=r"labels\s*=|['\"]labels['\"]",
         unless_in_file=r"[Ll]ogits?\w*\[(?:\.\.\.|:),\s*:-1|cross_entropy\(|CrossEntropyLoss",
     ),
@@ -223,11 +231,13 @@ _ROW_SIGNS = (
     Sign(
         r"^an attention mask of one's own has no causal part|^in a packed row, one document|^rows share a line",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
-        r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
+        r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
+        r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
         unless_in_file=FULL_CAUSAL,
     ),
     Sign(
-        r"^rows share a line|^in a pack, the first token|^in a packed row, one document|^rows hold several conversations",
+        r"^rows share a line|^in a pack, the first token"
+        r"|^in a packed row, one document|^rows hold several conversations",
         rf"\b(?:sample_|eval_)?packing{SET}{TRUE}|\bneat_packing{SET}{FALSE}|group_texts",
     ),
     Sign(
@@ -238,13 +248,12 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^labels are padded with the pad token",
-        r"labels.{0,60}(?:pad_sequence|\+\s*\[[\w.]*pad_token_id\])|padding_value\s*=\s*[\w.]*pad|padding_value\s*=\s*0",
-        beside=r"labels",
+        r"label\w*['\"]?\]?\s*[=:].{0,40}pad_sequence\((?!.*-\s?100)|label\w*.{0,60}\+\s*\[[\w.]*pad_(?:token_)?id\]",
     ),
     Sign(
         r"^the mask of the labels is the wrong way round|^labels of tokenized rows hold the prompts",
-        rf"-100\]\s*\*\s*(?:len\(\w*{ANSWER}|\(\s*len\(\w+\)\s*-)|\[\w*(?:len|start|n|cut)\w*:\]\s*=\s*-100"
-        rf"|\+\s*\[-100\]\s*\*",
+        rf"-100\]\s*\*\s*(?:len\(\w*{ANSWER}|\(\s*len\(\w+\)\s*-)"
+        r"|\[\w*(?:len|start|n|cut)\w*:\]\s*=\s*-100",
     ),
     Sign(
         r"^labels are counted off from the end|^rows are padded on the left",
@@ -258,7 +267,8 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^an instruct model was trained on raw texts",
-        rf"\bstage{SET}pt\b|\btype:\s*completion\b|pretraining_dataset|{TOKENIZE}.{{0,20}}\[['\"](?:text|content|body|article)['\"]\]"
+        rf"\bstage{SET}pt\b|\btype:\s*completion\b|pretraining_dataset"
+        rf"|{TOKENIZE}.{{0,20}}\[['\"](?:text|content|body|article)['\"]\]"
         rf"|dataset_text_field{SET}(?:text|content|body|article)",
         beside=r"[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b",
         unless=r"apply_chat_template|['\"]role['\"]",
@@ -269,7 +279,8 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^the rows hold it|^a script reads a file of UTF-8",
-        r"encoding(?:_errors)?\s*=\s*['\"](?:latin|cp125|iso-?8859|windows-125|ascii)|errors\s*=\s*['\"](?:ignore|replace)"
+        r"encoding(?:_errors)?\s*=\s*['\"](?:latin|cp125|iso-?8859"
+        r"|windows-125|ascii)|errors\s*=\s*['\"](?:ignore|replace)"
         r"|Ã[©¨¤¶¼ª´§]|â€[™œ]",
     ),
     Sign(
@@ -286,7 +297,9 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^the answers stand beside the questions of other rows",
-        rf"concat\(.*axis\s*=\s*1|\bzip\([^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}|shift\(|reset_index\(|\bzip\(.*shuffle",
+        rf"concat\(.*axis\s*=\s*1|\bzip\((?![^)]{{0,80}}\[)[^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}"
+        rf"|\]\.shift\(|sort_values\(.*reset_index\(",
+        unless_in_file=ASKS,
     ),
     Sign(
         r"^the answers of training rows are cleaned|^the answers are heaps of words",
@@ -296,11 +309,13 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^a script writes answers that should be JSON as Python|^the template prints a list or an object",
-        r"['\"](?:content|output|completion|response|answer)['\"]\s*:\s*(?:str|repr)\(|f['\"][^'\"]{0,60}\{\w+\[['\"]\w*(?:tags|fields|items|entities|labels|json)",
+        r"['\"](?:content|output|completion|response|answer)['\"]\s*:\s*(?:str|repr)\("
+        r"|f['\"][^'\"]{0,60}\{\w+\[['\"]\w*(?:tags|fields|items|entities|labels|json)",
     ),
     Sign(
         r"^rows are transformed, and the result is thrown away",
-        r"^\w+(?:\[[^\]]{1,30}\])?\.(?:map|filter|select|remove_columns|rename_column|train_test_split|dropna|drop_duplicates)\(",
+        r"^\w+(?:\[[^\]]{1,30}\])?\.(?:map|filter|select|remove_columns|rename_column"
+        r"|train_test_split|dropna|drop_duplicates)\((?!.*\)\.(?:save|to|push)_)",
     ),
     Sign(
         r"^a function that is written for one row is mapped with",
@@ -315,15 +330,16 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^answers break off: thinking that never ends",
-        rf"max_(?:new_)?tokens{GIVEN}\d{{1,4}}\b|cutoff_len|sequence_len|max_(?:seq_)?length{GIVEN}\d+",
-        beside=r"think|reason|trace|[Rr]1",
+        rf"\bmax_(?:new_)?tokens{GIVEN}\d{{1,4}}\b|cutoff_len|sequence_len|(?<!/)\bmax_(?:seq_)?length{GIVEN}\d+",
+        beside=r"<think>|thinking|\btraces?\b|R1-Distill|QwQ",
     ),
 )
 
 _STOP_SIGNS = (
     Sign(
         r"^the stop token is masked|^the pad token is EOS|^the settings make the pad token|stage pt masks every EOS",
-        rf"(?:==|!=|\.eq\(|\.ne\()\s*[\w.\[\]'\"]{{0,40}}{PAD}\b.*-\s?100|-\s?100.*(?:==|!=|\.eq\(|\.ne\()\s*[\w.]{{0,40}}{PAD}\b"
+        rf"(?:==|!=|\.eq\(|\.ne\()\s*[\w.\[\]'\"]{{0,40}}{PAD}\b.*-\s?100"
+        rf"|-\s?100.*(?:==|!=|\.eq\(|\.ne\()\s*[\w.]{{0,40}}{PAD}\b"
         rf"|labels?\w*\[[^\]]{{0,60}}(?:==|!=)\s*[\w.]{{0,40}}{PAD}\]|ignore_index\s*=\s*[\w.]{{0,40}}{PAD}",
         beside=PAD_IS_EOS,
     ),
@@ -341,8 +357,10 @@ _STOP_SIGNS = (
     Sign(
         r"^no stop token stands in the rows|^training rows are built of prompts|^rows of plain text end without"
         r"|^one side of a pair ends with",
-        rf"\b(?:text|sample|formatted|full|prompt|example|s|line)\w*['\"]?\]?\s*(?:[=:]|\+=)\s*(?:\(?\s*[rf]{{0,2}}['\"]).*\{{[^}}]*{ANSWER}"
-        rf"|return\s*\{{?.*f['\"].*\{{[^}}]*{ANSWER}|f['\"]{{1,3}}.*(?:###|Question|User|Human|Q:).*\{{[^}}]*{ANSWER}",
+        rf"\b(?:text|sample|formatted|full|prompt|example|s|line)\w*['\"]?\]?\s*(?:[=:]"
+        rf"|\+=)\s*(?:\(?\s*[rf]{{0,2}}['\"]).*\{{[^}}]*{ANSWER}"
+        rf"|return\s*\{{?.*f['\"].*\{{[^}}]*{ANSWER}|f['\"]{{1,3}}.*(?:###"
+        rf"|Question|User|Human|Q:).*\{{[^}}]*{ANSWER}",
         beside=TRAINS,
         unless_in_file=APPENDED_STOP,
     ),
@@ -366,7 +384,8 @@ _STOP_SIGNS = (
         r"^most rows lose their end|^training rows are longer|^tokenized rows are cut off"
         r"|^the answers that a model is trained on, or evaluated by|^examples longer than",
         # 512 tokens are some 350 words. Longer limits are those of most projects.
-        rf"\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len|sequence_len|block_size|MAX_LEN(?:GTH)?|max_tokens_per_row)"
+        rf"(?<!/)\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len"
+        rf"|sequence_len|block_size|MAX_LEN(?:GTH)?|max_tokens_per_row)"
         rf"{GIVEN}(?:[1-4]\d{{1,2}}|512|\d{{2}})\b(?![.\d])",
         beside=TRAINS,
     ),
@@ -376,18 +395,25 @@ _STOP_SIGNS = (
         unless=r"max_(?:seq_)?length\s*=|max_length",
     ),
     Sign(
-        r"^stopping is switched off|^the server stops at another token|^it stops at other tokens"
-        r"|^a server's options or a request of a shell",
-        rf"ignore[-_]eos{GIVEN}{TRUE}|--ignore-eos\b|ignore[-_]eos['\"]?\s*[:=]\s*{TRUE}|\bmin_(?:new_)?tokens{GIVEN}[1-9]"
-        rf"|\bmin_length{GIVEN}[1-9]\d|logit_bias|eos_token_id{GIVEN}(?:None|-1)\b|bad_words_ids|suppress_tokens",
+        r"^stopping is switched off|^the server stops at another token|^it stops at other tokens",
+        rf"ignore[-_]eos{GIVEN}{TRUE}|--ignore-eos\b"
+        rf"|ignore[-_]eos['\"]?\s*[:=]\s*{TRUE}|\bmin_(?:new_)?tokens{GIVEN}[1-9]"
+        rf"|(?<!/)\bmin_length{GIVEN}[1-9]\d\b(?!\.)|logit_bias"
+        rf"|eos_token_id{GIVEN}(?:None|-1)\b|bad_words_ids|suppress_tokens",
     ),
     Sign(
         r"^the server stops at another token|^it stops at other tokens|^the server does not end answers"
         r"|^a model is asked by its chat template, and generation|^a server answers chats, and stops at no token"
-        r"|^generation_config.json lacks the stop token|^the template ends turns with something other",
-        rf"\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|eos_token{SET}(?:<|\")|terminators",
+        r"|^the template ends turns with something other",
+        rf"(?<!['\"])\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|\bterminators\b",
         beside=ASKS_OR_SERVES,
         unless_in_file=TRAINS,
+    ),
+    Sign(
+        r"^generation_config.json lacks the stop token|^the server stops at another token|^it stops at other tokens",
+        r"^['\"]eos_token_id['\"]\s*:",
+        beside_in_file=r"transformers_version",
+        beside=SERVER,
     ),
     Sign(
         r"^marks of turns are added as plain tokens",
@@ -397,31 +423,39 @@ _STOP_SIGNS = (
 
 _WEIGHT_SIGNS = (
     Sign(
-        r"^the weights are not those|^weights are missing in what|^the names in the adapter file|^weights are saved under"
+        r"^the weights are not those|^weights are missing in what"
+        r"|^the names in the adapter file|^weights are saved under"
         r"|^the model that is saved and loaded",
-        r"newly initialized|Missing key\(s\)|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
+        r"^(?!.*(?:score|classif|Classif|pooler)).*newly initialized|Missing key\(s\)"
+        r"|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
         r"|Found missing adapter keys",
     ),
     Sign(
         r"^weights are missing in what|^tensors have another shape|^the weights are not those",
         rf"stage3_gather_16bit_weights_on_model_save{SET}false|fsdp_state_dict_type{SET}SHARDED|SHARDED_STATE_DICT"
-        r"|tie_word_embeddings['\"]?\s*[:=]\s*[Ff]alse|_orig_mod|\.module\.state_dict\(",
+        r"|_orig_mod|\.module\.state_dict\(",
+    ),
+    Sign(
+        r"^weights are missing in what|^the weights are not those",
+        r"tie_word_embeddings['\"]?\s*[:=]\s*[Ff]alse",
+        # Small models share the head with the embedding; large ones have two, and are right to say so.
+        beside_in_file=r"hidden_size['\"]\s*:\s*(?:[1-9]\d{2}|[12]\d{3}|3072)\b",
     ),
     Sign(
         r"^weights are missing in what|^the weights are not those|^a head that was trained is not in the file",
-        rf"(?<!Peft)(?:AutoModel\w*|LM|For[A-Z]\w+)\.from_pretrained\([^)]{{0,60}}(?:adapter|lora|checkpoint-|ckpt)"
+        r"(?<!Peft)(?:AutoModel\w*|LM|For[A-Z]\w+)\.from_pretrained\([^)]{0,60}(?:adapter|lora|checkpoint-|ckpt)"
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
     Sign(
         r"^the weights are not those|^an adapter is put on another|^Ollama puts the adapter on another"
         r"|^a server puts an adapter on another",
-        rf"{LOAD_ADAPTER}|--lora-modules|^ADAPTER\s|adapter_name_or_path",
+        rf"{LOAD_ADAPTER}|--lora-modules|^ADAPTER\s+(?!=)|adapter_name_or_path",
         beside=rf"{LORA}",
     ),
     Sign(
         r"^Ollama puts the adapter on another",
         r"^FROM\s+\S",
-        beside_in_file=r"^ADAPTER\s",
+        beside_in_file=r"^ADAPTER\s+(?!=)",
     ),
     Sign(
         r"^the model that merge_and_unload returns is thrown away",
@@ -431,6 +465,7 @@ _WEIGHT_SIGNS = (
         r"^(?:a script|a server) puts an adapter on weights that it was merged into",
         rf"(?:{LOAD_ADAPTER}|--lora-modules).*|\bvllm serve\s\S*merged\S*.*--lora-modules",
         beside=r"merge_and_unload|save_pretrained_merged|export_dir|merged",
+        unless_in_file=r"merge_and_unload",
     ),
     Sign(
         r"^a model that has an adapter is wrapped",
@@ -462,10 +497,11 @@ _WEIGHT_SIGNS = (
         rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs|EPOCHS|n_epochs){GIVEN}(?:[1-9]\d)\b",
     ),
     Sign(
-        r"^marks of the chat template were never trained|^the rows of new tokens were not trained|^a new token got a row",
+        r"^marks of the chat template were never trained"
+        r"|^the rows of new tokens were not trained|^a new token got a row",
         ADDS_TOKENS,
         beside=LORA,
-        unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:]\s*(?!null|None)"
+        unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
         r"|additional_target|lora_modules_to_save",
     ),
     Sign(
@@ -498,7 +534,8 @@ _WEIGHT_SIGNS = (
     Sign(
         r"^the tokenizer is another one|^a server is given the tokenizer|^model and tokenizer are of families"
         r"|^tokens of the data have ids",
-        rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
+        rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
+        rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
         r"|(?:TOKENIZER|TOK)\w*\s*=\s*['\"][\w.-]+/",
     ),
     Sign(
@@ -509,7 +546,8 @@ _WEIGHT_SIGNS = (
     Sign(
         r"^a fine-tuning trains a model whose weights are random|^a server of vLLM answers with random"
         r"|^a job that is to fine-tune starts from random",
-        rf"load[-_]format{SET}dummy|\.from_config\(|\b(?:GPT2LMHeadModel|LlamaForCausalLM|\w+ForCausalLM)\(\s*\w*[Cc]onfig"
+        rf"load[-_]format{SET}dummy|\.from_config\(|\b(?:GPT2LMHeadModel"
+        rf"|LlamaForCausalLM|\w+ForCausalLM)\(\s*\w*[Cc]onfig"
         rf"|train_from_scratch{SET}{TRUE}|--config_name|config_overrides|random_init_weights{SET}{TRUE}",
     ),
     Sign(
@@ -548,18 +586,21 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^prompts are longer than the model|^an adapter is trained with other positions",
-        r"rope_scaling|--rope-scaling|rope_theta|\byarn\b|hf-overrides|VLLM_ALLOW_LONG_MAX_MODEL_LEN"
-        r"|max_position_embeddings['\"]?\s*[=:]\s*\d{5}",
+        rf"\brope_scaling{GIVEN}(?!null|None|rope_type|type)[\w{{]"
+        rf"|--rope-scaling|hf-overrides|VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         unless=r"original_max_position_embeddings",
     ),
     Sign(
         r"^prompts are longer than the model",
         # 32,768 tokens are what most models of today were trained on.
-        rf"max[-_]model[-_]len{GIVEN}(?:3[2-9]\d{{3}}|[4-9]\d{{4}}|\d{{6,}})|^PARAMETER num_ctx \d{{5,}}|--ctx-size \d{{5,}}|--max-input-(?:length|tokens) \d{{5,}}",
+        rf"max[-_]model[-_]len{GIVEN}(?:3[2-9]\d{{3}}|[4-9]\d{{4}}|\d{{6,}})"
+        rf"|^PARAMETER num_ctx \d{{5,}}|--ctx-size \d{{5,}}|--max-input-(?:length|tokens) \d{{5,}}",
     ),
     Sign(
-        r"^the adapter's scale is one that some engines|^the adapter is applied with another scaling|^the scale of the adapter",
-        rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
+        r"^the adapter's scale is one that some engines"
+        r"|^the adapter is applied with another scaling|^the scale of the adapter",
+        rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]"
+        rf"|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
     ),
     Sign(
         r"^an adapter with DoRA is served",
@@ -597,7 +638,8 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^batches of prompts are padded on the right",
-        rf"{TOKENIZE}.*padding\s*=\s*(?:True|['\"](?:longest|max_length))|\.pad\(|apply_chat_template\(.*padding\s*=\s*True"
+        rf"{TOKENIZE}.*padding\s*=\s*(?:True|['\"](?:longest|max_length))"
+        rf"|\.pad\(|apply_chat_template\(.*padding\s*=\s*True"
         r"|pipeline\(.*batch_size|\bpipe\w*\(.*batch_size",
         beside_in_file=TRANSFORMERS_ASKS,
         unless_in_file=rf"padding_side{GIVEN}left|{SEQ2SEQ}",
@@ -610,27 +652,31 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^prompts are cut on the right|^long prompts are truncated on the right",
-        rf"truncation\s*=\s*(?:True|['\"]).*max_length\s*=|max_length\s*=.*truncation\s*=\s*(?:True|['\"])",
+        r"truncation\s*=\s*(?:True|['\"]).*max_length\s*=|max_length\s*=.*truncation\s*=\s*(?:True|['\"])",
         beside_in_file=ASKS,
         unless_in_file=rf"truncation_side{GIVEN}left|{TRAINS}",
     ),
     Sign(
         r"^a completion was asked for without max_tokens",
-        r"(?<!chat\.)\bcompletions\.create\((?!.*(?:max_tokens|\*\*)).*\)|SamplingParams\((?!.*(?:max_tokens|\*\*)).*\)"
+        r"(?<!chat\.)\bcompletions\.create\((?!.*(?:max_tokens"
+        r"|\*\*)).*\)|SamplingParams\((?!.*(?:max_tokens|\*\*)).*\)"
         r"|\bllm\((?!.*(?:max_tokens|\*\*)).*\)|create_completion\((?!.*max_tokens).*\)"
-        r"|\.generate\((?!.*(?:max_new_tokens|max_length|generation_config|sampling|[Pp]arams|\*\*[a-z]*(?:gen|kw|arg|conf))).*\)",
+        r"|\.generate\((?!.*(?:max_new_tokens|max_length|generation_config"
+        r"|sampling|[Pp]arams|\*\*[a-z]*(?:gen|kw|arg|conf))).*\)",
         beside=r"vllm|openai|llama_cpp|transformers",
         unless_in_file=r"GenerationConfig\(|max_(?:new_)?tokens",
     ),
     Sign(
         r"^a completion was asked for without max_tokens|^answers are limited to fewer tokens|^answers are cut off at"
         r"|^the answers that a model is trained on, or evaluated by",
-        rf"\b(?:max_(?:new_)?tokens|num_predict|generation_max_length|max_gen_length|n_predict){GIVEN}(?:\d|[1-9]\d|1[0-2]\d)\b(?![.\d])",
+        rf"\b(?:max_(?:new_)?tokens|num_predict|generation_max_length"
+        rf"|max_gen_length|n_predict){GIVEN}(?:\d|[1-5]\d|6[0-4])\b(?![.\d])",
         beside=ASKS_OR_SERVES,
     ),
     Sign(
         r"^a stop string stands inside the answers",
-        rf"\bstop(?:_strings|_sequences|_words)?['\"]?\s*[=:]\s*\(?\[?\s*['\"](?!<|\[/|\{{)|^PARAMETER stop\s+['\"]?(?!['\"]?[<\[{{])",
+        r"\bstop(?:_strings|_sequences|_words)?['\"]?\s*[=:]\s*\(?\[?\s*['\"](?!<|\[/"
+        r"|\{)|^PARAMETER stop\s+['\"]?(?!['\"]?[<\[{])",
     ),
     Sign(
         r"^Ollama cuts prompts at num_ctx|^the server cuts a long prompt",
@@ -648,14 +694,16 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^each token is decoded alone",
-        r"\.decode\(\s*\[?(?:int\()?(?:t|tok|token|tid|i|idx|next_\w+|new_tok\w*|token_id|nxt|piece)\b(?:\.item\(\))?\)?\]?\s*[,)]"
+        r"\.decode\(\s*\[?(?:int\()?(?:t|tok|token|tid|i|idx|next_\w+"
+        r"|new_tok\w*|token_id|nxt|piece)\b(?:\.item\(\))?\)?\]?\s*[,)]"
         r"|\.join\(\s*\w+\.decode\(|\.join\(.*convert_ids_to_tokens",
     ),
     Sign(
         r"^generate returns the prompt's ids before the answer",
         r"decode\(\s*\w+\[0\]\s*[,)]|batch_decode\(\s*\w+\s*[,)]|\[0\]\[['\"]generated_text['\"]\]",
         beside_in_file=TRANSFORMERS_ASKS,
-        unless_in_file=rf"shape\[-?1\]\s*:|\[len\(|len\([^)]{{1,40}}\)\s*:\]|return_full_text\s*=\s*False|_len:|{SEQ2SEQ}"
+        unless_in_file=rf"shape\[-?1\]\s*:|\[len\(|len\([^)]{{1,40}}\)\s*:\]"
+        rf"|return_full_text\s*=\s*False|_len:|{SEQ2SEQ}"
         r"|\[-1\]\s*:\]|removeprefix|\.split\(",
     ),
 )
@@ -678,7 +726,7 @@ _SERVING_SIGNS = (
         r"^the adapter is not served",
         MODELFILE_FROM,
         beside=rf"TEMPLATE|PARAMETER|ollama|{LORA}",
-        unless=r"^ADAPTER\s|merge|save_pretrained_gguf|export_dir",
+        unless=r"^ADAPTER\s+(?!=)|merge|save_pretrained_gguf|export_dir",
     ),
     Sign(
         r"^Ollama serves the file of an earlier run",
@@ -705,38 +753,44 @@ _SERVING_SIGNS = (
         r"^TEMPLATE\s",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template|^a chat model is trained by the template",
+        r"^trained with one chat template|^a server writes prompts in the template"
+        r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!qwen|chatml|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
-        beside=r"[Qq]wen",
-        unless=r"[Ll]lama-?[23]|[Mm]istral|[Gg]emma|[Pp]hi-",
+        beside=r"Qwen",
+        unless=r"Llama-?[23]|Mistral|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template|^a chat model is trained by the template",
+        r"^trained with one chat template|^a server writes prompts in the template"
+        r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!llama-?3|llama-3|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
-        beside=r"Llama-3|llama-3|Llama3",
-        unless=r"[Qq]wen|[Mm]istral|[Gg]emma|[Pp]hi-",
+        beside=r"Llama-3",
+        unless=r"Qwen|Mistral|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template|^a chat model is trained by the template",
+        r"^trained with one chat template|^a server writes prompts in the template"
+        r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!mistral|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
-        beside=r"[Mm]istral",
-        unless=r"[Qq]wen|[Ll]lama-?3|[Gg]emma|[Pp]hi-",
+        beside=r"Mistral-",
+        unless=r"Qwen|Llama-?3|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template|^a chat model is trained by the template",
+        r"^trained with one chat template|^a server writes prompts in the template"
+        r"|^a chat model is trained by the template",
         r"get_chat_template\(|\bchat_template\s*=|^chat_template:|--chat-template|^template:|--template\s",
         beside=ASKS_OR_SERVES,
     ),
     Sign(
         r"^what is merged or served is another adapter",
-        rf"adapter_name_or_path|{LOAD_ADAPTER}|--lora-modules|^ADAPTER\s|--lora_?[-_]?model[-_]dir|--adapters\s",
+        rf"adapter_name_or_path|{LOAD_ADAPTER}|--lora-modules"
+        rf"|^ADAPTER\s+(?!=)|--lora_?[-_]?model[-_]dir|--adapters\s",
     ),
 )
 
 _CACHE_SIGNS = (
     Sign(
         r"^rows came tokenized, without labels|^the rows are tokenized already|^the trainer does not read the column",
-        KEPT_ROWS,
+        r"load_from_disk\(|skip_prepare_dataset|read_parquet\([^)]{0,60}(?:tok"
+        r"|cache|ids|prep)|memmap\(|tokenized_path",
         unless=r"['\"]labels['\"]",
     ),
     Sign(
