@@ -357,10 +357,10 @@ _STOP_SIGNS = (
     Sign(
         r"^no stop token stands in the rows|^training rows are built of prompts|^rows of plain text end without"
         r"|^one side of a pair ends with",
-        rf"\b(?:text|sample|formatted|full|prompt|example|s|line)\w*['\"]?\]?\s*(?:[=:]"
-        rf"|\+=)\s*(?:\(?\s*[rf]{{0,2}}['\"]).*\{{[^}}]*{ANSWER}"
-        rf"|return\s*\{{?.*f['\"].*\{{[^}}]*{ANSWER}|f['\"]{{1,3}}.*(?:###"
-        rf"|Question|User|Human|Q:).*\{{[^}}]*{ANSWER}",
+        rf"\b(?:text|sample|formatted|full|prompt|example|s|line)(?:_\w{{0,30}})?['\"]?\]?\s?(?:=|:|\+=)\s?\(?[rf]{{0,2}}['\"]"
+        rf"[^{{}}]{{0,200}}(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}"
+        rf"|f['\"]{{1,3}}(?:###|<\w+>|Question|User|Human|Q:)[^{{}}]{{0,100}}"
+        rf"(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}",
         beside=TRAINS,
         unless_in_file=APPENDED_STOP,
     ),
