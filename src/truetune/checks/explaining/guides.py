@@ -82,9 +82,10 @@ GUIDES = (
                   ("mask-without-causality", "shortcut-loss")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
                   "random tokens, worse than the base model, adapter merged or loaded wrongly",
-                  ("no-language-left", "worse-than-its-base", "adapter-on-another-base")),
-            Cause("the learning rate destroyed the weights", "the loss climbed above guessing before",
-                  ("loss-climbs-above-guessing", "steps-larger-than-the-weights")),
+                  ("no-language-left", "worse-than-its-base", "adapter-on-another-base", "script-loads-another-base")),
+            Cause("the learning rate destroyed the weights",
+                  "the loss climbed above guessing before, or diverged in the warm-up; `the the the`, commas alone",
+                  ("loss-climbs-above-guessing", "loss-diverges", "steps-larger-than-the-weights")),
             Cause("the answers are drawn at a high temperature", "good greedily, nonsense when sampled",
                   ("temperature-is-too-high",)),
             Cause("the tokenizer is another one than the model's", "words and symbols without relation",
@@ -107,7 +108,8 @@ GUIDES = (
             Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
                   "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
                   "precision",
-                  ("fp16-overflow", "server-casts-to-float16", "activations-leave-fp16")),
+                  ("fp16-overflow", "server-casts-to-float16", "activations-leave-fp16",
+                   "nan-hidden-by-logging-filter")),
             Cause("batches of prompts are padded on the right",
                   "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
                   "broken",
@@ -122,6 +124,16 @@ GUIDES = (
                   "forgets its persona or rules; good at first and generic after a few turns; system prompt in the"
                   " training data only",
                   ("asked-in-another-form", "server-builds-another-prompt")),
+            Cause("prompts are cut on the right where they are asked (truncation=True with a short max_length): the"
+                  " question and the header of the answer stand at their end",
+                  "long documents or contexts: it goes on with the document in place of an answer; short ones are fine",
+                  ("prompts-lose-their-end",)),
+            Cause("generate returns the prompt's ids before the answer's, and both are decoded",
+                  "answers begin with the prompt, the question or system and user; repeats the question",
+                  ("prompt-left-in-answers", "answers-echo-the-prompt")),
+            Cause("too many epochs on few rows: the model recites them whatever is asked",
+                  "answers are training rows word for word, or the same for all questions; 50 rows, 20 epochs; overfit",
+                  ("same-rows-over-and-over",)),
             Cause("a completion was asked for without max_tokens: /v1/completions and llama-cpp-python end after 16"
                   " tokens; chats have no such limit",
                   "answers break off in the middle after ten words or one line, truncated; finish_reason length;"
@@ -200,6 +212,12 @@ GUIDES = (
                   ("truncation-cuts-the-terminator", "sft-max-length-default-1024", "rows-surely-cut")),
             Cause("the server stops at another token", "stops in the notebook, and not when served",
                   ("trained-stop-not-served", "stop-ids-incomplete")),
+            Cause("stopping is switched off where it is asked: ignore_eos, min_tokens or min_new_tokens, a bias on EOS",
+                  "each answer has exactly max_tokens tokens, finish_reason length; copied from a benchmark of speed",
+                  ("command-switches-stopping-off", "generation-settings-distort-answers")),
+            Cause("a few turns of dialogue are one text, and the end token stands behind the last of them alone",
+                  "plays both sides, writes the user's part too, goes on with a whole conversation",
+                  ("inner-turns-not-terminated", "answers-continue-the-dialogue")),
         ),
     ),
     Guide(
@@ -1739,7 +1757,11 @@ GUIDES = (
         (
             Cause("rows came tokenized, without labels", "prompts are trained too",
                   ("tokenized-rows-without-labels", "token-rows-without-labels")),
-            Cause("a cache of another template or tokenizer", "changes of the data or template have no effect",
+            Cause("labels are made with care, and the collator makes them of the ids again",
+                  "DataCollatorForLanguageModeling; masked prompts are learned all the same, it talks like the users",
+                  ("lm-collator-overwrites-labels", "labels-overwritten-by-collator")),
+            Cause("a cache of another template or tokenizer",
+                  "changes of the data, template or preprocessing have no effect; the same loss to the last digit",
                   ("token-rows-of-another-template", "cache-made-with-other-settings")),
         ),
     ),
