@@ -12,7 +12,10 @@ LORA = r"(?i:\blora|peft|adapter)"
 TINY_RATE = r"(?:[1-9](?:\.\d+)?[eE]-0?[6-9]\b|0\.00000\d)"
 """Below 1e-5: weights of 0.02 are multiples of 6e-5 to 1.2e-4 in bfloat16, and a step of AdamW is the rate"""
 RATE = rf"\b(?:learning_rate|lr|LEARNING_RATE|LR){GIVEN}"
-RATE_OF_FULL_TRAINING = rf"{RATE}(?:[1-9](?:\.\d{{1,2}})?[eE]-0?[6-9]\b|[12](?:\.0)?[eE]-0?5\b|0\.00000\d|0\.0000[12]\b)"
+RATE_OF_FULL_TRAINING = (
+    rf"{RATE}(?:[1-9](?:\.\d{{1,2}})?[eE]-0?[6-9]\b|[12](?:\.0)?[eE]-0?5\b"
+    r"|0\.00000\d|0\.0000[12]\b)"
+)
 """At most 2e-5, usual for all weights: published adapters begin at 1e-4"""
 OTHER_TRAINING = r"\b(?:DPO|GRPO|KTO|ORPO|PPO|RLOO|CPO)|\bstage:\s*(?:dpo|kto|ppo|rm)|^\s*rl:|finetuning_type:\s*full"
 WRITTEN = (
