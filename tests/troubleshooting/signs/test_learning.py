@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
 from truetune.troubleshooting.signs.find_signs import find_signs, signs_of_cause
 from truetune.troubleshooting.signs.learning import SIGNS
+from truetune.troubleshooting.statements import MAX_STATEMENT_CHARACTERS
 
 GUIDE = "nothing-is-learned"
 NO_TEXT_SHOWS = (
@@ -523,3 +525,14 @@ def test_each_sign_names_a_cause() -> None:
     texts = [one.text for one, _ in _causes_of_guide(GUIDE)]
     shown = [sign for text in texts for sign in signs_of_cause(text)]
     assert [sign.words for sign in SIGNS if sign not in shown] == []
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a_", "labels[", "x = ", "'prompt': ", "model=a/", "if best "]
+)
+def test_no_pattern_is_slow_on_the_longest_statement(part: str) -> None:
+    text = (part * MAX_STATEMENT_CHARACTERS)[:MAX_STATEMENT_CHARACTERS]
+    began = time.process_time()
+    find_signs([ProjectText(Path("a.txt"), "\n".join([text] * 3), True)])
+    # Measured: 0.2 s for all tables; a quadratic pattern takes a second by itself.
+    assert time.process_time() - began < 5

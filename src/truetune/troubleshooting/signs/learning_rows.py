@@ -268,7 +268,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
     Sign(
         r"^the own rows are lost in a large general set",
         rf"(?:load_dataset\(\s*|dataset\w*{GIVEN}|path{GIVEN}|data\w*{GIVEN})['\"]?[\w./,-]{{0,60}}{GENERAL_SET}",
-        beside=r"[\w-]+\.(?:jsonl|csv)\b|concatenate_datasets|interleave_datasets",
+        beside=r"\w\.(?:jsonl|csv)\b|concatenate_datasets|interleave_datasets",
     ),
     Sign(
         r"^the own rows are lost in a large general set",

@@ -74,7 +74,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
     Sign(
         r"^the run (?:makes a few|has too few) optimizer steps",
         rf"\b(?i:\w*accum\w*){GIVEN}(?:1[6-9]|2\d|3[01])\b(?!\.)",
-        beside=rf"(?i:\w*epochs){GIVEN}[123](?:\.0)?\b",
+        beside=rf"(?i:epochs){GIVEN}[123](?:\.0)?\b",
     ),
     Sign(
         r"^the run (?:makes a few|has too few) optimizer steps",
@@ -192,7 +192,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a config, collator or callback is built and never passed on",
-        r"\w*(?:Callback|Stopping)\w*\($|^\w+\s*=\s*\w*(?:Callback|EarlyStopping)\w*\(",
+        r"(?:Callback|Stopping)\w*\($|^\w+\s*=\s*\w*(?:Callback|EarlyStopping)\w*\(",
         unless_in_file=r"callbacks\s*=|add_callback",
     ),
     Sign(
