@@ -534,5 +534,5 @@ def test_no_pattern_is_slow_on_the_longest_statement(part: str) -> None:
     text = (part * MAX_STATEMENT_CHARACTERS)[:MAX_STATEMENT_CHARACTERS]
     began = time.process_time()
     find_signs([ProjectText(Path("a.txt"), "\n".join([text] * 3), True)])
-    # Measured: 0.2 s for all tables; a quadratic pattern takes a second by itself.
+    # Measured: below 0.3 s. Chosen for a slow machine: a pattern that is cubic takes minutes.
     assert time.process_time() - began < 5
