@@ -411,7 +411,8 @@ GUIDES = (
                   ("wrapper-keys-not-loaded", "compiled-model-saved")),
             Cause("the run resumed from a checkpoint at its last step: all steps are done, new rows are never seen",
                   "resume_from_checkpoint and training finished immediately or within a second; train_loss 0.0; new "
-                  "data has no effect",
+                  "data has no effect; trained again with new questions and it does not know any of the new"
+                  " ones",
                   ("fault-named-in-the-output",)),
             Cause("only the end token has a label: the mask's start was searched from the end of the row, so all"
                   " before it is masked; decode the labels that are not -100",
@@ -445,6 +446,24 @@ GUIDES = (
                   "every checkpoint has the same score to the last digit; later evaluations take a minute; Cached"
                   " requests: N, Requests remaining: 0",
                   ("checkpoints-share-one-cache",)),
+            Cause("the learning rate is far below that of an adapter: 1e-5 and less is for all weights, an adapter"
+                  " begins at 1e-4",
+                  "loss goes down a little and the model writes like before; learning_rate 1e-6 or 1e-5 with LoRA,"
+                  " QLoRA",
+                  ("learning-rate-far-from-published",)),
+            Cause("an older checkpoint is asked: names are sorted as text, so that checkpoint-900 comes after"
+                  " checkpoint-1000, or the path of an earlier run stands in the script",
+                  "trained longer and nothing changed; answers of an early checkpoint; sorted(glob(...))[-1],"
+                  " ls | tail"),
+            Cause("training ends at an early checkpoint: early stopping, or load_best_model_at_end takes the step of"
+                  " the lowest evaluation loss, which comes long before style and format are learned",
+                  "the loss fell nicely and the saved model has hardly changed; restored checkpoint-50 of 1000;"
+                  " EarlyStoppingCallback with a patience of 1",
+                  ("best-checkpoint-is-worst",)),
+            Cause("the pads have labels: most tokens of a row are the same pad, and the loss is theirs; set labels to"
+                  " -100 where the attention mask is 0",
+                  "loss is 0.05 within some steps with short rows; padding to max_length, labels = input_ids.copy()",
+                  ("labels-copy-input-ids",)),
         ),
     ),
     Guide(

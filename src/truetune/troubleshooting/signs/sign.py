@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 SET = r"['\"]?\s*[=: ]\s*['\"]?"
 """Between the name of a setting and its value: `a=1`, `"a": 1`, `--a 1`"""
+GIVEN = (
+    rf"(?:{SET}|['\"]?\s*:\s*[\w\[\]|. ]{{1,30}}=\s*(?:field\(\s*default\s*=\s*)?['\"]?"
+    r"|['\"],\s*['\"]|['\"],[^)]{0,60}?\bdefault\s*=\s*['\"]?)"
+)
+"""As `SET`, and in a dataclass (`a: int = 1`), a list of arguments (`"--a", "1"`) and argparse (`"--a", default=1`)"""
 
 
 class Sign(NamedTuple):

@@ -1,0 +1,538 @@
+"""Statements that show what lets nothing be learned, each with a near miss that does not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from truetune.troubleshooting.project_words import ProjectText
+from truetune.troubleshooting.rank_causes import _causes_of_guide
+from truetune.troubleshooting.signs.find_signs import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.learning import SIGNS
+from truetune.troubleshooting.statements import MAX_STATEMENT_CHARACTERS
+
+GUIDE = "nothing-is-learned"
+NO_TEXT_SHOWS = (
+    # These are seen in weights, batches or answers alone.
+    "a setting is not one that the stack knows",
+    "a setting is given twice",
+    "a checkpoint of `truetune train`",
+    "the weights are not those that the run wrote",
+    "the answer of a marked row",
+    "a text of a marked row",
+    "the loss is as low as can be",
+    "the tuned model has learned its prompts",
+    "the loss of the prompts fell",
+)
+ASK = "print(model.generate(**ids))\n"
+TRAIN = "trainer.train()\n"
+
+
+def shows(name: str, text: str, cause: str) -> bool:
+    """Does a text show a cause of the guide, by its first words?"""
+    (full,) = (one.text for one, _ in _causes_of_guide(GUIDE) if one.text.startswith(cause))
+    found = find_signs([ProjectText(Path(name), text, True)])
+    return any(sign in SIGNS for sign in signs_of_cause(full) if sign in found)
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "near_miss"),
+    [
+        (
+            "another column",
+            "labels = batch['input_ids'].clone()\n",
+            "labels = batch['input_ids'].clone()\nlabels[mask == 0] = -100\n",
+        ),
+        (
+            "another column",
+            "SFTConfig(dataset_text_field='q')\n",
+            "SFTConfig(dataset_text_field='text')\n",
+        ),
+        ("another column", "q = list(row.values())[0]\n", "q = row['question']\n"),
+        (
+            "the answers of the rows are all alike",
+            "chat = [{'role': 'assistant', 'content': row['label']}]\n",
+            "chat = [{'role': 'assistant', 'content': row['answer']}]\n",
+        ),
+        (
+            "labels are shifted twice",
+            "y = model(input_ids=x[:-1], labels=ids[1:])\nlabels = ids[1:]\n",
+            "labels = ids[1:]\nlogits = logits[:, :-1]\n",
+        ),
+        (
+            "the configuration trains the demo",
+            "load_dataset('tatsu-lab/alpaca')\n",
+            "load_dataset('json')\n",
+        ),
+        (
+            "the text that answers are made from",
+            "PROMPT = 'Answer from this: {context}'\n",
+            "PROMPT = 'Answer from this: {context}'\ntext = PROMPT.format(context=row['context'])\n",
+        ),
+        (
+            "what was trained does not arrive",
+            "m.load_state_dict(s, strict=False)\n",
+            "m.load_state_dict(s)\n",
+        ),
+        (
+            "the run makes a few optimizer steps",
+            "SFTConfig(max_steps=60)\n",
+            "SFTConfig(max_steps=6000)\n",
+        ),
+        ("the run makes a few optimizer steps", "max_steps: int = 30\n", "max_steps: int = -1\n"),
+        (
+            "the run makes a few optimizer steps",
+            "p.add_argument('--max_steps', type=int, default=50)\n",
+            "p.add_argument('--max_steps', type=int, default=5000)\n",
+        ),
+        (
+            "an attention mask of one's own",
+            "mask = seq[:, None] == seq[None, :]\n",
+            "mask = (seq[:, None] == seq[None, :]) & torch.ones(n, n).tril()\n",
+        ),
+        (
+            "a limit of a trial",
+            "pl.Trainer(overfit_batches=8)\n",
+            "pl.Trainer(limit_train_batches=1.0)\n",
+        ),
+        ("a limit of a trial", "rows = rows.select(range(64))\n", "val = rows.select(range(64))\n"),
+        ("a limit of a trial", "SMOKE_TEST = True\n", "SMOKE_TEST = False\n"),
+        (
+            "a config, collator or callback",
+            "lora = LoraConfig(r=8)\n",
+            "lora = LoraConfig(r=8)\nSFTTrainer(m, peft_config=lora)\n",
+        ),
+        (
+            "a config, collator or callback",
+            "c = DataCollatorForSeq2Seq(tok)\n",
+            "c = DataCollatorForSeq2Seq(tok)\nTrainer(m, data_collator=c)\n",
+        ),
+        (
+            "the base is asked in place",
+            "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n" + ASK,
+            "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\nm = PeftModel.from_pretrained(m, a)\n"
+            + ASK,
+        ),
+        (
+            "the base is asked in place",
+            "m = get_peft_model(m, c)\n" + ASK,
+            "m = get_peft_model(m, c)\n" + TRAIN + ASK,
+        ),
+        ("the base is asked in place", "with model.disable_adapter():\n    " + ASK, ASK),
+        (
+            "the base is asked in place",
+            "llm = LLM(model=b, enable_lora=True)\nout = llm.chat(chats, params)\n",
+            "llm = LLM(model=b, enable_lora=True)\nout = llm.chat(chats, params, lora_request=lora)\n",
+        ),
+        (
+            "the adapter was loaded frozen",
+            "m = PeftModel.from_pretrained(m, a)\n" + TRAIN,
+            "m = PeftModel.from_pretrained(m, a, is_trainable=True)\n" + TRAIN,
+        ),
+        (
+            "a step is smaller than bfloat16",
+            "m = AutoModel.from_pretrained(p, dtype=torch.bfloat16)\nopt = AdamW(m.parameters(), lr=5e-6)\n",
+            "m = AutoModel.from_pretrained(p, dtype=torch.bfloat16)\nopt = AdamW(m.parameters(), lr=5e-5)\n",
+        ),
+        (
+            "the learning rate is far below",
+            "lora = LoraConfig(r=8)\nSFTConfig(learning_rate=1e-6)\n",
+            "lora = LoraConfig(r=8)\nSFTConfig(learning_rate=1e-4)\n",
+        ),
+        (
+            "facts that stand in few rows",
+            "import fitz\ntrainer = SFTTrainer(m)\n",
+            "import json\ntrainer = SFTTrainer(m)\n",
+        ),
+        (
+            "each fact is in one wording",
+            "q = f'What is the code of {pump}?'\n",
+            "q = f'{question}'\n",
+        ),
+        (
+            "the own rows are lost",
+            "rows = concatenate_datasets([own, general])\n",
+            "rows = load_dataset('json', data_files='own.jsonl')\n",
+        ),
+        (
+            "the container has older weights",
+            "snapshot_download(r, revision='v1')\n",
+            "snapshot_download(r)\n",
+        ),
+        (
+            "saved weights have module.",
+            "m.load_state_dict(s, strict=False)\n",
+            "m.load_state_dict(s, strict=True)\n",
+        ),
+        (
+            "saved weights have module.",
+            "m = torch.compile(m)\nm.save_pretrained(o)\n",
+            "m = torch.compile(m)\nm._orig_mod.save_pretrained(o)\n",
+        ),
+        (
+            "the run resumed",
+            "for epoch in range(first, a.epochs):\n    pass\n",
+            "for epoch in range(a.epochs):\n    pass\n",
+        ),
+        (
+            "the run resumed",
+            "trainer.train(resume_from_checkpoint=True)\n",
+            "trainer.train(resume_from_checkpoint=None)\n",
+        ),
+        (
+            "only the end token has a label",
+            "cut = ids[::-1].index(marker)\nlabels[:cut] = -100\n",
+            "cut = ids.index(marker)\nlabels[:cut] = -100\n",
+        ),
+        ("an earlier preparation", "rows = pickle.load(fh)\n", "rows = json.load(fh)\n"),
+        ("an earlier preparation", "rows = load_from_disk(p)\n", "rows.save_to_disk(p)\n"),
+        (
+            "the ids of images keep",
+            "labels = batch['input_ids'].clone()\nx = processor(images)\n",
+            "labels = batch['input_ids'].clone()\nlabels[labels == processor.image_token_id] = -100\n",
+        ),
+        (
+            "the rows were generated",
+            "rows = read('synthetic.jsonl')\n",
+            "rows = read('mails.jsonl')\n",
+        ),
+        (
+            "checkpoints are asked with one cache",
+            "evaluate(use_cache='lm.db')\n",
+            "model.generate(use_cache=True)\n",
+        ),
+        (
+            "an older checkpoint is asked",
+            "c = sorted(glob('out/*'))[-1]\n",
+            "c = sorted(glob('out/*'), key=step)[-1]\n",
+        ),
+        (
+            "an older checkpoint is asked",
+            "m = P.from_pretrained('out/checkpoint-50')\n",
+            "m = P.from_pretrained('out')\n",
+        ),
+        (
+            "training ends at an early",
+            "TrainingArguments(load_best_model_at_end=True)\n",
+            "TrainingArguments(load_best_model_at_end=False)\n",
+        ),
+        (
+            "the pads have labels",
+            "x = tok(t, padding='max_length')\nx['labels'] = x['input_ids'].copy()\n",
+            "x = tok(t)\nx['labels'] = x['input_ids'].copy()\n",
+        ),
+        (
+            "the trainer takes its mask from",
+            "SFTConfig(assistant_only_loss=True)\n",
+            "SFTConfig(assistant_only_loss=False)\n",
+        ),
+        (
+            "arguments of tool calls",
+            "tool = {'arguments': json.dumps(a)}\n",
+            "tool = {'arguments': a}\n",
+        ),
+        (
+            "the marker that the trainer masks",
+            "response_template = '### A'\n",
+            "template = '### A'\n",
+        ),
+        (
+            "the answers stand beside",
+            "a = frame['answer'].dropna().reset_index(drop=True)\n",
+            "frame = frame.dropna()\n",
+        ),
+        (
+            "rows are joined by position",
+            "q = q.sort_values('t')\nx = F({'q': q['t'].values, 'a': a['t'].values})\n",
+            "q = q.sort_values('t')\nx = q.merge(a, on='id')\n",
+        ),
+        (
+            "the settings take the column of answers",
+            "Map(prompt_column='answer')\n",
+            "Map(prompt_column='question')\n",
+        ),
+        (
+            "TRL is given no max_length",
+            "SFTConfig(output_dir='o')\n",
+            "SFTConfig(output_dir='o', max_length=4096)\n",
+        ),
+        (
+            "examples longer than max_length",
+            "SFTConfig(max_length=512)\n",
+            "SFTConfig(max_length=4096)\n",
+        ),
+        ("the best model is chosen", "if f1 < best:\n    save()\n", "if f1 > limit:\n    save()\n"),
+        (
+            "some of the LoRA targets",
+            "LoraConfig(target_modules=['c_attn'])\n",
+            "LoraConfig(target_modules=['q_proj'])\n",
+        ),
+        ("the adapter is so small", "LoraConfig(r=1)\n", "LoraConfig(r=16)\n"),
+        (
+            "what is saved as the tuned model",
+            "m = AutoModel.from_pretrained(b)\nm.save_pretrained(o)\n",
+            TRAIN + "m.save_pretrained(o)\n",
+        ),
+        (
+            "`model.state_dict` is replaced",
+            "model.state_dict = old.__get__(model)\n",
+            "s = model.state_dict()\n",
+        ),
+        (
+            "a model that has an adapter",
+            "m = PeftModel.from_pretrained(m, a)\nm = get_peft_model(m, c)\n",
+            "m = get_peft_model(m, c)\n",
+        ),
+        (
+            "settings of a quantization",
+            "b = BitsAndBytesConfig()\n",
+            "b = BitsAndBytesConfig()\nM.load(quantization_config=b)\n",
+        ),
+        ("the model that merge_and_unload", "m.merge_and_unload()\n", "m = m.merge_and_unload()\n"),
+        ("tokens are taken out", "attention_mask[:, :n] = 0\n", "labels[:, :n] = -100\n"),
+        ("a cast is always true", "x = bool(row['ok'])\n", "x = int(row['ok'])\n"),
+        ("rows are transformed", "rows.shuffle(seed=1)\n", "rows = rows.shuffle(seed=1)\n"),
+        ("a loop makes a new iterator", "b = next(iter(loader))\n", "b = next(batches)\n"),
+        (
+            "labels are counted off",
+            "labels[-len(a):] = a\npadding = 'max_length'\n",
+            "labels[:len(p)] = a\npadding = 'max_length'\n",
+        ),
+        (
+            "each process takes its part",
+            "rows = rows.shard(n, i)\nTrainer(m)\n",
+            "rows = rows.shuffle()\nTrainer(m)\n",
+        ),
+        (
+            "a filter on names",
+            "if 'lora' in name:\n    p.requires_grad = True\n",
+            "if name:\n    p.requires_grad = True\n",
+        ),
+        (
+            "the mask of the labels is the wrong",
+            "labels = ids + [-100] * len(answer)\n",
+            "labels = [-100] * len(prompt) + answer\n",
+        ),
+        (
+            "the Kullback-Leibler loss",
+            "F.kl_div(s, t)\n",
+            "F.kl_div(s, t, reduction='batchmean')\n",
+        ),
+        (
+            "answers are read from a file",
+            "if os.path.exists(pred_path):\n    pass\n",
+            "if os.path.exists(config):\n    pass\n",
+        ),
+        (
+            "a vLLM server is given adapters",
+            "r = LoRARequest('a', 1, p)\n",
+            "r = LoRARequest('a', 1, p)\nLLM(m, enable_lora=True)\n",
+        ),
+        (
+            "the rows of new tokens",
+            "lora = 1\ntok.add_tokens(['<a>'])\n",
+            "lora = 1\ntok.add_special_tokens({'pad_token': '<p>'})\n",
+        ),
+        (
+            "no parameter of the model",
+            "p.requires_grad = False\n",
+            "p.requires_grad = False\nq.requires_grad = True\n",
+        ),
+        (
+            "the loss teaches positions",
+            "f = CrossEntropyLoss()\n",
+            "f = CrossEntropyLoss(ignore_index=-100)\n",
+        ),
+    ],
+)
+def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
+    assert shows("a.py", text, cause)
+    assert not shows("a.py", near_miss, cause)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "text", "near_miss"),
+    [
+        ("a.yaml", "another column", "train_on_inputs: true\n", "train_on_inputs: false\n"),
+        ("a.yaml", "another column", "  train_on_input: True\n", "  train_on_input: False\n"),
+        (
+            "a.yaml",
+            "the configuration trains",
+            "dataset: identity,alpaca_en_demo\n",
+            "dataset: claims\n",
+        ),
+        (
+            "a.sh",
+            "the run makes a few",
+            "swift sft \\\n  --max_steps 40 \\\n  --lr 1\n",
+            "swift sft \\\n  --max_steps 4000 \\\n  --lr 1\n",
+        ),
+        (
+            "a.log",
+            "the run makes a few",
+            "  Total optimization steps = 3\n",
+            "  Total optimization steps = 3,000\n",
+        ),
+        (
+            "a.yaml",
+            "the run makes a few",
+            "gradient_accumulation_steps: 64\n",
+            "gradient_accumulation_steps: 4\n",
+        ),
+        ("a.yaml", "a limit of a trial", "max_samples: 200\n", "max_length: 200\n"),
+        (
+            "Modelfile",
+            "the base is asked in place",
+            "FROM llama3.1:8b\nSYSTEM x\n",
+            "FROM llama3.1:8b\nADAPTER ./a.gguf\n",
+        ),
+        (
+            "a.sh",
+            "the base is asked in place",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct\n",
+            "vllm serve ./out/merged\n",
+        ),
+        (
+            "a.sh",
+            "the evaluation names the base",
+            "lm_eval --model_args pretrained=a/b\n",
+            "lm_eval --model_args pretrained=a/b,peft=out\n",
+        ),
+        (
+            "a.sh",
+            "a server of vLLM answers",
+            "vllm serve m --load-format dummy\n",
+            "vllm serve m --load-format auto\n",
+        ),
+        (
+            "a.sh",
+            "a vLLM server is given",
+            "vllm serve m --lora-modules a=b\n",
+            "vllm serve m --enable-lora --lora-modules a=b\n",
+        ),
+        (
+            "a.yml",
+            "the container has older",
+            "image: registry/llm:1\n",
+            "image: vllm/vllm-openai:v0.8.5\n",
+        ),
+        (
+            "Dockerfile",
+            "the container has older",
+            "COPY ./models/a /models/a\n",
+            "COPY ./app.py /app.py\n",
+        ),
+        ("a.sh", "the server of before", "nohup vllm serve m &\n", "vllm serve m\n"),
+        (
+            "a.log",
+            "the server of before",
+            "[Errno 98] address already in use\n",
+            "listening on 8000\n",
+        ),
+        (
+            "a.sh",
+            "an older checkpoint",
+            "ls -d out/checkpoint-* | sort | tail -1\n",
+            "ls -d out/checkpoint-* | sort -V | tail -1\n",
+        ),
+        (
+            "a.sh",
+            "checkpoints are asked",
+            "lm_eval --use_cache /tmp/c\n",
+            "lm_eval --batch_size 4\n",
+        ),
+        (
+            "a.yaml",
+            "an earlier preparation",
+            "dataset_prepared_path: prepared\n",
+            "dataset_prepared_path:\n",
+        ),
+        (
+            "a.yaml",
+            "LLaMA-Factory resumes",
+            "stage: sft\noutput_dir: out\n",
+            "stage: sft\noutput_dir: out\noverwrite_output_dir: true\n",
+        ),
+        ("a.yaml", "LoRA is described", "lora_r: 16\n", "adapter: lora\nlora_r: 16\n"),
+        (
+            "a.yaml",
+            "the best model is to be loaded",
+            "load_best_model_at_end: true\n",
+            "load_best_model_at_end: false\n",
+        ),
+        (
+            "a.json",
+            "the schedule of the DeepSpeed",
+            '"warmup_max_lr": 0.001\n',
+            '"zero_optimization": 2\n',
+        ),
+        ("a.json", "steps are skipped because", '"loss_scale": 65536\n', '"loss_scale": 0\n'),
+        (
+            "a.yaml",
+            "the settings change no weight",
+            "learning_rate: 0.0\n",
+            "learning_rate: 0.0002\n",
+        ),
+        (
+            "a.log",
+            "the settings change no weight",
+            "learning_rate: 0.0\n",
+            "{'loss': 1.2, 'learning_rate': 0.0}\n",
+        ),
+        (
+            "a.log",
+            "the output says that no more",
+            "trainable params: 0 || x\n",
+            "trainable params: 8,000 || trainable%: 0.52\n",
+        ),
+        (
+            "a.yaml",
+            "packed documents see",
+            "packing: true\n",
+            "packing: true\nflash_attn: fa2\nattn_implementation: flash_attention_2\n",
+        ),
+        ("a.yaml", "the adapter is so small", "lora_rank: 2\n", "lora_rank: 32\n"),
+        ("a.log", "the adapter is so small", "lora_r: 1\n", "rank      : 1 (local_rank: 1)\n"),
+    ],
+)
+def test_lines_of_settings_and_output(name: str, cause: str, text: str, near_miss: str) -> None:
+    assert shows(name, text, cause)
+    assert not shows(name, near_miss, cause)
+
+
+def test_what_speaks_against_a_sign_may_stand_in_another_file() -> None:
+    rows = ProjectText(Path("rows.py"), "m = [{'role': 'system', 'content': S}]\n", True)
+    bot = ProjectText(Path("bot.py"), "m = [{'role': 'user', 'content': q}]\n", True)
+    (cause,) = (
+        one.text
+        for one, _ in _causes_of_guide(GUIDE)
+        if one.text.startswith("the rows carry a system prompt")
+    )
+    found = find_signs([rows, bot])
+    lines = [line.place for sign in signs_of_cause(cause) for line in found.get(sign, ())]
+    assert lines[:1] == ["bot.py:1"]
+    assert not any(sign in find_signs([bot]) for sign in signs_of_cause(cause) if sign in SIGNS)
+
+
+@pytest.mark.parametrize("cause", [one.text for one, _ in _causes_of_guide(GUIDE)])
+def test_each_cause_that_a_text_can_show_has_a_sign(cause: str) -> None:
+    assert bool(signs_of_cause(cause)) is not cause.startswith(NO_TEXT_SHOWS)
+
+
+def test_each_sign_names_a_cause() -> None:
+    texts = [one.text for one, _ in _causes_of_guide(GUIDE)]
+    shown = [sign for text in texts for sign in signs_of_cause(text)]
+    assert [sign.words for sign in SIGNS if sign not in shown] == []
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a_", "labels[", "x = ", "'prompt': ", "model=a/", "if best "]
+)
+def test_no_pattern_is_slow_on_the_longest_statement(part: str) -> None:
+    text = (part * MAX_STATEMENT_CHARACTERS)[:MAX_STATEMENT_CHARACTERS]
+    began = time.process_time()
+    find_signs([ProjectText(Path("a.txt"), "\n".join([text] * 3), True)])
+    # Measured: below 0.3 s. Chosen for a slow machine: a pattern that is cubic takes minutes.
+    assert time.process_time() - began < 5
