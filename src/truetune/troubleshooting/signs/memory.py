@@ -61,7 +61,7 @@ LONG_CONTEXT = (
 TWO_MODELS_HELD = r"\.merge_and_unload\(|\bPeft\w*\.from_pretrained\(|AutoPeft\w*\.from_pretrained\("
 ADAPTER_PASSED = r"peft_config|get_peft_model\(|add_adapter\(|inject_adapter|get_peft_config|PeftModel\("
 HARNESS = r"\blm[_-]eval\b|lm_eval\.|lighteval|simple_evaluate\("
-UNEVEN = r"Dynamic|DataCollator\w*\(|padding\s*=\s*(?:True|['\"]longest)|pad_sequence\("
+UNEVEN = r"padding\s*=\s*(?:True|['\"]longest)|pad_sequence\("
 GROUPS = r"group_by_length|packing|LengthGrouped|bucket|padding_free|flattening"
 CHECKS_WORKERS = r"(?:uvicorn|gunicorn|fastapi).*(?:--workers|-w)[ =](?:[2-9]|\d\d)\b|\bworkers\s*=\s*(?:[2-9]|\d\d)\b|WEB_CONCURRENCY\W{1,3}[2-9]"
 SAVES = r"save_pretrained\(|save_model\(|torch\.save\(|on_save|save_steps|save_strategy"
@@ -104,7 +104,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^logits of a large vocabulary",
-        rf"{LENGTH}{SET}(?:4096|[5-9]\d{{3}}|[1-9]\d{{4,6}})\b",
+        LONG_ROWS,
         unless=NO_LONG_LOGITS,
         beside=LARGE_VOCABULARY,
     ),
@@ -165,7 +165,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^(?:an evaluation with larger batches|the training takes rows one or two)",
-        rf"per_device_train_batch_size{SET}[1-4]\b(?![.\d])",
+        rf"per_device_train_batch_size{SET}[12]\b(?![.\d])",
         unless=rf"{EVAL_BATCH}|do_eval{OFF}|eval_strategy{SET}no",
         beside=r"eval(?:uation)?_(?:strategy|steps|dataset)\b|val_size|do_eval",
     ),
@@ -180,7 +180,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"truncation|max_(?:seq_)?length|\[:\s*(?:self\.)?\w*(?:max|len|block|ctx)\w*|input_ids\[:",
         beside_in_file=TRAINS + r"|Dataset\)|collate",
     ),
-    Sign(r"^(?:one row far longer|a few rows are many times)", LONG_ROWS, beside=TRAINS),
+    Sign(r"^(?:one row far longer|a few rows are many times)", LONG_ROWS, beside=MEMORY_ERROR),
     Sign(
         r"^losses that a loop keeps with their graphs",
         GRAPH_LOSS,
@@ -204,7 +204,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^every process puts its model on GPU 0",
-        r"device_map\W{1,4}\{\s*['\"]{2}:\s*(?:0|['\"]cuda:0['\"])|device_map\W{1,4}cuda:0|\.to\(['\"]cuda(?::0)?['\"]|\.cuda\((?:0|)\)|torch\.device\(['\"]cuda(?::0)?['\"]\)|\bdevice\s*=\s*['\"]cuda(?::0)?['\"]",
+        r"device_map\W{1,4}\{\s*['\"]{2}:\s*(?:0|['\"]cuda:0['\"])|device_map\W{1,4}cuda:0|\.to\(['\"]cuda(?::0)?['\"]|\.cuda\((?:0|)\)|torch\.device\(['\"]cuda(?::0)?['\"](?: if |\))|\bdevice(?:: ?str)?\s*=\s*['\"]cuda(?::0)?['\"]",
         unless=r"set_device\(|cuda:\{|\.cuda\(\w*rank|to\(\w*rank|device\(['\"]cuda['\"],\s*\w*rank",
         beside=SEVERAL_PROCESSES,
     ),
@@ -358,7 +358,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^rows of like length come into one batch", rf"group_by_length(?:{ON}|\b(?! ?[=: ]))|LengthGroupedSampler|sort(?:ed)?\(.*key=.*len\(.*reverse=True"),
     Sign(r"^gradient checkpointing is switched off", CHECKPOINTS_OFF),
-    Sign(r"^gradient checkpointing is switched off", SEVERAL_ROWS, unless=r"checkpointing", beside=rf"(?=.*(?:{MEMORY_ERROR}))"),
+    Sign(r"^gradient checkpointing is switched off", SEVERAL_ROWS, unless=r"checkpointing", beside=MEMORY_ERROR),
     Sign(
         r"^packing fills every row",
         rf"\b(?:sample_|neat_)?packing{ON}|--packing\b(?! [Ff]alse)|packed{ON}",

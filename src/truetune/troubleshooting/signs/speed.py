@@ -35,7 +35,6 @@ LARGE_CONTEXT = r"(?:1[6-9]\d{3}|[2-9]\d{4}|\d{6,})\b"
 SEVERAL_NODES = r"\bnnodes[= ]['\"]?[2-9]|--nodes[= ][2-9]|num_machines\W{1,3}[2-9]|^#SBATCH.* -N ?[2-9]|num_nodes\s*=\s*[2-9]"
 MEASURES_MEMORY = r"\d{4,6}MiB ?/|max_memory_allocated|memory_allocated|GB free"
 SLOW_MOUNT = r"/(?:mnt|nfs|lustre|gpfs|efs|content/drive|home/\w+/nfs|gdrive|fsx)\b"
-ONE_AT_A_TIME = r"num_parallel|NUM_PARALLEL"
 EMPTIES = r"torch\.cuda\.empty_cache\(|\bgc\.collect\("
 SERVER_SPEC = r"speculative|assistant_model|draft[-_]model|--model-draft|num_speculative|prompt_lookup|(?i:medusa|eagle)|[Aa]cceptance rate"
 LM_EVAL = r"\blm[_-]eval\b"
@@ -309,9 +308,9 @@ SIGNS = (
         r"^the model is loaded, or merged, again",
         LOADS,
         unless_in_file=LOADED_ONCE,
-        beside_in_file=rf"{WEB}|^def (?:predict|respond|answer|ask|reply|chat|handle|infer|generate|translate|summarize)\w*\(",
+        beside_in_file=WEB,
     ),
-    Sign(r"^the model is loaded, or merged, again", r"subprocess\.\w+\(|os\.system\(|Loading checkpoint shards", beside=r"llama-cli|ollama run|generate|Loading checkpoint shards"),
+    Sign(r"^the model is loaded, or merged, again", r"(?:subprocess\.\w+|os\.system)\(.*(?:llama-cli|ollama|generate|predict|infer)"),
     Sign(r"^a long prompt is computed again", rf"no[-_]enable[-_]prefix[-_]caching|enable[-_]prefix[-_]caching{OFF}|cache_prompt{OFF}"),
     Sign(
         r"^a long prompt is computed again",
