@@ -23,7 +23,9 @@ SEVERAL_PROCESSES = (
 )
 ZERO3 = rf"\bstage['\"]?{SET}3\b|zero_?stage{SET}3\b|zero-?_?3|ds_z3|DEEPSPEED_ZERO3"
 NO_DTYPE = rf"{LOAD}(?!.*(?:dtype|load_in_[48]bit|quantization_config|\*\*))"
-SIXTEEN_BITS = r"bfloat16|(?<!b)float16|\.half\(|load_in_[48]bit|autocast|dtype['\"]?\s*[=:]\s*['\"]auto"
+SIXTEEN_BITS = (
+    r"bfloat16|(?<!b)float16|\.half\(|load_in_[48]bit|autocast|dtype['\"]?\s*[=:]\s*['\"]auto"
+)
 KILLED = (
     r"(?:^|\s)Killed\b|exit(?:ed with)?(?: |_)?code:? ?(?:137|-9)\b|exitcode *: *-9|[Ss]ignal 9\b|SIGKILL"
     r"|oom[-_ ]kill|OUT_OF_ME|OOMKilled"
@@ -35,7 +37,9 @@ FULL_IMAGES = (
 )
 """From 2 million pixels on: 2,600 tokens of Qwen2-VL, where its example for training takes 1,000"""
 VISION = r"\b[\w.-]*-VL\b|[Ll]lava|[Ii]defics|[Pp]ixtral|Vision2Seq|ImageTextToText|[Pp]ali[Gg]emma|ConditionalGeneration.*\bVL|VLForCond"
-LIMITS_IMAGES = r"(?i:max_pixels|resize\(|thumbnail\(|longest_edge|image_resolution|size=\{|max_image)"
+LIMITS_IMAGES = (
+    r"(?i:max_pixels|resize\(|thumbnail\(|longest_edge|image_resolution|size=\{|max_image)"
+)
 LORA = r"(?i:lora|peft|adapter)"
 OLD_GPU = r"\bTesla (?:T4|V100|P100|P40|K80)\b|\bT4\b|\bV100\b|\bP100\b|RTX 20\d0|GTX 1\d{3}|TITAN|turing|volta|colab|kaggle"
 SLOW_CARD = r"(?:SW (?:Power|Thermal)|HW)[ \w]{0,30}(?:Slowdown|Cap)\W{1,30}Active|[Tt]hrottl"

@@ -58,8 +58,12 @@ LONG_CONTEXT = (
     rf"(?:max[-_]model[-_]len|num_ctx|n_ctx|ctx[-_]size|context[-_]length|CONTEXT_LENGTH){SET}(?:0\b|[2-9]\d{{4}}|1[6-9]\d{{3}}|\d{{6,}})"
     r"|llama-server.*\s-c (?:0|[2-9]\d{4}|\d{6,})\b|--max-total-tokens (?:[2-9]\d{4}|\d{6,})"
 )
-TWO_MODELS_HELD = r"\.merge_and_unload\(|\bPeft\w*\.from_pretrained\(|AutoPeft\w*\.from_pretrained\("
-ADAPTER_PASSED = r"peft_config|get_peft_model\(|add_adapter\(|inject_adapter|get_peft_config|PeftModel\("
+TWO_MODELS_HELD = (
+    r"\.merge_and_unload\(|\bPeft\w*\.from_pretrained\(|AutoPeft\w*\.from_pretrained\("
+)
+ADAPTER_PASSED = (
+    r"peft_config|get_peft_model\(|add_adapter\(|inject_adapter|get_peft_config|PeftModel\("
+)
 HARNESS = r"\blm[_-]eval\b|lm_eval\.|lighteval|simple_evaluate\("
 UNEVEN = r"padding\s*=\s*(?:True|['\"]longest)|pad_sequence\("
 GROUPS = r"group_by_length|packing|LengthGrouped|bucket|padding_free|flattening"
@@ -325,7 +329,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(
         r"^(?:one backward\(\) for many batches|a loop adds up the losses)",
         r"\b(?:total|sum|acc\w*|batch|all|running|step|mean|big)_?\w*\.backward\(|(?:sum|stack|mean)\(\w*loss\w*\)[\w.()/ ]{0,40}\.backward\(",
-        beside_in_file=r"\+=.{0,60}loss|loss\w*\.append\(|=\s*\w*loss\w*\s*\+",
+        beside_in_file=r"\+=.{0,60}loss|loss\w*\.append\(|=\s*\w{1,30} \+ .{0,40}loss",
     ),
     Sign(
         r"^all prompts of a file go into one generate",

@@ -30,7 +30,9 @@ ROWS = r"^(?:async )?for \w+(?:, \w+)? in (?:tqdm\(|track\(|enumerate\()?(?:\w+\
 WEB = r"@app\.(?:post|get|route)|gr\.(?:ChatInterface|Interface|Blocks)|FastAPI\(|Flask\(|streamlit|def handler\(|runpod|BaseHTTPRequestHandler"
 LOADED_ONCE = r"lru_cache|cache_resource|lifespan|on_event\(.startup|\bglobal \w+|@cache\b"
 LOADS = rf"{LOAD}|merge_and_unload\(|(?<!\w)pipeline\(|(?<!\w)(?:Llama|LLM)\("
-ZERO_DEVICE = r"device_map|\.cuda\(|\.to\(|\bdevice\s*=|\.prepare\(|accelerator|n_gpu_layers|Trainer\("
+ZERO_DEVICE = (
+    r"device_map|\.cuda\(|\.to\(|\bdevice\s*=|\.prepare\(|accelerator|n_gpu_layers|Trainer\("
+)
 LARGE_CONTEXT = r"(?:1[6-9]\d{3}|[2-9]\d{4}|\d{6,})\b"
 SEVERAL_NODES = r"\bnnodes[= ]['\"]?[2-9]|--nodes[= ][2-9]|num_machines\W{1,3}[2-9]|^#SBATCH.* -N ?[2-9]|num_nodes\s*=\s*[2-9]"
 MEASURES_MEMORY = r"\d{4,6}MiB ?/|max_memory_allocated|memory_allocated|GB free"
@@ -131,7 +133,7 @@ SIGNS = (
     Sign(
         r"^rows are tokenized one at a time",
         r"(?:\bds\w*|data\w*|raw\w*|train\w*|rows?|corpus)(?:\[[^\]]{1,30}\])?\.map\((?!.*(?:batched|num_proc)).*\)",
-        beside_in_file=r"\btok\w*\(|self\.tok\w*\(|processor\(",
+        beside_in_file=r"[Tt]okeni[sz]|\btok\w*\(|processor\(",
     ),
     Sign(r"^datasets can't hash", rf"load_from_cache_file{OFF}|disable_caching\(|couldn't be hashed"),
     Sign(r"^rows or checkpoints lie on a slow disk", rf"(?:dir|path|file\w*|cache|HF_HOME|ROOT|root){SET}{SLOW_MOUNT}"),
@@ -246,7 +248,7 @@ SIGNS = (
     ),
     Sign(
         r"^(?:the model was left in training mode|generate after the training)",
-        r"incompatible with gradient checkpointing|past_key_values=None|gradient_checkpointing_enable\(|\.train\(\)$",
+        r"incompatible with gradient checkpointing|past_key_values=None|gradient_checkpointing_enable\(|\b(?:model|net|lm|policy)\.train\(\)",
         beside=GENERATES,
     ),
     Sign(
