@@ -29,8 +29,10 @@ from truetune.troubleshooting.signs.forms import (
 from truetune.troubleshooting.signs.sign import SET, Sign
 
 CHECKPOINTS = (
-    rf"(?:gradient|activation)_checkpointing['\"]?(?:{ON}|{SET}unsloth)|gradient_checkpointing_enable\("
-    rf"|--gradient_checkpointing\b(?! [Ff]alse)|activation_checkpointing\w*{ON}|torch\.utils\.checkpoint"
+    rf"(?:gradient|activation)_checkpointing['\"]?(?:{ON}|{SET}unsloth)"
+    r"|gradient_checkpointing_enable\("
+    rf"|--gradient_checkpointing\b(?! [Ff]alse)|activation_checkpointing\w*{ON}"
+    r"|torch\.utils\.checkpoint"
 )
 CHECKPOINTS_OFF = (
     rf"disable_gradient_checkpointing{ON}|\w*(?:gradient|activation)_checkpointing{OFF}"
@@ -42,20 +44,36 @@ SEVERAL_ROWS = rf"{BATCH}{SET}(?:[2-9]|[1-9]\d{{1,2}})\b(?![.\d])"
 LONG_ROWS = rf"{LENGTH}{SET}(?:8192|9\d{{3}}|[1-9]\d{{4,6}})\b"
 NO_LONG_LOGITS = r"(?i:liger|cut_cross_entropy|fused_linear|fused_cross|LinearCrossEntropy|unsloth)"
 LARGE_VOCABULARY = r"(?i:gemma|qwen|llama-?3|mistral-nemo|mt5|xlm)"
-WHOLE_MODULES = r"\b(?:lora_)?(?:modules_to_save|additional_target)\W{1,8}[^=:]{0,80}?(?:embed|lm_head|wte|score)"
+WHOLE_MODULES = (
+    r"\b(?:lora_)?(?:modules_to_save|additional_target)\W{1,8}[^=:]{0,80}?(?:embed|lm_head"
+    r"|wte|score)"
+)
 KEPT = r"\.item\(|\.cpu\(|float\(|\.tolist\(|\.numpy\(|decode\(|len\(|\.detach\(\)\.cpu"
-GRAPH_LOSS = r"\w*\s*(?:\+=|=\s*\w{0,20}loss\w*\s*\+)\s*(?:\w+\.|\w+\[['\"])?\w*loss\b(?!.*(?:\.item\(|\.detach\(|\.cpu\(|float\())"
-ONE_ADAMW = rf"optim(?:izer)?(?:_name|_type)?{SET}['\"]?(?:adamw|AdamW|Adam|adam)(?:_torch(?:_fused)?|_hf|W)?\b(?!_)|\bAdamW?\("
+GRAPH_LOSS = (
+    r"\w*\s*(?:\+=|=\s*\w{0,20}loss\w*\s*\+)\s*(?:\w+\."
+    r"|\w+\[['\"])?\w*loss\b(?!.*(?:\.item\(|\.detach\(|\.cpu\(|float\())"
+)
+ONE_ADAMW = (
+    rf"optim(?:izer)?(?:_name|_type)?{SET}['\"]?(?:adamw|AdamW|Adam"
+    r"|adam)(?:_torch(?:_fused)?|_hf|W)?\b(?!_)|\bAdamW?\("
+)
 FULL_TRAINING = rf"(?:finetuning_type|train_type|tuner_type){SET}full\b|full_finetun\w*|{ONE_ADAMW}"
 SMALL_STATES = rf"{LORA}|8bit|8_bit|paged|adafactor|galore|optimizer_in_bwd{ON}|[Ll]ion|offload"
 FSDP = r"\bFSDP\b|fsdp|fully_shard|FullyShardedDataParallel"
 QUANTIZES = rf"load_in_[48]bit{ON}|quantization_bit{SET}[48]|BitsAndBytesConfig\("
-PREFERENCE = r"(?:DPO|ORPO|CPO|SimPO|KTO|IPO)(?:Config|Trainer)\(|pref_loss|stage: ?(?:dpo|kto)|rl: ?(?:dpo|orpo|ipo|kto|simpo)|\b(?:dpo|orpo|simpo|kto)\w*\.(?:py|ya?ml)"
+PREFERENCE = (
+    r"(?:DPO|ORPO|CPO|SimPO|KTO|IPO)(?:Config|Trainer)\(|pref_loss|stage: ?(?:dpo|kto)"
+    r"|rl: ?(?:dpo|orpo|ipo|kto|simpo)|\b(?:dpo|orpo|simpo|kto)\w*\.(?:py|ya?ml)"
+)
 BIG_BUCKET = r"(?:reduce|allgather)_bucket_size\W{1,4}(?:[1-9](?:\.\d+)?[eE]\+?(?:9|1\d)\b|\d{10,})"
-EXPERTS = r"\d+B-A\d|[Mm]ixtral|\b\w{0,20}MoE\b|gpt-oss|DeepSeek-V[23]|OLMoE|num_(?:local_)?experts|Scout|Maverick"
+EXPERTS = (
+    r"\d+B-A\d|[Mm]ixtral|\b\w{0,20}MoE\b|gpt-oss|DeepSeek-V[23]|OLMoE"
+    r"|num_(?:local_)?experts|Scout|Maverick"
+)
 SERVES = r"vllm serve|vllm\.entrypoints|\bLLM\(|llama-server|ollama|sglang|vllm/vllm-openai"
 LONG_CONTEXT = (
-    rf"(?:max[-_]model[-_]len|num_ctx|n_ctx|ctx[-_]size|context[-_]length|CONTEXT_LENGTH){SET}(?:0\b|[2-9]\d{{4}}|1[6-9]\d{{3}}|\d{{6,}})"
+    r"(?:max[-_]model[-_]len|num_ctx|n_ctx|ctx[-_]size|context[-_]length"
+    rf"|CONTEXT_LENGTH){SET}(?:0\b|[2-9]\d{{4}}|1[6-9]\d{{3}}|\d{{6,}})"
     r"|llama-server.*\s-c (?:0|[2-9]\d{4}|\d{6,})\b|--max-total-tokens (?:[2-9]\d{4}|\d{6,})"
 )
 TWO_MODELS_HELD = (
@@ -67,7 +85,10 @@ ADAPTER_PASSED = (
 HARNESS = r"\blm[_-]eval\b|lm_eval\.|lighteval|simple_evaluate\("
 UNEVEN = r"padding\s*=\s*(?:True|['\"]longest)|pad_sequence\("
 GROUPS = r"group_by_length|packing|LengthGrouped|bucket|padding_free|flattening"
-CHECKS_WORKERS = r"(?:uvicorn|gunicorn|fastapi).*(?:--workers|-w)[ =](?:[2-9]|\d\d)\b|\bworkers\s*=\s*(?:[2-9]|\d\d)\b|WEB_CONCURRENCY\W{1,3}[2-9]"
+CHECKS_WORKERS = (
+    r"(?:uvicorn|gunicorn|fastapi).*(?:--workers|-w)[ =](?:[2-9]|\d\d)\b"
+    r"|\bworkers\s*=\s*(?:[2-9]|\d\d)\b|WEB_CONCURRENCY\W{1,3}[2-9]"
+)
 SAVES = r"save_pretrained\(|save_model\(|torch\.save\(|on_save|save_steps|save_strategy"
 
 SIGNS: tuple[Sign, ...] = (
@@ -93,8 +114,10 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^embeddings and head are trained whole", r"trainable%:? ?(?:[4-9]|[1-9]\d)(?:\.\d|\b)"),
     Sign(
         r"^(?:tensors of each step are kept|a loop keeps large outputs)",
-        rf"\.append\((?!.*(?:{KEPT})).*\b(?:loss(?:es)?|logits|hidden\w*|outputs?|out|attentions?|emb\w*|grads?)\b|\bhistory\[.*\]\s*=\s*loss\b",
-        beside_in_file=r"\.backward\(|training_step|compute_loss|no_grad|inference_mode|validation_step|\.logits",
+        rf"\.append\((?!.*(?:{KEPT})).*\b(?:loss(?:es)?|logits|hidden\w*|outputs?|out"
+        r"|attentions?|emb\w*|grads?)\b|\bhistory\[.*\]\s*=\s*loss\b",
+        beside_in_file=r"\.backward\(|training_step|compute_loss|no_grad|inference_mode|validation_step"
+        r"|\.logits",
     ),
     Sign(
         r"^(?:tensors of each step are kept|a loop keeps large outputs)",
@@ -103,7 +126,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^logits of a large vocabulary",
-        r"File .*(?:loss_utils|fused_cross|torch/nn/functional)\.py.*|logits = logits\.float\(|in cross_entropy\b|ForCausalLMLoss",
+        r"File .*(?:loss_utils|fused_cross|torch/nn/functional)\.py.*|logits = logits\.float\("
+        r"|in cross_entropy\b|ForCausalLMLoss",
         beside=MEMORY_ERROR,
     ),
     Sign(
@@ -132,18 +156,25 @@ SIGNS: tuple[Sign, ...] = (
     Sign(
         r"^(?:all weights are trained in place of an adapter|LoRA is described)",
         rf"^\W*(?:--)?lora_(?:r|alpha|rank|target\w*|dropout){SET}",
-        unless=rf"\badapter{SET}q?(?:lora|dora)|finetuning_type{SET}\w*lora|use_peft|use_lora|get_peft_model|LoraConfig|(?:train|tuner)_type{SET}\w*lora|torchtune",
+        unless=rf"\badapter{SET}q?(?:lora|dora)|finetuning_type{SET}\w*lora|use_peft|use_lora"
+        rf"|get_peft_model|LoraConfig|(?:train|tuner)_type{SET}\w*lora|torchtune",
     ),
     Sign(
         r"^(?:all weights are trained in place of an adapter|LoRA is described)",
-        r"trainable%:? ?100\b|(?i:trainable param\w*\W{1,3}(?:[1-9]\d{0,2},\d{3},\d{3},\d{3}|\d{10,}))",
+        r"trainable%:? ?100\b|(?i:trainable param\w*\W{1,3}(?:[1-9]\d{0,2},\d{3},\d{3},\d{3}"
+        r"|\d{10,}))",
     ),
     Sign(
         r"^(?:states of the optimizer|all weights are trained on one GPU)",
-        r"optim/adamw?\.py|_init_group|exp_avg(?:_sq)?\b.*(?:zeros|empty)_like|in _multi_tensor_adam",
+        r"optim/adamw?\.py|_init_group|exp_avg(?:_sq)?\b.*(?:zeros|empty)_like"
+        r"|in _multi_tensor_adam",
         beside=MEMORY_ERROR,
     ),
-    Sign(r"^(?:states of the optimizer|all weights are trained on one GPU)", FULL_TRAINING, unless=SMALL_STATES),
+    Sign(
+        r"^(?:states of the optimizer|all weights are trained on one GPU)",
+        FULL_TRAINING,
+        unless=SMALL_STATES,
+    ),
     Sign(
         r"^all weights are trained on one GPU",
         LOAD,
@@ -160,12 +191,17 @@ SIGNS: tuple[Sign, ...] = (
     Sign(
         r"^an evaluation with larger batches",
         r"\bcompute_metrics\s*=(?!\s*None)",
-        unless=r"preprocess_logits_for_metrics|prediction_loss_only|batch_eval_metrics|predict_with_generate",
+        unless=r"preprocess_logits_for_metrics|prediction_loss_only|batch_eval_metrics"
+        r"|predict_with_generate",
     ),
-    Sign(r"^an evaluation with larger batches", rf"{EVAL_BATCH}{SET}(?:[89]|[1-9]\d{{1,2}})\b(?![.\d])"),
     Sign(
         r"^an evaluation with larger batches",
-        rf"\.append\((?!.*(?:{KEPT}|argmax)).*\blogits\b|val\w*\.(?:append|extend)\((?!.*(?:{KEPT})).*\b(?:out|loss)\b",
+        rf"{EVAL_BATCH}{SET}(?:[89]|[1-9]\d{{1,2}})\b(?![.\d])",
+    ),
+    Sign(
+        r"^an evaluation with larger batches",
+        rf"\.append\((?!.*(?:{KEPT}|argmax)).*\blogits\b|val\w*\.(?:append"
+        rf"|extend)\((?!.*(?:{KEPT})).*\b(?:out|loss)\b",
     ),
     Sign(
         r"^(?:an evaluation with larger batches|the training takes rows one or two)",
@@ -180,8 +216,10 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^(?:one row far longer|a few rows are many times)",
-        r"(?<!def )\b(?:self\.)?(?:tok\w*|processor)\((?!.*(?:truncation|max_length|\.\.\.|\[:)).*\)",
-        unless=r"truncation|max_(?:seq_)?length|\[:\s*(?:self\.)?\w*(?:max|len|block|ctx)\w*|input_ids\[:",
+        r"(?<!def )\b(?:self\.)?(?:tok\w*|processor)\((?!.*(?:truncation|max_length|\.\.\."
+        r"|\[:)).*\)",
+        unless=r"truncation|max_(?:seq_)?length|\[:\s*(?:self\.)?\w*(?:max|len|block|ctx)\w*"
+        r"|input_ids\[:",
         beside_in_file=TRAINS + r"|Dataset\)|collate",
     ),
     Sign(r"^(?:one row far longer|a few rows are many times)", LONG_ROWS, beside=MEMORY_ERROR),
@@ -197,7 +235,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^all weights are gathered on one GPU to be saved",
-        rf"state_dict_type{SET}FULL_STATE_DICT|StateDictType\.FULL_STATE_DICT|FullStateDictConfig\((?!.*offload_to_cpu=True).*"
+        rf"state_dict_type{SET}FULL_STATE_DICT|StateDictType\.FULL_STATE_DICT"
+        r"|FullStateDictConfig\((?!.*offload_to_cpu=True).*"
         rf"|summon_full_params\(|full_state_dict{ON}|gather_16bit_weights_on_model_save{ON}",
         unless=r"offload_to_cpu=True",
     ),
@@ -208,7 +247,10 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^every process puts its model on GPU 0",
-        r"device_map\W{1,4}\{\s*['\"]{2}:\s*(?:0|['\"]cuda:0['\"])|device_map\W{1,4}cuda:0|\.to\(['\"]cuda(?::0)?['\"]|\.cuda\((?:0|)\)|torch\.device\(['\"]cuda(?::0)?['\"](?: if |\))|\bdevice(?:: ?str)?\s*=\s*['\"]cuda(?::0)?['\"]",
+        r"device_map\W{1,4}\{\s*['\"]{2}:\s*(?:0|['\"]cuda:0['\"])|device_map\W{1,4}cuda:0"
+        r"|\.to\(['\"]cuda(?::0)?['\"]|\.cuda\((?:0|)\)"
+        r"|torch\.device\(['\"]cuda(?::0)?['\"](?: if |\))"
+        r"|\bdevice(?:: ?str)?\s*=\s*['\"]cuda(?::0)?['\"]",
         unless=r"set_device\(|cuda:\{|\.cuda\(\w*rank|to\(\w*rank|device\(['\"]cuda['\"],\s*\w*rank",
         beside=SEVERAL_PROCESSES,
     ),
@@ -246,7 +288,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^weights are cast to float32", r"prepare_model_for_(?:kbit|int8)_training\("),
     Sign(
-        r"^(?:all rows are padded to max_length|padding that is stored|most of each batch is padding)",
+        r"^(?:all rows are padded to max_length|padding that is stored"
+        r"|most of each batch is padding)",
         PADS,
         beside=TRAINS,
     ),
@@ -267,7 +310,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the machine's memory, not the GPU's",
-        r"^#SBATCH.*--mem(?:-per-\w+)?[= ]\d+|mem_limit\W|^memory\W{1,3}\d+ ?G|--memory[= ]\d+|-v?mem=\d+",
+        r"^#SBATCH.*--mem(?:-per-\w+)?[= ]\d+|mem_limit\W|^memory\W{1,3}\d+ ?G|--memory[= ]\d+"
+        r"|-v?mem=\d+",
         beside=KILLED,
     ),
     Sign(r"^the machine's memory, not the GPU's", KILLED),
@@ -279,7 +323,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^(?:FSDP makes one unit|FSDP is told to shard|a script wraps its model in FSDP)",
-        rf"\bNO_WRAP\b|\b(?:FSDP|FullyShardedDataParallel)\((?!.*auto_wrap).*\)",
+        r"\bNO_WRAP\b|\b(?:FSDP|FullyShardedDataParallel)\((?!.*auto_wrap).*\)",
     ),
     Sign(
         r"^(?:FSDP makes one unit|FSDP is told to shard|a script wraps its model in FSDP)",
@@ -311,29 +355,42 @@ SIGNS: tuple[Sign, ...] = (
         rf"(?:vllm_)?gpu_memory_utilization{SET}|vllm_gpu\w*",
         beside=r"(?:GRPO|RLOO|OnlineDPO|PPO)|Trainer\(|use_vllm|colocate",
     ),
-    Sign(r"^vLLM on the GPU that trains", rf"use_vllm{ON}|--use_vllm\b|vllm_mode{SET}colocate|fast_inference{ON}"),
+    Sign(
+        r"^vLLM on the GPU that trains",
+        rf"use_vllm{ON}|--use_vllm\b|vllm_mode{SET}colocate|fast_inference{ON}",
+    ),
     Sign(r"^vLLM on the GPU that trains", r"\bLLM\(", beside_in_file=r"Trainer\(|\.backward\("),
-    Sign(r"^DPO holds a second whole model", rf"\bref_model\w*{SET}(?!None\b|null\b)\w|ref_model_name"),
+    Sign(
+        r"^DPO holds a second whole model",
+        rf"\bref_model\w*{SET}(?!None\b|null\b)\w|ref_model_name",
+    ),
     Sign(
         r"^DPO holds a second whole model",
         rf"{PREFERENCE}",
         unless=rf"{LORA}|precompute_ref_log_probs{ON}|reference_free{ON}|ORPO|CPO|orpo|simpo",
     ),
     Sign(r"^chosen and rejected answers go through", r"concatenated_forward|concatenated_inputs"),
-    Sign(r"^chosen and rejected answers go through", rf"{BATCH}{SET}(?:[2-9]|[1-9]\d)\b(?![.\d])", beside=PREFERENCE),
+    Sign(
+        r"^chosen and rejected answers go through",
+        rf"{BATCH}{SET}(?:[2-9]|[1-9]\d)\b(?![.\d])",
+        beside=PREFERENCE,
+    ),
     Sign(
         r"^a cell of the notebook that loads the model",
         rf"{LOAD}|FastLanguageModel\.from_pretrained\(",
-        beside_in_file=r"^[!%] ?(?:pip|uv|env|cd|nvidia)|get_ipython|notebook_login|google\.colab|display\(|^!",
+        beside_in_file=r"^[!%] ?(?:pip|uv|env|cd|nvidia)|get_ipython|notebook_login|google\.colab|display\("
+        r"|^!",
     ),
     Sign(
         r"^(?:one backward\(\) for many batches|a loop adds up the losses)",
-        r"\b(?:total|sum|acc\w*|batch|all|running|step|mean|big)_?\w*\.backward\(|(?:sum|stack|mean)\(\w*loss\w*\)[\w.()/ ]{0,40}\.backward\(",
+        r"\b(?:total|sum|acc\w*|batch|all|running|step|mean|big)_?\w*\.backward\(|(?:sum|stack"
+        r"|mean)\(\w*loss\w*\)[\w.()/ ]{0,40}\.backward\(",
         beside_in_file=r"\+=.{0,60}loss|loss\w*\.append\(|=\s*\w{1,30} \+ .{0,40}loss",
     ),
     Sign(
         r"^all prompts of a file go into one generate",
-        r"\btok\w*\((?:self\.)?(?:\[[^\]]{0,80}\bfor\b|\w*(?:prompts|texts|questions|inputs|sentences|queries|rows|data|docs|ds\[))(?!\[\w*:)",
+        r"\btok\w*\((?:self\.)?(?:\[[^\]]{0,80}\bfor\b|\w*(?:prompts|texts|questions|inputs"
+        r"|sentences|queries|rows|data|docs|ds\[))(?!\[\w*:)",
         unless_in_file=r"\[\w+ ?: ?\w+ ?\+|range\(\s*0,\s*len|DataLoader\(|batched\(|chunk|\.iter\(|\.map\(",
         beside_in_file=GENERATES,
     ),
@@ -347,7 +404,10 @@ SIGNS: tuple[Sign, ...] = (
         r"--batch_size[ =]['\"]?(?:[89]|[1-9]\d{1,2})\b|batch_size\s*=\s*(?:[89]|[1-9]\d{1,2})\b",
         beside_in_file=HARNESS,
     ),
-    Sign(r"^weights were saved in float32", r"['\"](?:torch_)?dtype['\"]\s*:\s*['\"](?:torch\.)?float32"),
+    Sign(
+        r"^weights were saved in float32",
+        r"['\"](?:torch_)?dtype['\"]\s*:\s*['\"](?:torch\.)?float32",
+    ),
     Sign(
         r"^weights were saved in float32",
         r"\.save_pretrained\(",
@@ -360,9 +420,18 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"max_memory",
         beside=TRAINS,
     ),
-    Sign(r"^rows of like length come into one batch", rf"group_by_length(?:{ON}|\b(?! ?[=: ]))|LengthGroupedSampler|sort(?:ed)?\(.*key=.*len\(.*reverse=True"),
+    Sign(
+        r"^rows of like length come into one batch",
+        rf"group_by_length(?:{ON}|\b(?! ?[=: ]))|LengthGroupedSampler"
+        r"|sort(?:ed)?\(.*key=.*len\(.*reverse=True",
+    ),
     Sign(r"^gradient checkpointing is switched off", CHECKPOINTS_OFF),
-    Sign(r"^gradient checkpointing is switched off", SEVERAL_ROWS, unless=r"checkpointing", beside=MEMORY_ERROR),
+    Sign(
+        r"^gradient checkpointing is switched off",
+        SEVERAL_ROWS,
+        unless=r"checkpointing",
+        beside=MEMORY_ERROR,
+    ),
     Sign(
         r"^packing fills every row",
         rf"\b(?:sample_|neat_)?packing{ON}|--packing\b(?! [Ff]alse)|packed{ON}",
@@ -371,13 +440,20 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^packing fills every row", rf"pad_to_sequence_len{ON}"),
     Sign(
         r"^ZeRO's stages 1 and 2",
-        rf"['\"]stage['\"]\s*:\s*[012]\b|zero_?stage{SET}[012]\b|zero_?[12]\b|ds_z[02]|\bNO_SHARD\b|\bSHARD_GRAD_OP\b|sharding_strategy{SET}(?:[23]\b|NO_SHARD)",
+        rf"['\"]stage['\"]\s*:\s*[012]\b|zero_?stage{SET}[012]\b|zero_?[12]\b|ds_z[02]"
+        rf"|\bNO_SHARD\b|\bSHARD_GRAD_OP\b|sharding_strategy{SET}(?:[23]\b|NO_SHARD)",
     ),
-    Sign(r"^ZeRO's stages 1 and 2", r"DistributedDataParallel\(|distributed_type: MULTI_GPU|multi_gpu"),
+    Sign(
+        r"^ZeRO's stages 1 and 2",
+        r"DistributedDataParallel\(|distributed_type: MULTI_GPU|multi_gpu",
+    ),
     Sign(r"^DeepSpeed's buffers", BIG_BUCKET),
     Sign(r"^a mixture of experts holds all|^quantization leaves out the experts", EXPERTS),
     Sign(r"^the server's cache: vLLM takes", LONG_CONTEXT),
-    Sign(r"^the server's cache: vLLM takes", rf"OLLAMA_NUM_PARALLEL{SET}(?:[2-9]|\d\d)|KV cache is needed|max seq len \(\d+\)"),
+    Sign(
+        r"^the server's cache: vLLM takes",
+        rf"OLLAMA_NUM_PARALLEL{SET}(?:[2-9]|\d\d)|KV cache is needed|max seq len \(\d+\)",
+    ),
     Sign(
         r"^the server's cache: vLLM takes",
         r"vllm serve|vllm\.entrypoints|(?<!\w)LLM\(|vllm/vllm-openai",
@@ -385,21 +461,29 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^vLLM's share leaves nothing",
-        rf"gpu[-_]memory[-_]utilization{SET}(?:0?\.9[4-9]\d?|1\.0|1\b)|max[-_]loras{SET}(?:[4-9]|\d\d)|max[-_]lora[-_]rank{SET}\d{{3}}",
+        rf"gpu[-_]memory[-_]utilization{SET}(?:0?\.9[4-9]\d?|1\.0|1\b)"
+        rf"|max[-_]loras{SET}(?:[4-9]|\d\d)|max[-_]lora[-_]rank{SET}\d{{3}}",
     ),
     Sign(
         r"^a copy of all weights on the GPU",
-        r"deepcopy\(\s*(?:self\.)?\w*(?:model|net|state|policy)|state_dict\(\)(?:.*\.(?:clone|float|to)\()|\.clone\(\).*state_dict|AveragedModel\(|ExponentialMovingAverage\(|EMA\w*\(",
+        r"deepcopy\(\s*(?:self\.)?\w*(?:model|net|state|policy)|state_dict\(\)(?:.*\.(?:clone"
+        r"|float|to)\()|\.clone\(\).*state_dict|AveragedModel\(|ExponentialMovingAverage\("
+        r"|EMA\w*\(",
     ),
     Sign(
         r"^a copy of all weights on the GPU",
         rf"{LOAD}|(?<!\w)pipeline\(",
         beside_in_file=r"def on_(?:save|evaluate|step_end|log|epoch_end|train_batch_end)\b",
     ),
-    Sign(r"^the job asks for no memory", r"^#SBATCH.*--(?:gres|gpus)\S*|\bsrun .*--(?:gres|gpus)", unless=r"--mem(?:-per-\w+)?[= ]"),
+    Sign(
+        r"^the job asks for no memory",
+        r"^#SBATCH.*--(?:gres|gpus)\S*|\bsrun .*--(?:gres|gpus)",
+        unless=r"--mem(?:-per-\w+)?[= ]",
+    ),
     Sign(
         r"^rows are held as Python objects",
-        r"\bjson\.load\(|readlines\(\)|json\.loads\(.* for |pickle\.load\(|\bpd\.read_|list\(load_dataset|\.to_list\(\)|\.to_dict\(",
+        r"\bjson\.load\(|readlines\(\)|json\.loads\(.* for |pickle\.load\(|\bpd\.read_"
+        r"|list\(load_dataset|\.to_list\(\)|\.to_dict\(",
         beside=KILLED,
     ),
     Sign(
@@ -418,21 +502,49 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^GRPO computes log probabilities for all completions",
-        rf"(?:max_completion_length|max_new_tokens|response_length|max_prompt_length){SET}\d{{3,5}}|num_generations{SET}(?:[4-9]|\d\d)",
+        r"(?:max_completion_length|max_new_tokens|response_length"
+        rf"|max_prompt_length){SET}\d{{3,5}}|num_generations{SET}(?:[4-9]|\d\d)",
         beside=r"GRPO|RLOO|grpo|rloo",
     ),
     Sign(
         r"^several sequences are generated for each prompt",
-        rf"\b(?:num_return_sequences|num_beams|num_generations|best_of){SET}(?:[2-9]|[1-9]\d{{1,2}})\b",
+        rf"\b(?:num_return_sequences|num_beams|num_generations|best_of){SET}(?:[2-9]"
+        rf"|[1-9]\d{{1,2}})\b",
         beside=GENERATES,
     ),
-    Sign(r"^settings of a quantization are built", r"\bBitsAndBytesConfig\(", unless=r"quantization_config"),
+    Sign(
+        r"^settings of a quantization are built",
+        r"\bBitsAndBytesConfig\(",
+        unless=r"quantization_config",
+    ),
     Sign(r"^both bf16 and fp16 are on", rf"\bfp16{ON}", beside_in_file=rf"\bbf16{ON}"),
     Sign(r"^under ZeRO-3 the answers", rf"ds3_gather_for_generation{OFF}"),
-    Sign(r"^(?:FSDP cannot share out the quantized|FSDP gets 4-bit)", QUANTIZES, beside=FSDP, unless=r"quant_storage"),
-    Sign(r"^(?:most of each batch is padding|a DataLoader pads rows)", UNEVEN, unless=GROUPS, beside=TRAINS),
-    Sign(r"^(?:a large model is trained in float32|the log says that a large model)", NO_DTYPE, unless=SIXTEEN_BITS + rf"|\b(?:bf16|fp16){ON}|precision", beside=TRAINS),
-    Sign(r"^(?:a large model is trained in float32|the log says that a large model)", rf"\b(?:torch_)?dtype{SET}(?:torch\.)?(?:float32|fp32)\b|precision{SET}(?:32|fp32)\b", beside=TRAINS),
+    Sign(
+        r"^(?:FSDP cannot share out the quantized|FSDP gets 4-bit)",
+        QUANTIZES,
+        beside=FSDP,
+        unless=r"quant_storage",
+    ),
+    Sign(
+        r"^(?:most of each batch is padding|a DataLoader pads rows)",
+        UNEVEN,
+        unless=GROUPS,
+        beside=TRAINS,
+    ),
+    Sign(
+        r"^(?:a large model is trained in float32|the log says that a large model)",
+        NO_DTYPE,
+        unless=SIXTEEN_BITS + rf"|\b(?:bf16|fp16){ON}|precision",
+        beside=TRAINS,
+    ),
+    Sign(
+        r"^(?:a large model is trained in float32|the log says that a large model)",
+        rf"\b(?:torch_)?dtype{SET}(?:torch\.)?(?:float32|fp32)\b|precision{SET}(?:32|fp32)\b",
+        beside=TRAINS,
+    ),
     Sign(r"^each worker of (?:a|the) web server", CHECKS_WORKERS),
-    Sign(r"^shared memory or the number of open files", r"--shm-size|shm_size|ulimit|memlock|Bus error|Too many open files"),
-)  # fmt: skip
+    Sign(
+        r"^shared memory or the number of open files",
+        r"--shm-size|shm_size|ulimit|memlock|Bus error|Too many open files",
+    ),
+)
