@@ -1383,9 +1383,10 @@ GUIDES = (
                   " bias='none'",
                   "Unsloth promises 2x but I see the same speed as with normal PEFT; patched layers with 0 QKV layers",
                   ("fault-named-in-the-output",)),
-            Cause("weights are held in 4 bits, although 16 bits fit: they are dequantized in each pass. LoRA on bfloat16"
-                  " weights",
-                  "QLoRA is slower than LoRA, half the steps per second; load_in_4bit on an A100 or H100 with free memory"),
+            Cause("weights are held in 4 bits, although 16 bits fit: they are dequantized in each pass. LoRA on"
+                  " bfloat16 weights",
+                  "QLoRA is slower than LoRA, half the steps per second; load_in_4bit on an A100 or H100 with free"
+                  " memory"),
             SHARDED_OVER_NODES,
             Cause("DDP looks for unused weights at every step (ddp_find_unused_parameters=True), and there are none",
                   "DDP LoRA runs with a warning and is slower; find_unused_parameters=True was specified",
