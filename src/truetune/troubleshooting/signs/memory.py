@@ -35,7 +35,7 @@ CHECKPOINTS = (
     r"|torch\.utils\.checkpoint"
 )
 CHECKPOINTS_OFF = (
-    rf"disable_gradient_checkpointing{ON}|\w*(?:gradient|activation)_checkpointing{OFF}"
+    rf"disable_gradient_checkpointing{ON}|(?:gradient|activation)_checkpointing{OFF}"
     r"|gradient_checkpointing_disable\("
 )
 # Chosen, not measured: what fits beside a 7B model in 24 GB is 2 to 4 rows of 2,048 tokens.
@@ -50,7 +50,7 @@ WHOLE_MODULES = (
 )
 KEPT = r"\.item\(|\.cpu\(|float\(|\.tolist\(|\.numpy\(|decode\(|len\(|\.detach\(\)\.cpu"
 GRAPH_LOSS = (
-    r"\w*\s*(?:\+=|=\s*\w{0,20}loss\w*\s*\+)\s*(?:\w+\."
+    r"(?:\+=|=\s*\w{0,20}loss\w*\s*\+)\s*(?:\w+\."
     r"|\w+\[['\"])?\w*loss\b(?!.*(?:\.item\(|\.detach\(|\.cpu\(|float\())"
 )
 ONE_ADAMW = (
