@@ -672,6 +672,17 @@ GUIDES = (
                   " processes",
                   "the cluster has A100s with 80 GB, but out of memory at 9.7 GB; nvidia-smi -L shows MIG",
                   ("run-ended-in-an-exception",)),
+            Cause("memory is held in pieces (fragmentation), for rows of another length in each batch:"
+                  " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                  "much is reserved by PyTorch but unallocated; memory_reserved grows while memory_allocated does not",
+                  ("run-ended-in-an-exception",)),
+            Cause("GRPO computes log probabilities for all completions of a step, num_generations x"
+                  " max_completion_length x vocabulary: fewer at a time, shorter ones, or use_liger_loss",
+                  "GRPO generates, and runs out of memory in the loss; compute_loss, _get_per_token_logps",
+                  ("run-ended-in-an-exception",)),
+            Cause("several sequences are generated for each prompt (num_beams, num_return_sequences): each has a cache"
+                  " of its own",
+                  "one answer for a prompt fits, beam search or 16 samples of it run out of memory; generate"),
         ),
     ),
     Guide(
@@ -1409,6 +1420,10 @@ GUIDES = (
                   " bias='none'",
                   "Unsloth promises 2x but I see the same speed as with normal PEFT; patched layers with 0 QKV layers",
                   ("fault-named-in-the-output",)),
+            Cause("weights are held in 4 bits, although 16 bits fit: they are dequantized in each pass. LoRA on"
+                  " bfloat16 weights",
+                  "QLoRA is slower than LoRA, half the steps per second; load_in_4bit on an A100 or H100 with free"
+                  " memory"),
             SHARDED_OVER_NODES,
             Cause("DDP looks for unused weights at every step (ddp_find_unused_parameters=True), and there are none",
                   "DDP LoRA runs with a warning and is slower; find_unused_parameters=True was specified",
@@ -1595,6 +1610,9 @@ GUIDES = (
                   "budget",
                   "a one word answer or label takes thousands of tokens or 40 seconds; Qwen3 thinking; reasoning",
                   ("exact-match-measures-form", "answers-are-too-long")),
+            Cause("answers are bound to a schema or grammar, which is compiled for each new schema and masks each"
+                  " token: one schema for all requests, a simpler one, or another backend (xgrammar)",
+                  "with guided_json, response_format or a grammar the server is several times slower, without it fast"),
             Cause("the card has no fast bfloat16 (T4, V100, RTX 20): load in float16",
                   "slow on T4, V100, Colab or Kaggle in bfloat16; bf16 is emulated", ("bf16-is-emulated",)),
             Cause("another process uses the same GPU, or the card is throttled",
