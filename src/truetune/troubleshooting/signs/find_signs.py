@@ -95,7 +95,9 @@ class _File:
     def _number_of_last(self, pattern: str) -> int:
         """The last statement that shows it; -1 where none does."""
         compiled = _compile(pattern)
-        return max((i for i, one in enumerate(self.statements) if compiled.search(one.text)), default=-1)
+        return max(
+            (i for i, one in enumerate(self.statements) if compiled.search(one.text)), default=-1
+        )
 
 
 @cache

@@ -17,9 +17,7 @@ TINY = rf"(?:0?\.0{{6,12}}[1-9]\d?|{POWER}0?(?:[7-9]|1\d))(?![\d.eE])"
 # 1e-5 at most: a tenth of the usual rates of an adapter (1e-4 to 5e-4).
 SMALL_OF_ADAPTER = rf"(?:0?\.0{{5}}[1-9]|0?\.00001|{POWER}0?6|1(?:\.0)?[eE]-0?5)(?![\d.eE])"
 # 1e-3 at least: twice the largest usual rate of an adapter, and beyond that of all weights.
-LARGE = (
-    rf"(?:0?\.00[1-9]\d?|0?\.0?[1-9]\d?|{POWER}0?[1-3]|[1-9]\d?(?:\.\d{{1,3}})?)(?![\d.eE])"
-)
+LARGE = rf"(?:0?\.00[1-9]\d?|0?\.0?[1-9]\d?|{POWER}0?[1-3]|[1-9]\d?(?:\.\d{{1,3}})?)(?![\d.eE])"
 # 1e-4 at least: twice the largest usual rate of all weights.
 LARGE_OF_ALL = rf"(?:{POWER}0?4|0?\.000[1-9]\d?)(?![\d.eE])"
 NO_RECORD = r"^(?!.{0,600}\b(?:loss|step|epoch|iter)\b['\"]?\s*[=: ]\s*['\"]?[\d.]).{0,1900}?"
@@ -129,6 +127,7 @@ SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"\breturn\b.{0,60}loss|return \{|return self\.(?!log)\w|manual_backward|automatic_optimization",
     ),
     # --- labels
+    Sign(MASKED, rf"\b(?:response_template|response_part|instruction_part|instruction_template|response_key|RESPONSE\w*){SET}\S|\b(?:train_on_responses_only|\w{{0,40}}CompletionOnlyLM)\("),
     Sign(MASKED, rf"\b(?:response_template|response_part|assistant_only_loss|completion_only_loss|train_on_responses_only|CompletionOnlyLM|roles_to_train|train_on_completions_only){SET}(?!False|None|false)|\b(?:train_on_responses_only|\w{{0,40}}CompletionOnlyLM)\("),
     Sign(MASKED, r"\blab\w*\b.{0,200}\[\s*:\s*[\w.\[\]'\"]{0,40}(?i:max|len|cut|limit|block|ctx|size|\d{3})", beside=rf"(?i:max_?(?:seq_?)?len\w*|cut\w*|limit|block\w*){GIVEN}(?:64|128|256|384|512)\b"),
     Sign(MASKED, r"\b(?:labels?|lab|y|target\w*)\[.{0,80}\]\s*=\s*(?:-\s?100|IGNORE\w*|ignore_index)", beside=rf"(?i:max_?(?:seq_?)?len\w*|cut\w*|limit){GIVEN}(?:64|128|256|384|512)\b"),

@@ -15,8 +15,8 @@ COLLECTIVE = (
     r"\b(?:all_gather\w*|all_reduce|gather\w*|reduce|broadcast\w*|get_state_dict|save_state|save_checkpoint|barrier"
     r"|summon_full_params|get_model_state_dict|dist\.\w+)\("
 )
-SHARDED = r"(?i)\bfsdp|FullyShardedDataParallel|fully_shard"
-ZERO3 = r"(?i)['\"]stage['\"]\s*:\s*3|zero_?stage['\"]?\s*[:=]\s*3|zero-?3|\bz3_|ds_z3"
+SHARDED = r"(?i:\bfsdp|FullyShardedDataParallel|fully_shard)"
+ZERO3 = r"(?i:['\"]stage['\"]\s*:\s*3|zero_?stage['\"]?\s*[:=]\s*3|zero-?3|\bz3_|ds_z3)"
 NODES = (
     r"#SBATCH\s+(?:--nodes|-N)[= ]\s*(?:[2-9]|\d\d)|nnodes[= ]\s*(?:[2-9]|\d\d|\$)|num_machines['\"]?\s*[:= ]\s*(?:[2-9]|\d\d)"
     r"|\bnode_rank\b|machine_rank['\"]?\s*[:= ]\s*[1-9]|num_nodes\s*=\s*[2-9]"
@@ -29,17 +29,19 @@ TRAINER = r"\b\w{0,12}Trainer\(|\btrainer\.train\(|llamafactory|axolotl|\bswift 
 # A script that reads its place from the variables of Slurm or MPI makes its own group of processes.
 READS_TASKS = r"SLURM_(?:PROCID|LOCALID|NTASKS)|OMPI_COMM|PMI_RANK|lightning|SLURMEnvironment|init_distributed"
 
-IDLE = r"^one process was started, and the other GPUs|^GPUs are mostly idle|^one GPU of several works"
+IDLE = (
+    r"^one process was started, and the other GPUs|^GPUs are mostly idle|^one GPU of several works"
+)
 SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have another shape than config"
 FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot share out the quantized"
 WHOLE_UNIT = r"^FSDP is told to shard, and given no policy|^a script wraps its model in FSDP|^FSDP makes one unit"
 NCCL_OFF = r"^a script switches a fast transport|^a job switches a fast transport"
 INTERFACE = r"^the machines can't reach one another|^several nodes are told to talk"
-GENERATES = r"^under ZeRO-3 the answers of a training|^a script generates with a model whose weights"
-HIDDEN = r"^CUDA_VISIBLE_DEVICES "
-CONTRADICT = (
-    r"^the files of the launch contradict|^DeepSpeed's batch size is not|^DeepSpeed's settings in a script"
+GENERATES = (
+    r"^under ZeRO-3 the answers of a training|^a script generates with a model whose weights"
 )
+HIDDEN = r"^CUDA_VISIBLE_DEVICES "
+CONTRADICT = r"^the files of the launch contradict|^DeepSpeed's batch size is not|^DeepSpeed's settings in a script"
 SKIPPED = r"^a batch is skipped on one rank"
 WAITING = r"^one process tokenizes or maps"
 
@@ -47,13 +49,13 @@ SIGNS: tuple[Sign, ...] = (
     # --- rows
     Sign(
         r"^every process reads the same rows|^a stream is read in the order",
-        rf"use_distributed_sampler{SET}False|replace_sampler_ddp{SET}False|\bdef get_train_dataloader\(",
-    ),
-    Sign(
-        r"^every process reads the same rows|^a stream is read in the order",
         r"^class \w+\(.{0,60}IterableDataset|\.(?:to_iterable_dataset|from_generator)\(|\bstreaming['\"]?\s*[=:]\s*[Tt]rue",
         beside=DISTRIBUTED,
         unless=r"split_dataset_by_node|split_by_node|\[\s*\w*rank\w*\s*::|%\s*\w*world|get_rank\(\).{0,40}num_|dispatch_batches",
+    ),
+    Sign(
+        r"^every process reads the same rows|^a stream is read in the order",
+        rf"use_distributed_sampler{SET}False|replace_sampler_ddp{SET}False|\bdef get_train_dataloader\(",
     ),
     Sign(
         r"^every process reads the same rows",
@@ -94,8 +96,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(IDLE, rf"(?:num_processes|num_gpus|nproc[-_]per[-_]node|NPROC_PER_NODE){SET}1\b(?![.\d])|distributed_type{SET}['\"]?NO\b"),
     Sign(IDLE, rf"\b(?:devices|gpus){SET}\[?1\]?(?![.\d,])|CUDA_VISIBLE_DEVICES['\"\]]*\s*[=:]\s*['\"]?\d['\"]?(?![,\d])|\bsingle_device\b|Num GPUs(?: used)? = 1\b|world size: 1\b"),
-    Sign(IDLE, r"\bdevice_map['\"]?\s*[=: ]\s*['\"]?(?:auto|\{)|cuda:0", beside=TRAINER, unless=LAUNCHER),
-    Sign(IDLE, r"^(?:.{0,60}\s)?python3?\s+[\w./-]{1,80}\.py\b|^llamafactory-cli train|^(?:.{0,60}\s)?trl (?:sft|dpo)", unless=LAUNCHER),
+    Sign(IDLE, r"^(?:.{0,60}\s)?python3?\s+[\w./-]{1,80}\.py\b|^llamafactory-cli train|^(?:.{0,60}\s)?trl (?:sft|dpo)", unless=LAUNCHER, beside=SEVERAL),
     Sign(r"^ms-swift without NPROC_PER_NODE", r"\bswift (?:sft|pt|rlhf)\b", unless=r"NPROC_PER_NODE"),
     Sign(r"^ms-swift without NPROC_PER_NODE", r"\btune run\b.{0,80}single_device|single_device"),
     Sign(r"^Unsloth works on one GPU", r"Num GPUs used = 1|Fast\w{0,10}Model\.from_pretrained\(|\bunsloth import\b", unless=LAUNCHER),
@@ -113,7 +114,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^CUDA was used in the notebook", r"notebook_launcher\("),
     # --- the launch
     Sign(CONTRADICT, r"['\"](?:train_batch_size|train_micro_batch_size_per_gpu|gradient_accumulation_steps|gradient_clipping)['\"]\s*:\s*\d", beside=r"(?i)deepspeed|zero_optimization"),
-    Sign(CONTRADICT, rf"\bnum_processes{SET}\d|--config_file\b|deepspeed_config_file|gpu_ids{SET}\d", beside=r"(?:nproc[-_]per[-_]node|--num_processes|--gradient_accumulation|gradient_accumulation_steps)"),
+    Sign(CONTRADICT, rf"deepspeed_config_file|\bgpu_ids{SET}\d|--config_file.{{0,200}}--num_processes|--num_processes.{{0,200}}--config_file"),
     Sign(r"^a DeepSpeed or FSDP file lies beside", r"['\"]zero_optimization['\"]\s*:", unless=r"--deepspeed\b|\bdeepspeed['\"]?\s*[=:]|deepspeed_config|deepspeed\.initialize|--config_file|DeepSpeedPlugin"),
     Sign(r"^FSDP shall wrap a class", r"transformer_layer_cls\w*|transformer_cls_names"),
     Sign(r"^the nodes wait at MASTER_ADDR", r"(?:MASTER_ADDR|master_addr|main_process_ip|rdzv[-_]endpoint)['\"\]]*\s*[=: ]\s*['\"]?(?:localhost|127\.)", beside=rf"{NODES}|\bsrun\b"),
@@ -130,7 +131,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^each task of a node starts the launcher", r"(?:--ntasks-per-node|--ntasks|tasks_per_node|-np?|slotsPerWorker)['\"]?[=: ]\s*['\"]?(?:[2-9]|\d\d)\b", beside=LAUNCHER),
     Sign(r"^the container has 64 MB", r"\bshm_size\s*:\s*['\"]?\d{1,3}\s*m|--shm-size[= ]\d{1,3}m|/dev/shm.{0,40}64"),
     Sign(r"^the container has 64 MB|^shared memory or the number", r"\bdocker run\b|^\s*(?:-\s+)?(?:driver|runtime)\s*:\s*['\"]?nvidia|nvidia\.com/gpu|capabilities\s*:\s*\[\s*['\"]?gpu", unless=r"shm[-_]size|\bipc\b|/dev/shm|medium:\s*Memory"),
-    Sign(r"^Lightning's devices is not", r"\bTrainer\(.{0,300}\b(?:devices|num_nodes)\s*=|#SBATCH\s+--ntasks-per-node", beside=r"(?i)lightning"),
+    Sign(r"^Lightning's devices is not", r"\bTrainer\(.{0,300}\b(?:devices|num_nodes)\s*=", beside=r"#SBATCH|\bsrun\b"),
     Sign(INTERFACE, r"(?:NCCL|GLOO)_SOCKET_IFNAME['\"\]]*\s*[=:]|(?:Using|Bootstrap|NET/Socket).{0,60}\b(?:docker0|virbr0|lo|br-\w+|veth\w+)[: ]|172\.17\.0\.1"),
     Sign(INTERFACE, r"(?:MASTER_ADDR|master_addr|main_process_ip|rdzv[-_]endpoint)['\"\]]*\s*[=: ]", beside=NODES),
     Sign(NCCL_OFF, r"\bNCCL_(?:IB|P2P|SHM|NVLS|CUMEM)_DISABLE['\"\]]*\s*[=:,]\s*['\"]?1|NCCL_(?:NET|P2P_LEVEL)['\"\]]*\s*[=:]\s*['\"]?(?:Socket|LOC)|NCCL_IB_DISABLE set by environment to 1|NET/Socket"),
@@ -150,9 +151,10 @@ SIGNS: tuple[Sign, ...] = (
     Sign(SKIPPED, r"^(?:if\b.{0,160}:\s*)?continue$|\bisnan\(|\bisfinite\(|^except\b.{0,60}(?:OutOfMemory|RuntimeError)", beside_in_file=r"\.backward\(|def training_step", beside=DISTRIBUTED),
     Sign(r"^every process deletes, renames", r"rmtree\(|os\.(?:rename|replace|remove|unlink)\(|shutil\.move\(|makedirs\((?!.{0,80}exist_ok)|mkdir\((?!.{0,80}exist_ok)|\.unlink\(|symlink", beside=DISTRIBUTED, unless_in_file=MAIN_ONLY),
     Sign(r"^every process writes the same checkpoint", r"torch\.save\(|\.save_pretrained\(", beside=r"init_process_group|torchrun|DistributedDataParallel", unless_in_file=MAIN_ONLY + r"|rank\w*\s*!=\s*0|Trainer\("),
-    Sign(WAITING, r"main_process_first\(|\.barrier\(|wait_for_everyone\(", beside_in_file=r"\.map\(|[Tt]okeniz|load_dataset\("),
-    Sign(WAITING, rf"preprocessing_num_workers{SET}[1-4]\b(?!\d)|overwrite_cache{SET}[Tt]rue|dataset_(?:processes|num_proc){SET}[1-4]\b(?!\d)|\b(?:Map|Tokenizing|Running tokenizer on dataset|Converting format)\b.{{0,60}}\d{{1,2}}%", beside=rf"{DISTRIBUTED}|{SEVERAL}|FORCE_TORCHRUN"),
-    Sign(WAITING, r"ddp_timeout|init_process_group\((?!.{0,200}timeout)", beside=r"\.map\(|(?i:tokeniz)", unless=r"Trainer\("),
+    Sign(WAITING, r"main_process_first\(|\.barrier\(|wait_for_everyone\(", followed_by=r"\.map\(|\.save_to_disk\(|load_from_disk\("),
+    Sign(WAITING, r"\b(?:Map|Tokenizing|Running tokenizer on dataset|Converting format)\b.{0,80}\d{1,2}%", beside=r"(?i:watchdog|timeout|timed out)"),
+    Sign(WAITING, rf"(?:preprocessing_num_workers|dataset_(?:processes|num_proc)){SET}[1-4]\b(?!\d)", beside=rf"{SEVERAL}|FORCE_TORCHRUN"),
+    Sign(WAITING, r"ddp_timeout|init_process_group\((?!.{0,200}timeout)", followed_by=r"\.map\("),
     Sign(r"^a part of the model gets no gradient", r"Expected to have finished reduction|find_unused_parameters\W{1,3}[Ff]alse"),
     Sign(r"^a part of the model gets no gradient", r"\b(?:DistributedDataParallel|DDP)\((?!.{0,200}find_unused)|strategy\s*=\s*['\"]ddp['\"]", beside=r"nn\.Linear\(|nn\.Module\)|(?i:pixel|image|router|head)"),
     Sign(r"^the processes take different branches", r"\bif\b.{0,100}(?i:pixel_values|images?\b|audio|video|vision)", beside=rf"{ZERO3}|{SHARDED}"),
@@ -160,10 +162,9 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^new weights \(an adapter", rf"(?:seed\w*|manual_seed)\(.{{0,60}}\+\s*[\w.\[\]'\"()]{{0,30}}(?i:rank|process_index)|\bseed\s*=.{{0,60}}\+\s*\w*rank|sync_module_states{SET}[Ff]alse"),
     Sign(r"^new weights \(an adapter", r"get_peft_model\(|nn\.Linear\(|resize_token_embeddings\(", beside=SHARDED, unless=r"set_seed\(|manual_seed\(|sync_module_states|seed_everything|Trainer\("),
     Sign(r"^rank 0 logs its own loss", r"\bself\.log\w*\(.{0,60}(?:val|loss|acc)(?!.{0,200}sync_dist\s*=\s*True)", beside=r"strategy\s*=|devices\s*=\s*(?:[2-9]|-1)"),
-    Sign(r"^rank 0 logs its own loss", r"\.item\(\)", beside_in_file=OWN_PROCESSES, unless_in_file=r"all_reduce\(|gather\w*\(|\.reduce\("),
+    Sign(r"^rank 0 logs its own loss", r"(?:print|log\w*(?:\.info)?|write)\(.{0,160}loss.{0,40}\.item\(\)", beside_in_file=OWN_PROCESSES, unless_in_file=r"all_reduce\(|gather\w*\(|\.reduce\("),
     Sign(r"^a scheduler that is stepped by every process", r"\bget_\w{1,30}schedul\w*\((?!.{0,400}num_processes)|\b(?:LambdaLR|CosineAnnealingLR|OneCycleLR|LinearLR)\((?!.{0,400}num_processes)", beside_in_file=r"\.prepare\(.{0,200}sche?d|\.prepare\(.{0,200}\blr_"),
-    Sign(r"^the batch grew with the processes", r"(?i:grad\w{0,10}_accum\w{0,20})(?::\s*int)?['\"]?(?:,[^()]{0,60}?default)?\s*[=: ]\s*['\"]?(?:[2-9]|\d\d+)\b(?![.\d])", beside=SEVERAL),
-    Sign(r"^the batch grew with the processes", SEVERAL, beside=r"per_device_train_batch_size|micro_batch_size|batch_size"),
+    Sign(r"^the batch grew with the processes", r"(?i:grad\w{0,10}_accum\w{0,20})(?::\s*int)?['\"]?(?:,[^()]{0,60}?default)?\s*[=: ]\s*['\"]?(?:[89]|\d\d+)\b(?![.\d])", beside=SEVERAL),
     Sign(r"^two runs end at the same number of steps", r"\bmax_steps['\"]?\s*[=: ]\s*['\"]?[1-9]\d+", beside=rf"{SEVERAL}|{DISTRIBUTED}|num_processes"),
     Sign(r"^the run was resumed on another number", r"resume_from_checkpoint['\"]?\s*[=: ]\s*['\"]?(?!None|[Ff]alse|null)[\w./]|Continuing training from|\bload_state\(|ckpt_path\s*=", beside=rf"{SEVERAL}|{DISTRIBUTED}"),
     # --- sharding, saving
