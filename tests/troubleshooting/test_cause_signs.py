@@ -12,7 +12,12 @@ from truetune.checks.findings import Finding
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import choose_guides, named_share, rank_causes
+from truetune.troubleshooting.rank_causes import (
+    _causes_of_guide,
+    choose_guides,
+    named_share,
+    rank_causes,
+)
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs, signs_of_cause
 
@@ -61,7 +66,7 @@ def test_lines_that_show_a_cause(text: str, sign: str) -> None:
         "--eval_steps 500 --save_steps 1000 --logging_steps 10\n",
         "eval_strategy: epoch\nsave_strategy: epoch\n",
         "loader = DataLoader(rows, batch_size=8, num_workers=4)\n",
-        "per_device_train_batch_size=16,\ngradient_accumulation_steps=64,\n",
+        "per_device_train_batch_size=16,\ngradient_accumulation_steps=16,\n",
         "per_device_train_batch_size=1,\ngradient_accumulation_steps=4,\n",
         "attn_implementation: sdpa\n",
         "args = GRPOConfig(\n    use_vllm=True,\n",
@@ -80,7 +85,7 @@ def test_sound_lines_show_none(text: str) -> None:
 
 
 def test_each_sign_is_of_a_cause() -> None:
-    texts = [cause.text for guide in GUIDES for cause in guide.causes]
+    texts = [cause.text for guide in GUIDES for cause, _ in _causes_of_guide(guide.name)]
     assert {sign for text in texts for sign in signs_of_cause(text)} == set(SIGNS)
 
 
