@@ -251,8 +251,8 @@ GUIDES = (
                   "a flat loss at an ordinary learning rate", ("flat-loss",)),
             Cause("the adapter is scaled far up: lora_alpha many times its rank, or use_rslora with the alpha of"
                   " plain LoRA, which multiplies the steps as a rate does",
-                  "lora loss falls a little, then shoots up and stays high at an ordinary learning rate; lora_alpha 512,"
-                  " rslora"),
+                  "lora loss falls a little, then shoots up and stays high at an ordinary learning rate; lora_alpha"
+                  " 512, rslora"),
             Cause("the run makes only a few optimizer steps: rows / (batch x accumulation x GPUs) in an epoch. Fewer"
                   " rows in a step, or more epochs",
                   "the loss hardly moves and training is over in a minute; 300 rows, gradient_accumulation_steps 64,"
