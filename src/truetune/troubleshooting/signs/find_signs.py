@@ -51,8 +51,9 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
         # The cheapest question first: most signs are shown by no file.
         showing = [file for file in files if file.has(sign.shown_by) and _fits_file(sign, file)]
         if showing and _fits_project(sign, files):
-            lines = (line for file in showing for line in file.lines_with(sign.shown_by))
-            found[sign] = tuple(islice(lines, MAX_LINES_OF_SIGN))
+            lines = (line for file in showing for line in file.lines_of(sign))
+            if first_lines := tuple(islice(lines, MAX_LINES_OF_SIGN)):
+                found[sign] = first_lines
     return found
 
 
@@ -75,6 +76,28 @@ class _File:
             for statement in self.statements:
                 if compiled.search(statement.text):
                     yield statement.line_with(compiled)
+
+    def lines_of(self, sign: Sign) -> Iterator[TextLine]:
+        """A line of each statement that shows a sign and stands where it has to."""
+        first = self._number_of_first(sign.preceded_by) if sign.preceded_by else -1
+        last = self._number_of_last(sign.followed_by) if sign.followed_by else len(self.statements)
+        shown_by = _compile(sign.shown_by)
+        for statement in self.statements[first + 1 : max(last, 0)]:
+            if shown_by.search(statement.text):
+                yield statement.line_with(shown_by)
+
+    def _number_of_first(self, pattern: str) -> int:
+        """The first statement that shows it; the number of all where none does."""
+        compiled = _compile(pattern)
+        shown = (i for i, one in enumerate(self.statements) if compiled.search(one.text))
+        return next(shown, len(self.statements))
+
+    def _number_of_last(self, pattern: str) -> int:
+        """The last statement that shows it; -1 where none does."""
+        compiled = _compile(pattern)
+        return max(
+            (i for i, one in enumerate(self.statements) if compiled.search(one.text)), default=-1
+        )
 
 
 @cache

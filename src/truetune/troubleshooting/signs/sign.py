@@ -28,3 +28,7 @@ class Sign(NamedTuple):
     """In a statement of the same file: it speaks against them there"""
     beside_in_file: str = ""
     """In a statement of the same file: has to be there as well"""
+    preceded_by: str = ""
+    """In an earlier statement of the same file: has to be there"""
+    followed_by: str = ""
+    """In a later statement of the same file: has to be there"""
