@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 SET = r"['\"]?\s*[=: ]\s*['\"]?"
 """Between the name of a setting and its value: `a=1`, `"a": 1`, `--a 1`"""
+IS = (
+    r"(?:['\"]?\s*(?::\s*\w{1,12}\s*=|[=: ])\s*['\"]?"
+    r"|['\"],[^)]{0,60}\bdefault\s*=\s*['\"]?)"
+)
+"""The same, and with the default of an argument or of a field: `"--a", default=1`, `a: int = 1`"""
 
 
 class Sign(NamedTuple):
