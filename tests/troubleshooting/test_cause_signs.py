@@ -12,7 +12,12 @@ from truetune.checks.findings import Finding
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import choose_guides, named_share, rank_causes
+from truetune.troubleshooting.rank_causes import (
+    _causes_of_guide,
+    choose_guides,
+    named_share,
+    rank_causes,
+)
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs, signs_of_cause
 
@@ -80,7 +85,7 @@ def test_sound_lines_show_none(text: str) -> None:
 
 
 def test_each_sign_is_of_a_cause() -> None:
-    texts = [cause.text for guide in GUIDES for cause in guide.causes]
+    texts = [cause.text for guide in GUIDES for cause, _ in _causes_of_guide(guide.name)]
     assert {sign for text in texts for sign in signs_of_cause(text)} == set(SIGNS)
 
 

@@ -116,7 +116,7 @@ _LEAKS = (
         unless=r"(?i)decontamin|\bn_?gram",
     ),
     Sign(
-        "a validation of the first rows|accuracy or loss is computed on a part of the rows",
+        "accuracy or loss is computed on a part of the rows",
         rf"\b{HELD_OUT}\w{{0,12}}['\"]?\s*[=:].{{0,80}}(?:\[:\s*\d{{2,4}}\s*\]|\[-\d{{2,4}}:\]"
         r"|select\(range\(|\.head\(|\[:\d{1,4}%?\])"
         r"|\b(?:max_eval_samples|eval_limit|limit_val_batches|max_eval_instances|max_predict_samples"
@@ -185,7 +185,7 @@ _PARSERS = (
         r"|string\.includes|str\.contains\(|icontains|type:\s*contains",
     ),
     Sign(
-        "exact match compares letter for letter|references are numbers or dates in another form",
+        "exact match compares letter for letter",
         rf"(?i)[\w\])'\"]\s*==\s*(?:\w{{1,20}}\(\s*)?{EXPECTED_SIDE}"
         rf"|{EXPECTED_SIDE}\s*==\s*(?:\w{{1,20}}\(\s*)?{PREDICTED_SIDE}"
         r"|metric\s*:\s*exact_match|load\(['\"]exact_match",
@@ -271,10 +271,10 @@ _PROMPTS = (
     ),
     Sign(
         "long prompts are truncated on the right",
-        r"truncation\s*=\s*(?:True|['\"])|truncate_prompt_tokens|\bnum_ctx\b|(?:prompt|text|document"
+        r"truncation\s*=\s*(?:True|['\"])|truncate_prompt_tokens|(?:prompt|text|document"
         r"|doc|context|article)\w{0,8}\s*(?:\[['\"]\w{1,12}['\"]\])?\[:\s*\w{2,20}\]",
         unless=r"truncation_side",
-        beside_in_file=rf"{GENERATES}|num_ctx",
+        beside_in_file=GENERATES,
     ),
     Sign(
         "long prompts are truncated on the right",

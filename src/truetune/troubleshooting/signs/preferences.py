@@ -224,7 +224,8 @@ _REFERENCES = (
         r"|\b(?:bad|neg|lose|l|r)\w{0,4}\s*-\s*(?:good|pos|win|w|c)\w{0,4}\b",
     ),
     Sign(
-        "^in a loop of one's own, the (?:margin has the wrong sign|loss is made of something else)",
+        "^in a loop of one's own, the margin has the wrong sign"
+        "|^in a loop of one's own, the loss is made of something else",
         OWN_LOSS,
     ),
     Sign(
