@@ -1276,6 +1276,29 @@ GUIDES = (
                   "the loss curve goes back and forth in zigzag and eval points overlap at the same step; Tried to log"
                   " to step that is less than the current step; several events.out.tfevents files",
                   ("fault-named-in-the-output",)),
+            Cause("a batch of prompts is padded on the right, so that new tokens follow the pads: set padding_side to"
+                  " left for models that are decoders",
+                  "accuracy of the evaluation changes with its batch size, 0.91 with 1 and 0.65 with 16; generation in"
+                  " batches is worse than one by one",
+                  ("right-padding-at-generation", "padded-batch-answers-otherwise")),
+            Cause("a stop string ends answers before their result: until or stop has a line break, a full stop or a"
+                  " word that the working has",
+                  "answers end after the first line or paragraph; empty predictions; until, stop, stop_sequences;"
+                  " finish reason stop, and the score is 0 or low",
+                  ("answers-are-cut-off",)),
+            Cause("the penalty on repetition is on in the evaluation: digits, JSON and copied names repeat, and become"
+                  " unlikely. Set repetition_penalty to 1.0, and no_repeat_ngram_size to 0",
+                  "wrong digits, missing quotes or brackets, names changed; repetition_penalty, frequency_penalty,"
+                  " no_repeat_ngram_size; better in another program"),
+            Cause("model.eval() is not called: dropout is on while the rows are evaluated",
+                  "own loop: the accuracy or the loss of the same rows and model differs in each evaluation, and is"
+                  " worse than after loading; not deterministic",
+                  ("model-left-in-training-mode",)),
+            Cause("the best model is chosen in the wrong direction: greater_is_better, mode or a comparison does not"
+                  " fit the metric, so that the worst checkpoint is kept or loaded",
+                  "F1 rises to 0.79 during training, and the final evaluation or the saved best model says 0.43;"
+                  " load_best_model_at_end, metric_for_best_model, early stopping stops at once",
+                  ("best-model-direction-inverted", "worst-checkpoint-kept", "best-checkpoint-is-worst")),
             Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
                   ("no-better-than-base",)),
         ),
@@ -1741,6 +1764,12 @@ GUIDES = (
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
                   ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),
+            Cause("all answers of a group get the same reward, so that their advantages are 0: groups of one answer"
+                  " (num_generations, rollout.n), greedy sampling, answers that are cut off before their result, or a"
+                  " reward function that never pays",
+                  "grpo or rloo: the reward does not rise, advantages are 0, grad_norm 0.0, reward_std 0,"
+                  " frac_reward_zero_std 1; the model does not change",
+                  ("no-reward-signal", "reward-is-never-given")),
         ),
     ),
     Guide(
