@@ -160,7 +160,7 @@ BY_FSDP1 = re.compile(
 BY_FSDP2 = re.compile(r"fully_shard\(|fsdp_version['\"]?\W{1,3}2\b")
 ALL_GPUS_BUSY = re.compile(
     r"(?<!of )(?<!of the )(?<!only )\b(?:all|each|every|both|[2-9]|1\d|two|four|eight)\b(?: of)?(?: the| my)?"
-    r"(?: \w+){0,2} (?:gpus?|cards?|devices?)\b[^.;!?]{0,40}?"
+    r"(?: \w+){0,2} (?:gpus?|cards?|devices?)\b(?:(?!\b(?:but|only|one|first|not|except)\b)[^.;!?]){0,40}?"
     r"\b(?:(?:9\d|8\d|100) ?(?:%|percent)|(?:fully |all )?busy\b|full load)",
     re.IGNORECASE,
 )

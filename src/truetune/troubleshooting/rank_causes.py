@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -44,6 +44,8 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.troubleshooting.project_facts import ProjectFacts
 from truetune.troubleshooting.project_words import TextLine
 from truetune.troubleshooting.signs.find_signs import signs_of_cause
+from truetune.troubleshooting.signs.sign import Sign
+from truetune.troubleshooting.signs.sign_rarity import rarity_of_sign
 
 # How much the words of the files count beside those of the user. Measured on the starts above, with plain words
 # instead of near ones: 1 has 63, 2 has 65, 4 has 68, 8 has 66 among the first five.
@@ -54,9 +56,20 @@ NEAR_MATCH = 0.5
 # tuned half of `bench.candidates`.
 LINES_WEIGHT = 1.0
 NAMED_WEIGHT = 0.5
-# Chosen, not measured: a line that shows the cause itself counts like lines of all that it takes. At half, such causes
-# stood below those that have more words of the question; at double, they stood first whatever the question says.
+# A statement that shows the cause itself, and how rare it is among projects. Chosen by `bench.candidates`, on both
+# halves: the true cause is among the first five, with a line, in 300 of 403 starts; with equal signs it is in 240.
 SIGN_WEIGHT = 1.0
+RARITY_WEIGHT = 0.75
+UNSHOWN_WEIGHT = 0.5
+"""What a cause loses that statements could show and none does: at 0, it stood above causes with a line"""
+WORDS_WEIGHT = 0.6
+"""Of the words of a cause: beside its signs they say little, for they name the symptom as often as the cause"""
+ORDER_WEIGHT = 0.5
+"""What the last cause of a guide loses beside the first: guides list the likely ones first"""
+SHOWN_RULE_WEIGHT = 0.8
+"""Of a rule's cause that a statement shows, instead of what such causes count beside listed ones"""
+GUIDE_EXPONENT = 0.5
+"""Of a guide's share: words choose the right guide in two of three questions, and signs tell causes apart better"""
 # A rule's page is written for who has its finding, and a guide for who has the symptom: words that say the symptom
 # alone fit pages of rules by chance, and words that say more fit them as well as guides.
 RULE_WEIGHT = 1.0
@@ -79,6 +92,9 @@ NO_FASTER_ON_SEVERAL = re.compile(
 """`training on 4 GPUs is not faster than on one`"""
 FLAT_GUIDE = "loss-does-not-fall"
 UNLEARNED_GUIDE = "nothing-is-learned"
+GARBAGE_GUIDE = "garbage-output"
+ENDLESS_GUIDE = "never-stops"
+SERVED_GUIDE = "good-here-bad-there"
 AHEAD = 1.1
 """Of the best other guide's score: what words name comes before what they resemble"""
 GUIDES_ON_LOSSES = frozenset((FLAT_GUIDE, "odd-metrics"))
@@ -106,6 +122,33 @@ LOSS_FALLS = re.compile(
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
+ENDLESS_ANSWERS = re.compile(
+    r"\b(?:never|not|n't|forgets to|fails to) (?:\w+ )?(?:stops?|stopping|ends?|terminates?)\b"
+    r"(?! (?:falling|improving|learning|training|decreasing|dropping|growing|increasing|going (?:down|up)))"
+    r"|\b(?:goes|went|runs?|keeps?|carries|rambles) on\b(?! (?:cpu|gpu|one|the))"
+    r"|\bkeeps? (?:on )?(?:generating|talking|writing|rambling|asking|answering)\b|\bendless\w*|\bon and on\b"
+    r"|\b(?:until|till|up to|to|hits?|reach(?:es)?) (?:the )?"
+    r"(?:max\w*[_ -](?:new[_ ])?tokens?|(?:token|length) limit)\b",
+    re.IGNORECASE,
+)
+"""`it never stops`, `goes on until max_new_tokens`, `keeps talking`"""
+OF_A_RUN = re.compile(
+    r"\b(?:loss|training|job|run|hangs?|process|script|memory|epoch|eval\w*|gpus?)\b", re.IGNORECASE
+)
+"""What else may never stop or go on"""
+ANSWERS_NAMED = re.compile(
+    r"\banswers?\b|\boutputs?\b|\brepl(?:y|ies)\b|\bgenerat\w+|\bcompletions?\b|max_(?:new_)?tokens|\btalk\w*",
+    re.IGNORECASE,
+)
+GOOD_ELSEWHERE = re.compile(
+    r"\b(?:good|fine|great|perfect|right|correct|works?|ok(?:ay)?|well)\b[^.;!?]{0,40}"
+    r"\b(?:notebook|colab|training|trainer|transformers|python|locally|local|script|hf|peft|adapter|eval\w*|staging|before)\b"
+    r"[^.;!?]{0,60}\b(?:bad|garbage|wrong|worse|broken|nonsense|different\w*|poor|not|n't|gibberish|but|only)\b"
+    r"|\b(?:garbage|bad|worse|wrong|nonsense|differ\w*|gibberish|broken)\b[^.;!?]{0,50}"
+    r"\b(?:served|serving|vllm|ollama|sglang|tgi|llama\.?cpp|gguf|deployed|deployment|production|api|server|merg\w+|convert\w+|export\w*)\b",
+    re.IGNORECASE,
+)
+"""`fine in the notebook, bad when served`"""
 EMPTY_ANSWERS = re.compile(
     r"\b(?:empty|blank)\s+(?:\w+\s)?(?:answers?|outputs?|responses?|replies|strings?|texts?|completions?)\b"
     r"|\b(?:answers?|outputs?|responses?|replies|completions?)\b[^.;,]{0,30}\b(?:empty|blank)\b"
@@ -217,6 +260,10 @@ def _shares_of_guides(question: str) -> dict[str, float]:
     if _says_that_nothing_is_learned(question) and UNLEARNED_GUIDE in shares:
         shares = _shares_of_a_base(shares)
     shares = _shares_of_speed(question, shares)
+    if _says_that_answers_are_endless(question):
+        shares = _shares_of_answers(shares, ENDLESS_GUIDE)
+    elif GOOD_ELSEWHERE.search(question) and not OF_TIME.search(question):
+        shares = _shares_of_answers(shares, SERVED_GUIDE)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
         shares = _without_guides(shares, GUIDES_OF_SPEED)
@@ -227,6 +274,20 @@ def _without_guides(shares: dict[str, float], names: Iterable[str]) -> dict[str,
     """The shares of other guides; all where none is left."""
     unwanted = frozenset(names)
     return {name: share for name, share in shares.items() if name not in unwanted} or shares
+
+
+def _says_that_answers_are_endless(question: str) -> bool:
+    """Do the words say that answers do not stop, and not that a run or a loss does?"""
+    if ENDLESS_ANSWERS.search(question) is None:
+        return False
+    return ANSWERS_NAMED.search(question) is not None or OF_A_RUN.search(question) is None
+
+
+def _shares_of_answers(shares: Mapping[str, float], guide: str) -> dict[str, float]:
+    """The shares where words name a kind of bad answers: its guide and that on all of them are among the best."""
+    best = max(shares.values(), default=1.0)
+    named = dict.fromkeys((guide, GARBAGE_GUIDE), best)
+    return {**shares, **named}
 
 
 def _says_that_nothing_is_learned(question: str) -> bool:
@@ -327,18 +388,22 @@ def rank_causes(
             facts.unknown_to(AREAS.get(guide.name)) - outside,
         )
         rule_weight = _weight_of_rules(guide, question_stems)
-        for cause, is_listed in _causes_of_guide(guide.name):
+        of_guide = _causes_of_guide(guide.name)
+        for number, (cause, is_listed) in enumerate(of_guide):
+            shown = _shown_signs(cause, facts)
+            fit = WORDS_WEIGHT * _fit(cause, question_stems, project_words)
+            fit += _fit_facts(cause, facts) + _fit_signs(cause, shown, facts)
+            fit -= ORDER_WEIGHT * number / len(of_guide)
             weight = 1.0 if is_listed else rule_weight
-            signs = _lines_of_signs(cause, facts)
-            fit = _fit(cause, question_stems, project_words) + _fit_facts(cause, facts)
-            fit += SIGN_WEIGHT if signs else 0.0
+            if shown and not is_listed:
+                weight = max(rule_weight, SHOWN_RULE_WEIGHT)
+            # A fit below 0 is no better for a guide that fits less.
+            fit *= share**GUIDE_EXPONENT * weight if fit > 0 else 1.0
             lacking = read_precondition(cause.text).lacking(present, unknown)
+            signs = tuple(line for sign in shown for line in facts.signs[sign])
             lines = _each_line_once((*signs, *_telling_lines(cause, facts)))
-            causes.append(
-                LikelyCause(
-                    cause, guide.name, share * weight * fit, lines, signs, lacking, is_listed
-                )
-            )
+            own_lines = _each_line_once(signs)
+            causes.append(LikelyCause(cause, guide.name, fit, lines, own_lines, lacking, is_listed))
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
     said = _causes_said(question)
     ranked = sorted(
@@ -498,10 +563,18 @@ def _names_any(words: Iterable[re.Pattern[str]], line: str) -> bool:
     return any(word.search(line) for word in words)
 
 
-def _lines_of_signs(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
-    """The lines that show a cause itself, of the first of its signs that the project has."""
-    shown = (facts.signs[sign] for sign in signs_of_cause(cause.text) if sign in facts.signs)
-    return next(shown, ())
+def _shown_signs(cause: Cause, facts: ProjectFacts) -> list[Sign]:
+    """The signs of a cause that the project shows, the rarest first."""
+    shown = [sign for sign in signs_of_cause(cause.text) if sign in facts.signs]
+    return sorted(shown, key=lambda sign: -rarity_of_sign(sign))
+
+
+def _fit_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:
+    """How well the signs of a cause fit: the rarest that is shown counts, or that none of them is."""
+    if shown:
+        return SIGN_WEIGHT + RARITY_WEIGHT * rarity_of_sign(shown[0])
+    # Files of neither a training nor a generation could not show it.
+    return -UNSHOWN_WEIGHT if facts.areas and signs_of_cause(cause.text) else 0.0
 
 
 def _each_line_once(lines: tuple[TextLine, ...]) -> tuple[TextLine, ...]:

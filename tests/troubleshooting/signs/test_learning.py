@@ -19,7 +19,6 @@ NO_TEXT_SHOWS = (
     "a setting is not one that the stack knows",
     "a setting is given twice",
     "a checkpoint of `truetune train`",
-    "the weights are not those that the run wrote",
     "the answer of a marked row",
     "a text of a marked row",
     "the loss is as low as can be",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import IS, Sign
+from truetune.troubleshooting.signs.sign import GIVEN, Sign
 
 # What the parts of an evaluation are called.
 HELD_OUT = r"(?:eval|val|valid|validation|dev|test|held_?out|holdout)"
@@ -120,12 +120,12 @@ _LEAKS = (
         rf"\b{HELD_OUT}\w{{0,12}}['\"]?\s*[=:].{{0,80}}(?:\[:\s*\d{{2,4}}\s*\]|\[-\d{{2,4}}:\]"
         r"|select\(range\(|\.head\(|\[:\d{1,4}%?\])"
         r"|\b(?:max_eval_samples|eval_limit|limit_val_batches|max_eval_instances|max_predict_samples"
-        rf"|eval_iters|limit_test_batches){IS}\d"
+        rf"|eval_iters|limit_test_batches){GIVEN}\d"
         r"|--limit[ =]\d|\blimit\s*=\s*\d",
     ),
     Sign(
         "accuracy or loss is computed on a part of the rows",
-        rf"\[:\s*\d{{2,4}}\s*\]|select\(range\(|\.head\(\d|islice\(|\bmax_samples{IS}\d|\[:\d{{1,2}}%\]"
+        rf"\[:\s*\d{{2,4}}\s*\]|select\(range\(|\.head\(\d|islice\(|\bmax_samples{GIVEN}\d|\[:\d{{1,2}}%\]"
         r"|itertools\.islice|\.take\(",
     ),
     Sign(
@@ -279,11 +279,11 @@ _PROMPTS = (
     Sign(
         "long prompts are truncated on the right",
         r"\b(?:max_model_len|max-model-len|num_ctx|ctx[-_]size|max_input_length"
-        rf"|max_source_length){IS}(?:\d{{3}}|1\d{{3}}|20\d\d)\b",
+        rf"|max_source_length){GIVEN}(?:\d{{3}}|1\d{{3}}|20\d\d)\b",
     ),
     Sign(
         "answers were cut off at max_new_tokens|a stop string ends answers",
-        rf"{LIMIT_OF_ANSWER}{IS}{FEW_TOKENS}",
+        rf"{LIMIT_OF_ANSWER}{GIVEN}{FEW_TOKENS}",
         beside=r"(?i)boxed|####|answer is|final answer|<answer>|exact|\bgold|accuracy|expected|reference",
         unless=r"SFTTrainer\(|DPOTrainer\(",
     ),
@@ -480,7 +480,7 @@ _LIBRARIES = (
     ),
     Sign(
         "the evaluation computes in float16",
-        rf"fp16_full_eval|\.half\(\)|torch\.float16|dtype{IS}(?:float16|half|fp16)\b|\bfp16{IS}(?i:true)",
+        rf"fp16_full_eval|\.half\(\)|torch\.float16|dtype{GIVEN}(?:float16|half|fp16)\b|\bfp16{GIVEN}(?i:true)",
         beside=r"(?i)gemma|\b(?:m|flan-|u)?t5\b|t5-",
     ),
     Sign(
@@ -573,7 +573,7 @@ _ROWS_AND_COUNTS = (
     ),
     Sign(
         "dropout is on in training alone",
-        rf"(?i)\b\w{{0,16}}(?:dropout|pdrop|drop_rate)\w{{0,8}}{IS}0?\.[1-9]|Dropout\(",
+        rf"(?i)\b\w{{0,16}}(?:dropout|pdrop|drop_rate)\w{{0,8}}{GIVEN}0?\.[1-9]|Dropout\(",
         beside=r"eval_loss|eval_dataset|eval_strategy|val_loss|validation",
     ),
     Sign(
@@ -670,8 +670,8 @@ _MODELS = (
     ),
     Sign(
         "the fine-tuning took away what the base could",
-        rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs){IS}(?:[4-9]|\d\d)(?:\.\d)?\b"
-        rf"|\b(?:learning_rate|lr|learning-rate){IS}(?:[2-9](?:\.\d{{1,3}})?[eE]-0?4"
+        rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs){GIVEN}(?:[4-9]|\d\d)(?:\.\d)?\b"
+        rf"|\b(?:learning_rate|lr|learning-rate){GIVEN}(?:[2-9](?:\.\d{{1,3}})?[eE]-0?4"
         r"|\d(?:\.\d{1,3})?[eE]-0?[1-3]|0\.00[0-9]*[1-9]|0\.000[2-9])",
         beside=r"(?i)mmlu|lm[-_]eval|hellaswag|arc_|gsm8k|ifeval|benchmark|lighteval|opencompass"
         r"|truthfulqa|humaneval",
@@ -685,15 +685,15 @@ _MODELS = (
     Sign(
         "the losses of two runs are means over different tokens",
         r"\b(?:assistant_only_loss|completion_only_loss|train_on_inputs?|train_on_prompt"
-        rf"|label_smoothing\w{{0,8}}|train_on_responses_only|mask_history|neftune\w{{0,12}}){IS}"
+        rf"|label_smoothing\w{{0,8}}|train_on_responses_only|mask_history|neftune\w{{0,12}}){GIVEN}"
         r"|train_on_responses_only\(|DataCollatorForCompletionOnlyLM|--(?:assistant"
         r"|completion)_only_loss",
     ),
     Sign(
         "packed rows are longer and hold other contexts",
-        rf"\b(?:eval_)?(?:sample_)?packing{IS}(?i:true)|--packing|\bpacked{IS}(?i:true)"
-        rf"|neat_packing{IS}(?i:true)",
-        unless=rf"eval_(?:sample_)?packing{IS}(?i:false)",
+        rf"\b(?:eval_)?(?:sample_)?packing{GIVEN}(?i:true)|--packing|\bpacked{GIVEN}(?i:true)"
+        rf"|neat_packing{GIVEN}(?i:true)",
+        unless=rf"eval_(?:sample_)?packing{GIVEN}(?i:false)",
     ),
     Sign(
         "the best model is chosen in the wrong direction|the checkpoint that was kept as the best is"
@@ -709,7 +709,7 @@ _LABELS = (
         "the rows of the evaluation are labelled in another way",
         rf"\b{HELD_OUT}\w{{0,20}}\s*=.{{0,80}}\.map\("
         rf"|\b{HELD_OUT}\w{{0,20}}['\"]?\s*[=:]\s*\w{{0,20}}(?:Dataset|encode|tokeni[sz]e"
-        rf"|collat)\w{{0,12}}\(|\b(?:train_on_inputs?|train_on_prompt|mask_prompt|mask_inputs){IS}",
+        rf"|collat)\w{{0,12}}\(|\b(?:train_on_inputs?|train_on_prompt|mask_prompt|mask_inputs){GIVEN}",
         unless_in_file=r"DatasetDict|data\.map\(|\bds\.map\(",
     ),
     Sign(
@@ -720,8 +720,8 @@ _LABELS = (
     ),
     Sign(
         "each row is mostly a text that is the same in all",
-        rf"(?i:train_on_inputs?|train_on_prompt){IS}(?i:true)|(?i:completion_only_loss"
-        rf"|assistant_only_loss|mask_prompt){IS}(?i:false)",
+        rf"(?i:train_on_inputs?|train_on_prompt){GIVEN}(?i:true)|(?i:completion_only_loss"
+        rf"|assistant_only_loss|mask_prompt){GIVEN}(?i:false)",
     ),
     Sign(
         "each row is mostly a text that is the same in all",
@@ -734,7 +734,7 @@ _LABELS = (
     Sign(
         "rows of the evaluation without a label|no token of the evaluation rows has a label",
         r"\b(?:max_(?:seq_|sequence_)?len(?:gth)?|cutoff_len|sequence_len|block_size"
-        rf"|model_max_length){IS}\d{{2,3}}\b(?!\d)",
+        rf"|model_max_length){GIVEN}\d{{2,3}}\b(?!\d)",
         beside=r"-100|completion_only|assistant_only|train_on_(?:inputs|responses|prompt)"
         r"|eval_loss['\"]?\s*[:=]\s*['\"]?(?i:nan)|\bval\w{0,6}",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import IS, Sign
+from truetune.troubleshooting.signs.sign import GIVEN, Sign
 
 CHOSEN = r"(?:chosen|preferred|winner|win|good|pos|better|best|accepted|y_w)"
 REJECTED = r"(?:rejected|reject|loser|lose|bad|neg|worse|worst|y_l)"
@@ -28,7 +28,7 @@ _PAIRS = (
         "^both sides of a pair are the same tokens|^no token of the answers is left in the loss"
         "|TRL is given no max_length|training rows are longer than the limit",
         r"\b(?:max_(?:seq_|prompt_|sequence_)?length|max_len|cutoff_len|sequence_len"
-        rf"|MAX_LEN\w{{0,8}}){IS}{SHORT}",
+        rf"|MAX_LEN\w{{0,8}}){GIVEN}{SHORT}",
         beside=PREFERS,
     ),
     Sign(
@@ -125,14 +125,14 @@ _PAIRS = (
 _SETTINGS = (
     Sign(
         "^the learning rate is too low|^an optimizer gets a learning rate at which",
-        rf"\b(?:learning[_-]rate|lr|rate|LR|optim\.lr){IS}(?:\d(?:\.\d{{1,3}})?[eE]-0?(?:[7-9]|1\d)"
+        rf"\b(?:learning[_-]rate|lr|rate|LR|optim\.lr){GIVEN}(?:\d(?:\.\d{{1,3}})?[eE]-0?(?:[7-9]|1\d)"
         r"|0\.000000\d{1,6}|1(?:\.0)?[eE]-0?6|0\.000001)\b",
         beside=PREFERS,
     ),
     Sign(
         "^the learning rate is too low|^beta is so large|^a hyperparameter in code has a value",
-        rf"\b(?:(?:pref|dpo|rl|kto|simpo|cpo)_)?beta{IS}(?:0?\.[3-9]|[1-9]|0\.00)"
-        rf"|\borpo_alpha{IS}0?\.0[0-4]|\b(?:init_)?kl_(?:coef|loss_coef|penalty){IS}(?:0?\.[1-9]|[1-9])",
+        rf"\b(?:(?:pref|dpo|rl|kto|simpo|cpo)_)?beta{GIVEN}(?:0?\.[3-9]|[1-9]|0\.00)"
+        rf"|\borpo_alpha{GIVEN}0?\.0[0-4]|\b(?:init_)?kl_(?:coef|loss_coef|penalty){GIVEN}(?:0?\.[1-9]|[1-9])",
         beside=PREFERS,
     ),
     Sign(
@@ -144,18 +144,18 @@ _SETTINGS = (
     ),
     Sign(
         "^label smoothing of 0.5",
-        rf"label_smoothing\w{{0,8}}{IS}0?\.[2-9]|\bcdpo",
+        rf"label_smoothing\w{{0,8}}{GIVEN}0?\.[2-9]|\bcdpo",
     ),
     Sign(
         "^the run has too few optimizer steps",
-        rf"Total optimization steps\s*=\s*\d{{1,2}}\b|\bmax[_-]steps{IS}\d{{1,2}}\b"
-        rf"|\bmax_samples{IS}\d{{1,3}}\b|select\(range\(\s*\d{{1,3}}\)|train\[:\d{{1,3}}\]",
+        rf"Total optimization steps\s*=\s*\d{{1,2}}\b|\bmax[_-]steps{GIVEN}\d{{1,2}}\b"
+        rf"|\bmax_samples{GIVEN}\d{{1,3}}\b|select\(range\(\s*\d{{1,3}}\)|train\[:\d{{1,3}}\]",
         beside=PREFERS,
     ),
     Sign(
         "^the run has too few optimizer steps",
-        rf"\bgradient[_-]accumulation[_-]steps{IS}(?:3[2-9]|[4-9]\d|\d{{3}})"
-        rf"|\bnum_(?:train_)?epochs{IS}1(?:\.0)?\b",
+        rf"\bgradient[_-]accumulation[_-]steps{GIVEN}(?:3[2-9]|[4-9]\d|\d{{3}})"
+        rf"|\bnum_(?:train_)?epochs{GIVEN}1(?:\.0)?\b",
         beside=PREFERS,
     ),
     Sign(
@@ -164,34 +164,34 @@ _SETTINGS = (
     ),
     Sign(
         "^both answers become less likely|^a preference run was trained at a learning rate far above",
-        rf"\b(?:learning[_-]rate|lr){IS}(?:[1-9](?:\.\d{{1,3}})?[eE]-0?[1-5]\b|0\.0000[1-9]|0\.000[1-9]"
+        rf"\b(?:learning[_-]rate|lr){GIVEN}(?:[1-9](?:\.\d{{1,3}})?[eE]-0?[1-5]\b|0\.0000[1-9]|0\.000[1-9]"
         r"|0\.00[1-9])",
         beside=r"(?i)\bdpo|\bsimpo|\bipo\b",
         unless=r"rpo_alpha['\"]?\s*[=:]\s*[\d.]*[1-9]|pref_ftx['\"]?\s*[=: ]\s*[\d.]*[1-9]",
     ),
     Sign(
         "^both answers become less likely",
-        rf"\b(?:pref_|dpo_|rl_)?beta{IS}0?\.0\d|DPOConfig\(|\brl\s*:\s*dpo|\bstage['\"]?\s*[=: ]\s*['\"]?dpo",
+        rf"\b(?:pref_|dpo_|rl_)?beta{GIVEN}0?\.0\d|DPOConfig\(|\brl\s*:\s*dpo|\bstage['\"]?\s*[=: ]\s*['\"]?dpo",
         unless=r"rpo_alpha['\"]?\s*[=:]\s*[\d.]*[1-9]|pref_ftx['\"]?\s*[=: ]\s*[\d.]*[1-9]",
     ),
     Sign(
         "^KTO with one to three rows on a GPU|^KTO's mismatched batch",
-        rf"\b(?:per_device_train_batch_size|micro_batch_size|batch_size){IS}[1-3]\b",
+        rf"\b(?:per_device_train_batch_size|micro_batch_size|batch_size){GIVEN}[1-3]\b",
         beside=r"KTO|\bkto",
     ),
     Sign(
         "^too many epochs: the margin grows",
-        rf"\b(?:num_(?:train_)?epochs|epochs|num-train-epochs){IS}(?:[2-9]|\d\d)(?:\.\d)?\b",
+        rf"\b(?:num_(?:train_)?epochs|epochs|num-train-epochs){GIVEN}(?:[2-9]|\d\d)(?:\.\d)?\b",
         beside=PREFERS,
     ),
     Sign(
         "^a warm-up is set, and the schedule has none",
-        rf"\blr_scheduler(?:_type)?{IS}constant\b(?!_)",
+        rf"\blr_scheduler(?:_type)?{GIVEN}constant\b(?!_)",
         beside=r"warmup",
     ),
     Sign(
         "^dropout stays on while|^two passes of the reference over the same batch differ",
-        rf"\w{{0,12}}dropout{IS}0?\.\d*[1-9]|disable_dropout{IS}(?i:false)",
+        rf"\w{{0,12}}dropout{GIVEN}0?\.\d*[1-9]|disable_dropout{GIVEN}(?i:false)",
         beside=r"(?i)\bdpo|\bkto|ref_model",
     ),
     Sign(
@@ -238,20 +238,20 @@ _REFERENCES = (
         "^policy and reference are not the same at the start|^reference log-probabilities computed beforehand"
         "|^the reference of a preference run is not the model|^a preference loss takes the bare base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
-        rf"|ref_model(?:_name_or_path|_path|_adapters)?{IS}(?!None|none|null)[\w'\".]"
+        rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
         r"|\bref\w{0,12}\s*=.{0,60}from_pretrained\(|disable_adapter\(",
     ),
     Sign(
         "^policy and reference are not the same at the start|^the reference of a preference run is"
         " not the model",
-        rf"\badapter_name_or_path{IS}\S",
+        rf"\badapter_name_or_path{GIVEN}\S",
         beside=r"(?:stage|--stage)['\"]?\s*[=: ]\s*['\"]?(?:dpo|kto)",
         unless=r"create_new_adapter|ref_model",
     ),
     Sign(
         "^a preference run starts from the bare base|^the reference of a preference run is not the model"
         "|^a preference loss takes the bare base",
-        rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){IS}{HUB}",
+        rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){GIVEN}{HUB}",
         beside=rf"{PREFERS}.{{0,200}}|\bsft",
         beside_in_file=r"(?i)\bdpo|\bkto|\borpo|chosen",
     ),
@@ -332,8 +332,8 @@ _REWARDS = (
     ),
     Sign(
         "^several samples of one prompt are asked for greedily|^all answers of a group get the same reward",
-        rf"\btemperature{IS}0(?:\.0+)?\b(?!\.)|do_sample{IS}(?i:false)|\b(?:num_generations|rollout\.n"
-        rf"|n_samples_per_prompt|group_size){IS}1\b",
+        rf"\btemperature{GIVEN}0(?:\.0+)?\b(?!\.)|do_sample{GIVEN}(?i:false)|\b(?:num_generations|rollout\.n"
+        rf"|n_samples_per_prompt|group_size){GIVEN}1\b",
         beside=GROUP,
     ),
     Sign(
@@ -346,7 +346,7 @@ _REWARDS = (
     Sign(
         "^the answers that a model is trained on, or evaluated by, are cut off|^all answers of a"
         " group get the same reward",
-        rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){IS}{SHORT}"
+        rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",
         beside=GROUP,
     ),

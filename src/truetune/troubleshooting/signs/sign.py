@@ -11,11 +11,6 @@ GIVEN = (
     r"|['\"],\s*['\"]|['\"],[^)]{0,60}?\bdefault\s*=\s*['\"]?)"
 )
 """As `SET`, and in a dataclass (`a: int = 1`), a list of arguments (`"--a", "1"`) and argparse (`"--a", default=1`)"""
-IS = (
-    r"(?:['\"]?\s*(?::\s*\w{1,12}\s*=|[=: ])\s*['\"]?"
-    r"|['\"],[^)]{0,60}\bdefault\s*=\s*['\"]?)"
-)
-"""The same, and with the default of an argument or of a field: `"--a", default=1`, `a: int = 1`"""
 
 
 class Sign(NamedTuple):
