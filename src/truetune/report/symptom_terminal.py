@@ -16,10 +16,9 @@ from truetune.report.visible_text import visible, wrap_text
 from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
-SHOWN_BESIDE_ERROR = 2
-"""Where an error explains the symptom already: it comes first, and a long list would hide it"""
-SHOWN_BESIDE_WARNING = 3
-"""A warning may be of another fault than the one that is seen, and an error of an exception says that, not why"""
+SHOWN_BESIDE_ERROR = 3
+"""Where an error explains the symptom already: it comes first, and a long list would hide it. A warning may be of another
+fault than the one that is seen, and an error of an exception says that, not why"""
 INDENT = "    "
 MAX_LINE_SHOWN = 120
 
@@ -53,11 +52,9 @@ def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
 
 
 def _number_shown(report: SymptomReport) -> int:
-    """How many causes are listed, by what the findings weigh that prove a cause of the symptom."""
-    explaining = {finding.severity for finding in report.findings[: report.explaining]}
-    if "error" in {finding.severity for finding in report.proving_findings()}:
-        return SHOWN_BESIDE_ERROR
-    return SHOWN_BESIDE_WARNING if explaining & {"error", "warning"} else SHOWN_CAUSES
+    """How many causes are listed, by whether an error proves a cause of the symptom."""
+    is_proved = "error" in {finding.severity for finding in report.proving_findings()}
+    return SHOWN_BESIDE_ERROR if is_proved else SHOWN_CAUSES
 
 
 def _heading(report: SymptomReport) -> str:
