@@ -17,8 +17,8 @@ from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
 SHOWN_BESIDE_ERROR = 3
-"""Where an error explains the symptom already: it comes first, and a long list would hide it. A warning may be of another
-fault than the one that is seen, and an error of an exception says that, not why"""
+"""Where an error explains the symptom already: it comes first, and a long list would hide it. A warning may be of
+another fault than the one that is seen, and an error of an exception says that, not why"""
 INDENT = "    "
 MAX_LINE_SHOWN = 120
 
