@@ -24,10 +24,13 @@ from truetune.troubleshooting.signs import (
     several_gpus,
     speed,
 )
+from truetune.troubleshooting.signs.required_literals import required_literals
 from truetune.troubleshooting.signs.sign import Sign
 from truetune.troubleshooting.statements import Statement, list_statements
 
 MAX_LINES_OF_SIGN = 2
+MAX_CHARACTERS = 250_000
+"""Of all statements: about three seconds. Projects of users have some 20,000; one of more is a checkout of a library"""
 SIGNS: tuple[Sign, ...] = (
     *answers.SIGNS,
     *flat_losses.SIGNS,
@@ -42,10 +45,8 @@ SIGNS: tuple[Sign, ...] = (
 
 def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ...]]:
     """The signs that a project shows, each with its first lines."""
-    files = [
-        _File(tuple(statements))
-        for _, statements in groupby(list_statements(texts), key=lambda one: one.file)
-    ]
+    statements = _first_statements(list_statements(texts))
+    files = [_File(tuple(of_file)) for _, of_file in groupby(statements, key=lambda one: one.file)]
     found: dict[Sign, tuple[TextLine, ...]] = {}
     for sign in SIGNS:
         # The cheapest question first: most signs are shown by no file.
@@ -57,6 +58,16 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
     return found
 
 
+def _first_statements(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements, up to MAX_CHARACTERS of them."""
+    left = MAX_CHARACTERS
+    for statement in statements:
+        left -= len(statement.text)
+        if left < 0:
+            return
+        yield statement
+
+
 class _File:
     """The statements of one file."""
 
@@ -64,9 +75,13 @@ class _File:
         self.statements = statements
         # One search over all is much quicker than one for each; a match over two statements is sorted out afterwards.
         self.text = "\n".join(one.text for one in statements)
+        self._small_letters = self.text.lower()
 
     def has(self, pattern: str) -> bool:
         """Does a statement show it?"""
+        literals = required_literals(pattern)
+        if literals and not any(literal in self._small_letters for literal in literals):
+            return False
         return any(True for _ in self.lines_with(pattern))
 
     def lines_with(self, pattern: str) -> Iterator[TextLine]:
