@@ -399,7 +399,9 @@ def rank_causes(
                 weight = max(rule_weight, SHOWN_RULE_WEIGHT)
             # A fit below 0 is no better for a guide that fits less.
             fit *= share**GUIDE_EXPONENT * weight if fit > 0 else 1.0
-            lacking = read_precondition(cause.text).lacking(present, unknown)
+            # What shows the cause has what the cause takes, in whatever words.
+            needed = read_precondition(cause.text)
+            lacking = frozenset() if shown else needed.lacking(present, unknown)
             signs = tuple(line for sign in shown for line in facts.signs[sign])
             lines = _each_line_once((*signs, *_telling_lines(cause, facts)))
             own_lines = _each_line_once(signs)
