@@ -309,3 +309,17 @@ def test_a_limit_below_the_trained_answers(
     path = tmp_path / "ask.py"
     path.write_text(script)
     assert len(lint([path], select=["answers-limited-to-few-tokens"]).findings) == expected
+
+
+def test_of_pairs_beside_it_no_answer_is_too_long(tmp_path: Path) -> None:
+    """Of LLaMA-Factory's pairs the sides are the answers, and none of them stands in the turns."""
+    turns = [{"from": "human", "value": "a"}]
+    row = {
+        "conversations": turns,
+        "chosen": {"from": "gpt", "value": "b"},
+        "rejected": {"from": "gpt", "value": "c"},
+    }
+    (tmp_path / "pairs.json").write_text(json.dumps([row] * 24))
+    path = tmp_path / "ask.py"
+    path.write_text(OLLAMA % 64)
+    assert not lint([path], select=["answers-limited-to-few-tokens"]).findings

@@ -1686,7 +1686,7 @@ GUIDES = (
                   "rewards/accuracies stay at 0.5; pairs judged in both orders", ("pairs-with-opposite-labels",)),
             Cause("what is compared afterwards is the base: the adapter was never loaded",
                   "before and after are word for word the same while the margins grew",
-                  ("adapter-is-not-served", "weights-equal-the-base")),
+                  ("adapter-is-not-served", "weights-equal-the-base", "two-models-answer-alike")),
             Cause("the pairs are trained in another chat template than the one that is served: a strategy that writes "
                   "its own (Axolotl's type: chatml.intel on a Llama 3), marks written by hand",
                   "accuracy 1.0 and a margin of 5 in the log, but in vLLM or Ollama it is as before, as the base",
@@ -1709,7 +1709,8 @@ GUIDES = (
                   "served or exported model answers word for word as after the sft; curves of the dpo look great",
                   ("trained-adapter-not-used", "adapter-is-not-served", "untrained-model-evaluated")),
             Cause("the client asks the server for the base by its name, and not for the adapter",
-                  "vllm --lora-modules; same answers as the base or sft through the api", ("adapter-is-not-served",)),
+                  "vllm --lora-modules; same answers as the base or sft through the api",
+                  ("client-asks-for-the-base", "adapter-is-not-served")),
             Cause("the adapter of the DPO was trained on the merged SFT model and is put on the hub's base",
                   "merged dpo model is worse than sft, or has lost the sft", ("script-loads-another-base",)),
             Cause("steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6",

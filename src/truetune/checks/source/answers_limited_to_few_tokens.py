@@ -144,7 +144,7 @@ class AnswersLimitedToFewTokens(SourceRule):
             return
         most = limit.tokens * MOST_CHARACTERS_PER_TOKEN
         count, total = sum(len(one) > most for one in chats.answers), len(chats.answers)
-        if count < MIN_SHARE_CUT * total:
+        if total == 0 or count < MIN_SHARE_CUT * total:
             return
         yield self.finding(
             f"{limit.name} is {limit.tokens}, and {count} of {total} trained answers of {chats.path.name} are longer"
