@@ -101,6 +101,25 @@ def test_what_the_files_rule_out_is_told_with_its_reason(tmp_path: Path) -> None
     assert whole.count("ruled out by these files") == len(ruled_out)
 
 
+def test_causes_that_point_at_a_finding_come_last(tmp_path: Path) -> None:
+    """They say in other words what was found: `which nothing here proves` would be wrong of them."""
+    (tmp_path / "serve.sh").write_text(
+        "vllm serve Qwen/Qwen2.5-7B-Instruct --enable-lora --lora-modules claims=out/claims\n"
+    )
+    (tmp_path / "ask.py").write_text(
+        "from openai import OpenAI\nclient = OpenAI(base_url='http://localhost:8000/v1')\n"
+        "answer = client.chat.completions.create(\n    model='Qwen/Qwen2.5-7B-Instruct',\n"
+        "    messages=[{'role': 'user', 'content': 'a'}],\n)\n"
+    )
+    report = truetune.troubleshoot("the served model answers like the base model", tmp_path)
+    (finding,) = (one for one in report.findings if one.rule == "client-asks-for-the-base")
+    assert finding in report.proving_findings()
+    remaining = report.remaining()
+    shown = [n for n, one in enumerate(remaining) if report._is_shown_already(one)]
+    assert shown
+    assert shown == list(range(len(remaining)))[-len(shown) :]
+
+
 def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
     guide = next(guide for guide in GUIDES if guide.name == "garbage-output")
     modelfile = tmp_path / "Modelfile"

@@ -17,8 +17,7 @@ from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
 SHOWN_BESIDE_ERROR = 3
-"""Where an error explains the symptom already: it comes first, and a long list would hide it. A warning may be of
-another fault than the one that is seen, and an error of an exception says that, not why"""
+"""Where an error explains the symptom already: it comes first, and a long list would hide it"""
 INDENT = "    "
 MAX_LINE_SHOWN = 120
 
@@ -26,8 +25,7 @@ MAX_LINE_SHOWN = 120
 @draw_details_by_kind.register
 def _(report: SymptomReport, console: Console, verbose: bool) -> None:
     remaining = report.remaining()
-    count = _number_shown(report)
-    shown = remaining if verbose else remaining[:count]
+    shown = remaining if verbose else _causes_to_show(report, remaining)
     if not shown:
         return
     print_exact(console, Text(_heading(report), style="bold"))
@@ -51,10 +49,20 @@ def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
 
-def _number_shown(report: SymptomReport) -> int:
-    """How many causes are listed, by whether an error proves a cause of the symptom."""
-    is_proved = "error" in {finding.severity for finding in report.proving_findings()}
-    return SHOWN_BESIDE_ERROR if is_proved else SHOWN_CAUSES
+def _causes_to_show(
+    report: SymptomReport, remaining: tuple[JudgedCause, ...]
+) -> tuple[JudgedCause, ...]:
+    """The likeliest causes; of those behind the first ones, where a finding explains the symptom, only what has a line.
+
+    A warning may be of another fault than the one that is seen, and an error of an exception says that, not why.
+    """
+    explaining = {finding.severity for finding in report.findings[: report.explaining]}
+    if "error" in {finding.severity for finding in report.proving_findings()}:
+        return remaining[:SHOWN_BESIDE_ERROR]
+    if not explaining & {"error", "warning"}:
+        return remaining[:SHOWN_CAUSES]
+    later = remaining[SHOWN_BESIDE_ERROR:SHOWN_CAUSES]
+    return (*remaining[:SHOWN_BESIDE_ERROR], *(judged for judged in later if judged.lines))
 
 
 def _heading(report: SymptomReport) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from truetune.checks.explaining.guides import Cause
@@ -11,6 +13,8 @@ from truetune.checks.reports import Report
 from truetune.troubleshooting.project_words import TextLine
 from truetune.troubleshooting.rank_causes import rules_of_many_causes
 
+MAX_LINES_APART = 3
+"""Of a call over several lines a finding has the first, and a sign the line of its argument"""
 CauseState = Literal["found", "looked for", "open", "ruled out"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
 makes it unlikely and does not exclude it: a fault may stand that no rule reads. `open`: nothing here could tell.
@@ -35,6 +39,15 @@ class JudgedCause:
     """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
 
+def _is_near(line: TextLine, shown: Set[tuple[str, int]]) -> bool:
+    """Does a line stand in the statement, or right beside it, at which a finding is?"""
+    number = line.place.rpartition(":")[2]
+    if not number.isdecimal():
+        return False
+    name = Path(line.file).name
+    return any(file == name and abs(int(number) - at) <= MAX_LINES_APART for file, at in shown)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SymptomReport(Report):
     """What was found in a project that has a symptom. Its findings stand in another order than those of other
@@ -54,11 +67,22 @@ class SymptomReport(Report):
     def remaining(self) -> tuple[JudgedCause, ...]:
         """The causes that may be and were not found, the likeliest first.
 
-        Those that take what the project lacks are among them only where no other is left.
+        Those that take what the project lacks are among them only where no other is left. Those that point at nothing
+        but what a finding shows already come last: they mostly say the same in other words.
         """
         open_ones = [one for one in self.causes if one.state in ("looked for", "open")]
         possible = [one for one in open_ones if not one.lacking]
-        return tuple(possible or open_ones)
+        return tuple(sorted(possible or open_ones, key=self._is_shown_already))
+
+    def _is_shown_already(self, judged: JudgedCause) -> bool:
+        """Do all lines of a cause stand where a finding is that explains the symptom?"""
+        shown = {
+            (Path(case.file).name, case.line)
+            for finding in self.proving_findings()
+            for case in finding.cases
+            if case.file is not None and case.line is not None
+        }
+        return bool(judged.lines) and all(_is_near(line, shown) for line in judged.lines)
 
     def ruled_out(self) -> tuple[JudgedCause, ...]:
         """The causes that something in the project rules out."""
