@@ -323,7 +323,8 @@ SIGNS: tuple[Sign, ...] = (
     # --- the steps
     Sign(
         r"^gradients are not averaged",
-        r"(?<!self)\.module(?:\.forward)?\(|unwrap_model\([^)]{0,60}\)\s*\(|=\s*\w+\.module$",
+        r"(?<!self)\.module(?:\.forward)?\(|unwrap\w*\([^)]{0,60}\)\s*\(|=\s*\w+\.module$"
+        r"|(?:^return|=)\s+[\w.]{1,40}\.module if\b|\bgetattr\([\w.]{1,40}, ?['\"]module['\"]",
         beside_in_file=r"DistributedDataParallel|\bDDP\b|\.prepare\(|\.backward\(",
     ),
     Sign(
@@ -406,6 +407,13 @@ SIGNS: tuple[Sign, ...] = (
         beside=rf"{SEVERAL}|FORCE_TORCHRUN",
     ),
     Sign(WAITING, r"ddp_timeout|init_process_group\((?!.{0,200}timeout)", followed_by=r"\.map\("),
+    Sign(
+        r"^a part of the model gets no gradient",
+        r"^if\b.{0,120}\.(?:any|sum|numel|item)\(.{0,80}:$",
+        beside_in_file=r"nn\.(?:Linear|Sequential)\(",
+        beside=r"\b(?:DistributedDataParallel|DDP)\(|strategy\s*=\s*['\"]ddp['\"]",
+        unless_in_file=r"find_unused_parameters",
+    ),
     Sign(
         r"^a part of the model gets no gradient",
         r"Expected to have finished reduction|find_unused_parameters\W{1,3}[Ff]alse",
