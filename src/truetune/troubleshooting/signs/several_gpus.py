@@ -350,6 +350,11 @@ SIGNS: tuple[Sign, ...] = (
         r"cross_entropy\(|\bdef compute_loss\(|CrossEntropyLoss\(",
         beside=rf"{DISTRIBUTED}|{SEVERAL}",
     ),
+    Sign(
+        r"^a call that all processes must make",
+        r"\b(?:state_dict_type|summon_full_params|get_model_state_dict|get_state_dict)\(",
+        beside=MAIN_ONLY,
+    ),
     Sign(r"^a call that all processes must make", rf"{MAIN_ONLY}.{{0,60}}:.{{0,80}}{COLLECTIVE}"),
     Sign(
         r"^a call that all processes must make",
@@ -375,7 +380,14 @@ SIGNS: tuple[Sign, ...] = (
         SKIPPED,
         r"^(?:if\b.{0,160}:\s*)?continue$|\bisnan\(|\bisfinite\("
         r"|^except\b.{0,60}(?:OutOfMemory|RuntimeError)",
-        beside_in_file=r"\.backward\(|def training_step",
+        followed_by=r"\.backward\(",
+        beside=DISTRIBUTED,
+    ),
+    Sign(
+        SKIPPED,
+        r"^(?:if\b.{0,160}:\s*)?continue$|\bisnan\(|\bisfinite\("
+        r"|^except\b.{0,60}(?:OutOfMemory|RuntimeError)",
+        beside_in_file=r"def training_step",
         beside=DISTRIBUTED,
     ),
     Sign(
