@@ -419,3 +419,256 @@ GATHERS = (
 )
 def test_answers_in_order_of_processes(text: str, found: int, tmp_path: Path) -> None:
     assert codes({"train.py": text}, tmp_path, "SRC381") == found
+
+
+FSDP_SCRIPT = """\
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+from saving import save
+
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+model = FSDP(AutoModelForCausalLM.from_pretrained("m"))
+for step in range(900):
+{}
+"""
+ON_FIRST = "    if rank == 0 and step % 250 == 0:\n        save(model, rank)\n"
+ON_EACH = "    if step % 250 == 0:\n        save(model, rank)\n"
+FULL_STATE = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+
+def save(model, rank):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, "out.pt")
+"""
+SUMMONED = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def save(model, rank):
+    with FSDP.summon_full_params(model, writeback=False):
+        model.module.save_pretrained("out")
+"""
+BY_OPTIONS = """\
+import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+def save(model, rank):
+    if rank != 0:
+        return
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    torch.save(state, "out.pt")
+"""
+FIRST_LATER = """\
+import torch
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+def save(model, rank):
+    state = get_model_state_dict(model)
+    if rank != 0:
+        return
+    torch.save(state, "out.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "helper", "found"),
+    [
+        (ON_FIRST, FULL_STATE, 1),
+        (ON_FIRST, SUMMONED, 1),
+        (ON_EACH, BY_OPTIONS, 1),
+        (ON_EACH, FULL_STATE, 0),
+        (ON_EACH, SUMMONED, 0),
+        (ON_EACH, FIRST_LATER, 0),
+    ],
+)
+def test_a_helper_of_another_file_gathers_the_weights(
+    call: str, helper: str, found: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(FSDP_SCRIPT.format(call), encoding="utf-8")
+    (tmp_path / "saving.py").write_text(helper, encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC050"]).findings) == found
+
+
+def test_a_ddp_script_beside_shares_the_helper_of_fsdp(tmp_path: Path) -> None:
+    plain = FSDP_SCRIPT.format(ON_FIRST).replace(
+        "fsdp import FullyShardedDataParallel as FSDP", "checkpoint import state_dict"
+    )
+    plain = plain.replace("FSDP(", "torch.nn.parallel.DistributedDataParallel(")
+    (tmp_path / "train_ddp.py").write_text(plain, encoding="utf-8")
+    (tmp_path / "train.py").write_text(FSDP_SCRIPT.format(ON_EACH), encoding="utf-8")
+    (tmp_path / "saving.py").write_text(FIRST_LATER, encoding="utf-8")
+    assert not lint([tmp_path], select=["SRC050"]).findings
+
+
+LOOP_SCRIPT = """\
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from transformers import AutoModelForCausalLM
+from loop import Loop
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+model = AutoModelForCausalLM.from_pretrained("m").cuda()
+if dist.get_world_size() > 1:
+    model = DDP(model)
+loop = Loop(model, torch.optim.AdamW(model.parameters()))
+for batch in loader:
+    loop.step(batch)
+loop.save()
+"""
+LOOP = """\
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def bare(model):
+    return model.module if hasattr(model, "module") else model
+
+class Loop:
+    def __init__(self, model, optimizer):
+        self.model = model
+        self.optimizer = optimizer
+        self.inner = getattr(model, "module", model)
+
+    @property
+    def net(self):
+        return self.model.module if isinstance(self.model, DDP) else self.model
+
+    def step(self, batch):
+        loss = {}(**batch).loss
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def save(self):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "saved", "found"),
+    [
+        ("self.net", "self.net.save_pretrained('out')", 1),
+        ("self.inner", "self.inner.save_pretrained('out')", 1),
+        ("bare(self.model)", "self.net.save_pretrained('out')", 1),
+        ("getattr(self.model, 'module', self.model)", "pass", 1),
+        ("self.model", "self.net.save_pretrained('out')", 0),
+        ("self.model", "bare(self.model).save_pretrained('out')", 0),
+        ("self.model", "print(self.net.generate(self.prompt))", 0),
+        ("self.model", "self.model = self.model.module", 0),
+    ],
+)
+def test_a_loop_of_another_file_holds_the_model_inside(
+    called: str, saved: str, found: int, tmp_path: Path
+) -> None:
+    (tmp_path / "main.py").write_text(LOOP_SCRIPT, encoding="utf-8")
+    (tmp_path / "loop.py").write_text(LOOP.format(called, saved), encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC022"]).findings) == found
+
+
+@pytest.mark.parametrize(
+    ("called", "found"), [("accelerator.unwrap_model(model)", 1), ("model", 0)]
+)
+def test_a_step_in_another_file_unwraps_what_accelerate_prepared(
+    called: str, found: int, tmp_path: Path
+) -> None:
+    (tmp_path / "steps.py").write_text(
+        "def train_step(accelerator, model, batch):\n"
+        f"    loss = {called}(**batch).loss\n    accelerator.backward(loss)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "main.py").write_text(
+        "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+        "from steps import train_step\n\naccelerator = Accelerator()\n"
+        "model = accelerator.prepare(AutoModelForCausalLM.from_pretrained('m'))\n"
+        "for batch in loader:\n    train_step(accelerator, model, batch)\n",
+        encoding="utf-8",
+    )
+    assert len(lint([tmp_path], select=["SRC022"]).findings) == found
+
+
+FIT = """\
+import lightning as L
+from module import Rated
+
+trainer = L.Trainer(accelerator="gpu", devices=2, strategy="{}")
+trainer.fit(Rated())
+"""
+RATED = """\
+import lightning as L
+from torch import nn
+
+class Rated(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 64)
+        self.rating = nn.Sequential(nn.Linear(64, 8), nn.GELU(), nn.Linear(8, 1))
+
+    def training_step(self, batch, _):
+        hidden = self.body(batch["x"])
+        loss = hidden.mean()
+        rated = batch["rating"] >= 0
+{}
+        return loss
+
+    def validation_step(self, batch, _):
+        self.log("rating", self.rating(self.body(batch["x"])).mean())
+"""
+IN_A_BRANCH = (
+    "        if rated.any():\n            loss = loss + self.rating(hidden[rated]).mean()\n"
+)
+COUNTED = "        if int(rated.sum()) > 0:\n            loss = loss + self.rating(hidden[rated]).mean()\n"
+ALWAYS = "        loss = loss + (self.rating(hidden) * rated).mean()\n"
+ELSE_ZERO = (
+    IN_A_BRANCH + "        else:\n            loss = loss + 0.0 * self.rating(hidden).sum()\n"
+)
+ZERO_TERM = (
+    IN_A_BRANCH + "        loss = loss + 0.0 * sum(p.sum() for p in self.rating.parameters())\n"
+)
+BY_SETTING = "        if self.hparams.rate:\n            loss = loss + self.rating(hidden).mean()\n"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "step", "found"),
+    [
+        ("ddp", IN_A_BRANCH, 1),
+        ("ddp", COUNTED, 1),
+        ("ddp_find_unused_parameters_true", IN_A_BRANCH, 0),
+        ("auto", IN_A_BRANCH, 0),
+        ("ddp", ALWAYS, 0),
+        ("ddp", ELSE_ZERO, 0),
+        ("ddp", ZERO_TERM, 0),
+        ("ddp", BY_SETTING, 0),
+    ],
+)
+def test_a_head_that_some_batches_use(strategy: str, step: str, found: int, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FIT.format(strategy), encoding="utf-8")
+    (tmp_path / "module.py").write_text(RATED.format(step), encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC377"]).findings) == found
+
+
+def test_a_head_that_some_batches_use_in_a_module_of_ddp(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 64)
+        self.aux = nn.Linear(64, 1)
+
+    def forward(self, x, mask):
+        out = self.body(x)
+        if mask.any():
+            out = out + self.aux(out)
+        return out
+
+
+model = DDP(Scorer().to(rank){})
+"""
+    )
+    for flag, found in (("", 1), (", find_unused_parameters=True", 0)):
+        (tmp_path / "train.py").write_text(text.replace("{}", flag), encoding="utf-8")
+        assert len(lint([tmp_path], select=["SRC377"]).findings) == found

@@ -422,6 +422,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " starting a new one. This error indicates that your module has parameters that were"
             " not used in producing loss."
         ),
+        (
+            "RuntimeError: It looks like your LightningModule has parameters that were not used in"
+            " producing the loss returned by training_step. If this is intentional, you must enable"
+            " the detection of unused parameters in DDP, either by setting the string value"
+            " `strategy='ddp_find_unused_parameters_true'` or by setting the flag in the strategy with"
+            " `strategy=DDPStrategy(find_unused_parameters=True)`."
+        ),
     ),
     "marked-ready-twice": ("RuntimeError: Expected to mark a variable ready only once.",),
     "mismatched-weights-begin-at-random": (

@@ -46,7 +46,8 @@ def test_an_interface_of_containers_is_a_note_on_one_machine(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("form", ["[rank {rank}] step {step} loss {loss} wsum {value}", "step={step} rank={rank} loss={loss} param_norm={value}",
-                                  "[rank{rank}]: epoch 0 step {step} loss {loss} checksum: {value}"])  # fmt: skip
+                                  "[rank{rank}]: epoch 0 step {step} loss {loss} checksum: {value}",
+                                  "[rank {rank}] epoch 0 step {step}/300 loss {loss} gn {value}"])  # fmt: skip
 def test_processes_whose_weights_part(tmp_path: Path, form: str) -> None:
     def lines(apart: float) -> str:
         return "\n".join(

@@ -776,7 +776,8 @@ GUIDES = (
                   "two nodes hang before the first step; NCCL INFO Bootstrap Using docker0 172.17.0.1; Connect failed",
                   ("fault-named-in-the-output", "run-was-killed")),
             Cause("gradients are not averaged: the forward goes around DDP (`model.module(...)`)",
-                  "checksums or weight norms differ from rank to rank; the model is as good as one GPU's",
+                  "checksums or weight norms differ from rank to rank; the model is as good as one GPU's; four GPUs"
+                  " are no better, or worse, than one",
                   ("ranks-hold-different-weights", "forward-around-the-wrapper")),
             Cause("each process shuffles or splits the rows another way: no seed before rows[rank::world] or "
                   "random_split",

@@ -51,6 +51,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -160,7 +161,7 @@ class CollectiveCallOnOneRank(SourceRule):
             if not _gathers_sharded_weights(module, call):
                 yield self._finding(call, guard, None)
                 continue
-            sharding = sharding_of(module)
+            sharding = _sharding_of_run(module, guard)
             if sharding is not None:
                 yield self._finding(call, guard, sharding)
 
@@ -216,7 +217,11 @@ class CollectiveCallOnOneRank(SourceRule):
     def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
         """What one call under a condition does; `sharding` where only that makes it wait."""
         module = self.subject
-        evidence = [f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"]
+        home = module.home(guard)
+        of_file = "" if home.path == module.path else f" of {Path(home.path).name}"
+        evidence = [
+            f"the condition in line {module.place(guard)[0]}{of_file}: {ast.unparse(guard)}"
+        ]
         if sharding is not None:
             evidence.append(
                 f"{sharding.how} ({sharding.where}): every process has to give its part of the weights"
@@ -226,8 +231,18 @@ class CollectiveCallOnOneRank(SourceRule):
             "call it on every process, and keep only what follows (printing, saving) on one",
             severity="error" if sharding is None or sharding.certain else "warning",
             evidence=evidence,
-            cases=[case_at(module, call.node)],
+            cases=[case_at(module, call.node), *([case_at(module, guard)] if of_file else [])],
         )
+
+
+def _sharding_of_run(module: Module, guard: ast.expr) -> Sharding | None:
+    """How the weights are sharded in the code that runs with the condition.
+
+    The call may stand in a helper of another file, and the condition in the script that shards the model. Another
+    script with the same helper runs apart.
+    """
+    shardings = (sharding_of(part) for part in module.home(guard).with_linked)
+    return next((one for one in shardings if one is not None), None)
 
 
 def _waits_for_all(module: Module, call: Call) -> bool:

@@ -3,7 +3,8 @@
 ## What it does
 Follows the loss of each `backward()` to the forward pass that made it, and looks at what is called: `model.module(...)`
 or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model(model)(...)` of a model that accelerate
-prepared, or the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
+prepared, `getattr(model, "module", model)(...)`, an attribute or property that holds the module inside (`self.net`), or
+the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
 with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
 
 A loop in which every backward pass runs under `model.no_sync()` does the same, and so does one that joins a process
@@ -103,9 +104,16 @@ def _gets_optimizer(module: Module, call: Call) -> bool:
     )
 
 
+def _models_wrapped_around(module: Module) -> Iterator[ast.expr]:
+    """Models that a file wraps, or that a file it runs with wraps for its loop."""
+    has_loop = any(True for _ in backward_calls(module))
+    for part in module.with_linked if has_loop else (module,):
+        yield from wrapped_models(part)
+
+
 def _wrapped_places(module: Module) -> Iterator[ast.AST]:
     """What the rule looks at: models that are wrapped for several processes."""
-    yield from wrapped_models(module)
+    yield from _models_wrapped_around(module)
     yield from (call.node for call in _prepared_without_model(module))
     yield from (one.backward.node for one in unaveraged_passes(module))
 
@@ -120,7 +128,8 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._never_synchronised()
         yield from self._never_prepared()
         yield from self._never_wrapped()
-        bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
+        wrapped = _models_wrapped_around(module)
+        bare = [made for model in wrapped for made in model_objects(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
         for backward, part in _backward_with_calls_of_its_loss(module):

@@ -3,8 +3,9 @@
 ## What it does
 Looks at classes derived from `nn.Module` or `LightningModule` of which an object is wrapped by DistributedDataParallel,
 given to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It speaks where the constructor makes a
-layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads. Silent with
-`find_unused_parameters`, where weights are frozen or layers are reached by their names or all together.
+layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads, or that is read in training only
+where the batch has something (`if mask.any():`), which is a warning. Silent with `find_unused_parameters`,
+where weights are frozen or layers are reached by their names or all together.
 
 ## Why it is bad
 DDP waits in each backward pass for the gradient of every weight. The unused layer never gets one, so that the averaging
@@ -81,6 +82,14 @@ LAYERS = re.compile(
     r"|BatchNorm\w+|MultiheadAttention|Transformer\w*)"
 )
 """Layers that have weights"""
+CONTAINERS = re.compile(r"torch\.nn\.(?:modules\.\w+\.)?(?:Sequential|ModuleList|ModuleDict)")
+"""They have the weights of the layers that they are given"""
+ASKS_THE_BATCH = re.compile(r"\.(?:any|all|sum|numel|count_nonzero|nonzero|item)\(")
+"""Conditions on the values of tensors; those on settings and on the mode are the same for each batch"""
+OUTSIDE_OF_TRAINING = re.compile(
+    r"(?:validation|test|predict|eval|generate|configure_optimizers|save|load|export|__init__)"
+)
+"""Begins of names of methods that make no loss of training"""
 REACHED_OTHERWISE = re.compile(
     r"find_unused_parameters|requires_grad|_ddp_params_and_buffers_to_ignore|_set_static_graph|static_graph"
     r"|getattr\(|__dict__|\.children\(|\.named_children\(|\.modules\(|\.named_modules\(|get_submodule|deepspeed"
@@ -104,6 +113,19 @@ def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
         if module.flow.value(call.argument(-1, "strategy")) == "ddp" and devices != 1:
             for class_node in module.nodes(ast.ClassDef):
                 yield class_node, call.node
+            for class_node in _lightning_modules_beside(module):
+                yield class_node, call.node
+
+
+def _lightning_modules_beside(module: Module) -> Iterator[ast.ClassDef]:
+    """The classes of other files that a script's `trainer.fit(...)` trains."""
+    for call in module.methods("fit"):
+        model = call.argument(0, "model")
+        for made in model_objects(module, model) if model is not None else ():
+            owners = module.flow.origins(made.func) if isinstance(made, ast.Call) else ()
+            for owner in owners:
+                if isinstance(owner.node, ast.ClassDef) and not module.holds(owner.node):
+                    yield owner.node
 
 
 class LayerWithoutGradientUnderDdp(SourceRule):
@@ -135,6 +157,29 @@ class LayerWithoutGradientUnderDdp(SourceRule):
                     continue
                 known.add(layer)
                 yield self._finding(class_node, layer, place)
+            for layer, branch in _layers_of_some_batches(module, class_node):
+                if layer not in known:
+                    known.add(layer)
+                    yield self._finding_of_branch(class_node, layer, branch, place)
+
+    def _finding_of_branch(
+        self, class_node: ast.ClassDef, layer: ast.Assign, branch: ast.If, place: ast.AST
+    ) -> Finding:
+        """What is said of a layer that some batches alone use."""
+        module = self.subject
+        name = ast.unparse(layer.targets[0])
+        flag = (
+            'Trainer(strategy="ddp_find_unused_parameters_true")'
+            if module.mentions("ightning")
+            else "find_unused_parameters=True of the wrapper"
+        )
+        return self.finding(
+            f"{name} of {class_node.name} is used only where `{ast.unparse(branch.test)}`: a batch where it is"
+            " false gives it no gradient, DDP waits for it, and the next step stops",
+            f"{flag}, or add 0.0 x the sum of its weights to the loss of each batch",
+            severity="warning",
+            cases=[case_at(module, branch.test), case_at(module, layer), case_at(module, place)],
+        )
 
     def _finding(self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
         """What is said of one layer."""
@@ -158,6 +203,63 @@ def _unread_layers(module: Module, class_node: ast.ClassDef) -> Iterator[ast.Ass
         target = _layer_of_self(module, statement)
         if target is not None and not _is_read(module, target.attr):
             yield statement
+
+
+def _layers_of_some_batches(
+    module: Module, class_node: ast.ClassDef
+) -> Iterator[tuple[ast.Assign, ast.If]]:
+    """The layers that training reads only behind a condition on a batch, with the condition."""
+    bases = module.flow.bases(class_node)
+    if len(class_node.bases) != 1 or not bases or not _is_plain_base(bases[0]):
+        return
+    for statement in _statements_of_constructor(class_node):
+        target = _layer_of_self(module, statement) or _container_of_self(module, statement)
+        reads = _reads_in_training(module, target.attr) if target is not None else []
+        branches = [_branch_on_batch(module, read, class_node) for read in reads]
+        first = branches[0] if branches else None
+        if first is not None and None not in branches:
+            yield statement, first
+
+
+def _container_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | None:
+    """The attribute of `self.score = nn.Sequential(nn.Linear(...), ...)`; None where anything else is set."""
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
+        return None
+    if not isinstance(value, ast.Call) or not CONTAINERS.fullmatch(
+        module.flow.name(value.func) or ""
+    ):
+        return None
+    made = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
+    has_weights = any(LAYERS.fullmatch(module.flow.name(part.func) or "") for part in made)
+    return target if has_weights else None
+
+
+def _reads_in_training(module: Module, name: str) -> list[ast.Attribute]:
+    """Where code reads an attribute of this name, but for evaluation, saving and the optimizer."""
+    reads = []
+    for part in module.with_linked:
+        for node in part.nodes(ast.Attribute):
+            if node.attr != name or not isinstance(node.ctx, ast.Load):
+                continue
+            around = module.function_around(node)
+            if around is None or not OUTSIDE_OF_TRAINING.match(around.name.lstrip("_")):
+                reads.append(node)
+    return reads
+
+
+def _branch_on_batch(module: Module, read: ast.AST, class_node: ast.ClassDef) -> ast.If | None:
+    """The condition on a batch around a place in a method of the class; None where there is none."""
+    inner = read
+    branch = None
+    for parent in module.parents(read):
+        asks = isinstance(parent, ast.If) and ASKS_THE_BATCH.search(ast.unparse(parent.test))
+        if isinstance(parent, ast.If) and asks and inner in parent.body:
+            branch = parent
+        if parent is class_node:
+            return branch
+        inner = parent
+    return None
 
 
 def _statements_of_constructor(class_node: ast.ClassDef) -> Iterator[ast.Assign]:

@@ -16,12 +16,12 @@ STEP_NUMBER = re.compile(
 RANK_NUMBER = re.compile(r"\brank[ =:]{0,2}(\d{1,5})\b", re.IGNORECASE)
 NUMBER = r"[-+]?\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?"
 EQUAL_FIGURE = re.compile(
-    r"\b(?P<name>grad(?:ient)?s?[ _-]?norm|gnorm|(?:w|weights?|params?|parameters?|model)[ _-]?"
+    r"\b(?P<name>grad(?:ient)?s?[ _-]?norm|g_?norm|gn|(?:w|weights?|params?|parameters?|model)[ _-]?"
     r"(?:sum|norm|checksum|hash|mean)|checksum)\b"
     rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
     re.IGNORECASE,
 )
-GRADIENT_NAME = re.compile(r"grad|gnorm", re.IGNORECASE)
+GRADIENT_NAME = re.compile(r"grad|g_?norm|^gn$", re.IGNORECASE)
 MAX_STEPS = 5_000
 """Of each figure. Chosen, not measured: it bounds the memory, and weights that differ do so from the first steps on"""
 MIN_RELATIVE_DIFFERENCE = 1e-4

@@ -323,7 +323,8 @@ SIGNS: tuple[Sign, ...] = (
     # --- the steps
     Sign(
         r"^gradients are not averaged",
-        r"(?<!self)\.module(?:\.forward)?\(|unwrap_model\([^)]{0,60}\)\s*\(|=\s*\w+\.module$",
+        r"(?<!self)\.module(?:\.forward)?\(|unwrap\w*\([^)]{0,60}\)\s*\(|=\s*\w+\.module$"
+        r"|(?:^return|=)\s+[\w.]{1,40}\.module if\b|\bgetattr\([\w.]{1,40}, ?['\"]module['\"]",
         beside_in_file=r"DistributedDataParallel|\bDDP\b|\.prepare\(|\.backward\(",
     ),
     Sign(
@@ -348,6 +349,11 @@ SIGNS: tuple[Sign, ...] = (
         r"^the loss of a step depends on how rows",
         r"cross_entropy\(|\bdef compute_loss\(|CrossEntropyLoss\(",
         beside=rf"{DISTRIBUTED}|{SEVERAL}",
+    ),
+    Sign(
+        r"^a call that all processes must make",
+        r"\b(?:state_dict_type|summon_full_params|get_model_state_dict|get_state_dict)\(",
+        beside=MAIN_ONLY,
     ),
     Sign(r"^a call that all processes must make", rf"{MAIN_ONLY}.{{0,60}}:.{{0,80}}{COLLECTIVE}"),
     Sign(
@@ -374,7 +380,14 @@ SIGNS: tuple[Sign, ...] = (
         SKIPPED,
         r"^(?:if\b.{0,160}:\s*)?continue$|\bisnan\(|\bisfinite\("
         r"|^except\b.{0,60}(?:OutOfMemory|RuntimeError)",
-        beside_in_file=r"\.backward\(|def training_step",
+        followed_by=r"\.backward\(",
+        beside=DISTRIBUTED,
+    ),
+    Sign(
+        SKIPPED,
+        r"^(?:if\b.{0,160}:\s*)?continue$|\bisnan\(|\bisfinite\("
+        r"|^except\b.{0,60}(?:OutOfMemory|RuntimeError)",
+        beside_in_file=r"def training_step",
         beside=DISTRIBUTED,
     ),
     Sign(
@@ -406,6 +419,13 @@ SIGNS: tuple[Sign, ...] = (
         beside=rf"{SEVERAL}|FORCE_TORCHRUN",
     ),
     Sign(WAITING, r"ddp_timeout|init_process_group\((?!.{0,200}timeout)", followed_by=r"\.map\("),
+    Sign(
+        r"^a part of the model gets no gradient",
+        r"^if\b.{0,120}\.(?:any|sum|numel|item)\(.{0,80}:$",
+        beside_in_file=r"nn\.(?:Linear|Sequential)\(",
+        beside=r"\b(?:DistributedDataParallel|DDP)\(|strategy\s*=\s*['\"]ddp['\"]",
+        unless_in_file=r"find_unused_parameters",
+    ),
     Sign(
         r"^a part of the model gets no gradient",
         r"Expected to have finished reduction|find_unused_parameters\W{1,3}[Ff]alse",

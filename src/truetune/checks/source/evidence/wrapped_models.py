@@ -34,12 +34,33 @@ def called_inside(
     if isinstance(called, ast.Attribute) and called.attr == "forward":
         called = called.value
     if isinstance(called, ast.Attribute) and called.attr != "module":
-        return None
+        return _held_inside(module, called)
     for given in _models_given(module, called):
         name = _name_of_wrapper_around(module, given, bare)
         if name is not None:
             return given, name
     return None
+
+
+def _held_inside(module: Module, called: ast.Attribute) -> tuple[ast.expr, str] | None:
+    """The same of an attribute or a property of an object, where all that it may be is the model inside a wrapper.
+
+    A loop that unwraps its model at the end (`self.model = self.model.module`, to save it) has called the wrapper.
+    """
+    values = [value for value, path in module.flow.assigned(called) if not path]
+    values = values or _values_of_property(module, called)
+    names = [_name_of_wrapper_inside(module, value) for value in values]
+    first = names[0] if names else None
+    return (called, first) if first is not None and None not in names else None
+
+
+def _values_of_property(module: Module, called: ast.Attribute) -> list[ast.expr]:
+    """What a property gives back; empty for any other attribute."""
+    method = module.flow.function_called(called)
+    if not isinstance(method, ast.FunctionDef):
+        return []
+    is_property = any(ast.unparse(one).endswith("property") for one in method.decorator_list)
+    return module.flow.returns.get(method, []) if is_property else []
 
 
 def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
@@ -58,22 +79,31 @@ def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
 
 def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST]) -> str | None:
     """The name of the wrapper around a model that is called; None where it is the wrapper itself."""
-    origins = [origin.node for origin in module.flow.origins(called)]
-    for node in origins:
-        wrapper = _wrapper_of(module, node)
-        if wrapper is not None and _is_wrapper(module, wrapper):
-            return module.text_of(wrapper)
+    inside = _name_of_wrapper_inside(module, called)
+    if inside is not None:
+        return inside
     is_bare = isinstance(called, ast.Name | ast.Call) and set(model_objects(module, called)) <= set(
         bare
     )
-    return _name_of_wrapper(module, bare) if is_bare and origins else None
+    return _name_of_wrapper(module, bare) if is_bare else None
+
+
+def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
+    """The name of the wrapper that a model was taken out of; None where it was not."""
+    for origin in module.flow.origins(model):
+        wrapper = _wrapper_of(module, origin.node)
+        if wrapper is not None and _is_wrapper(module, wrapper):
+            return ast.unparse(wrapper)
+    return None
 
 
 def _wrapper_of(module: Module, node: ast.AST) -> ast.expr | None:
-    """`model` of `model.module` and of `accelerator.unwrap_model(model)`."""
+    """`model` of `model.module`, `getattr(model, "module", model)` and `accelerator.unwrap_model(model)`."""
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value
     if isinstance(node, ast.Call):
+        if ast.unparse(node.func) == "getattr" and len(node.args) > 1:
+            return node.args[0] if module.flow.value(node.args[1]) == "module" else None
         call = module.flow.call(node)
         is_unwrap = call.method in UNWRAPS or call.named(*(f"accelerate.{n}" for n in UNWRAPS))
         return call.argument(0, "model") if is_unwrap else None

@@ -153,8 +153,10 @@ MESSAGES = (
         r"Expected to have finished reduction in the prior iteration|find_unused_parameters=True",
         "weights that this batch does not use: a vision tower for rows of text, experts without"
         " tokens, heads that are not called",
-        "freeze what is not trained, or ddp_find_unused_parameters=True; `truetune run -- CMD`"
-        " names weights that get no gradient",
+        "freeze what is not trained, or let DDP look for them: ddp_find_unused_parameters=True of"
+        ' TrainingArguments, Trainer(strategy="ddp_find_unused_parameters_true") of Lightning,'
+        " find_unused_parameters=True of DDP itself; `truetune lint SCRIPT` finds layers that no"
+        " batch or some batches use, `truetune run -- CMD` names weights that get no gradient",
         "torch/csrc/distributed/c10d/reducer.cpp",
     ),
     define_message(
