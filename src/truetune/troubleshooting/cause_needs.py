@@ -100,6 +100,12 @@ LOADS_ADAPTER = re.compile(
     r"|requires_grad|freeze|is_trainable"
 )
 NEW_ADAPTER = re.compile(r"LoraConfig\(|get_peft_model\(|finetuning_type\W+lora|^\s*adapter\s*:")
+BY_REWARDS = re.compile(r"\b(?:GRPO|RLOO)(?:Config|Trainer)\(|reward_funcs|rl\W{1,4}grpo\b")
+BY_PAIRS = re.compile(
+    r"\b(?:DPO|KTO|ORPO|CPO|SimPO|IPO|BCO|dpo|kto|orpo|simpo)(?:Config|Trainer)?\b|['\"](?:chosen|rejected)['\"]"
+)
+OF_PAIRS = r"\bln 2\b|\b0\.69|\bbeta\b|\bchosen\b|\brejected\b|\bpairs? x\b"
+"""In the text of a cause, and in how it is seen"""
 PADS_LABELS = re.compile(
     r"labels?\b.{0,80}-\s?100|label_pad_token_id|DataCollatorForSeq2Seq|DataCollatorForLanguageModeling|fill_value=-100"
 )
@@ -202,6 +208,13 @@ def _unless(pattern: str, label: str, *, of: str = "training") -> Callable[[Evid
         return f"no line here has {label}"
 
     return test
+
+
+def _rewards_alone_are_trained(evidence: Evidence) -> str:
+    """Is there a trainer of rewards, and none of pairs or labels?"""
+    if evidence.has(BY_REWARDS) and not evidence.has(BY_PAIRS) and not evidence.asks(BY_PAIRS):
+        return "answers are trained by rewards here, and no pairs"
+    return ""
 
 
 def _can_tell(evidence: Evidence, of: str) -> bool:
@@ -536,6 +549,7 @@ def _library_shares_out(evidence: Evidence) -> str:
 
 
 ROWS: tuple[Row, ...] = (
+    make_row(OF_PAIRS, _rewards_alone_are_trained),
     make_row(
         r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)", _runs_plain_ddp
     ),

@@ -1766,6 +1766,11 @@ GUIDES = (
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
                   ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),
+            Cause("a pattern of the reward does not match the form that the prompt asks for: without re.DOTALL its dot"
+                  " ends at a line break, and ^ and $ leave no text around it",
+                  "grpo: format reward and accuracy reward are both 0 from the first step, although the completions"
+                  " look right; <think> and <answer> stand on lines of their own; loss 0.0",
+                  ("reward-reads-another-form",)),
             Cause("all answers of a group get the same reward, so that their advantages are 0: groups of one answer"
                   " (num_generations, rollout.n), greedy sampling, answers that are cut off before their result, or a"
                   " reward function that never pays",

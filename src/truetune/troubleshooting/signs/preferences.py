@@ -337,6 +337,11 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
+        "^a pattern of the reward does not match the form",
+        r"\bre\.\w{1,10}\((?!.{0,300}(?:DOTALL|re\.S\b|\(\?s)).{0,200}(?:>|\])[^'\"]{0,20}\(?\.[*+]",
+        beside=r"reward_func|GRPO|RLOO|grpo",
+    ),
+    Sign(
         "^all answers of a group get the same reward",
         r"reward_std['\"]?\s*[:=]\s*['\"]?0\.0\b|advantages/max['\"]?\s*[:=]\s*0\.0"
         r"|frac_reward_zero_std['\"]?\s*[:=]\s*['\"]?1\.0|^(?:return|rewards?\w{0,4}\s*="
