@@ -68,6 +68,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
     column_read,
     holds_ignored_label,
     masks_by_id,
+    writes_ignored_label,
 )
 from truetune.checks.source.evidence.labels_copied_from_ids import (
     CopiedIds,
@@ -186,7 +187,8 @@ class LabelsCopyInputIds(SourceRule):
     def _of_evaluation(self) -> Iterator[Finding]:
         """Losses of a file that evaluates alone, over labels that hold the pads of a batch."""
         module = self.subject
-        if any(holds_ignored_label(part, part.tree) for part in module.with_linked):
+        # A script that counts the labels which are not -100 masks none by that.
+        if any(writes_ignored_label(part, part.tree) for part in module.with_linked):
             return
         for call in module.all_calls:
             labels = call.keywords.get("labels")
@@ -261,7 +263,7 @@ def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
     """May a -100 of this function, or one that an attention mask chooses elsewhere, be on a pad?"""
     if may_labels_be_changed(module, around, copied):
         return True
-    if around is module.tree or not holds_ignored_label(module, around):
+    if around is module.tree or not writes_ignored_label(module, around):
         return False
     return ignores_beyond_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
         module, around
