@@ -108,7 +108,8 @@ class LabelIdsInNoFixedOrder(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_places(module)) or not any(module.calls(*CLASSIFIERS)):
+        classifies = any(any(part.calls(*CLASSIFIERS)) for part in module.with_linked)
+        if not any(_places(module)) or not classifies:
             return
         numberings = list(label_numberings(module))
         yield from self._of_files_numbered(numberings)

@@ -418,7 +418,7 @@ _TOKEN_METRICS = (
     ),
     Sign(
         "label names are exchanged between training and evaluation",
-        r"list\(set\(|enumerate\(\s*set\(|in set\(|\.unique\(\)"
+        r"list\(set\(|enumerate\(\s*(?:set\(|\{)|in set\(|list\(\s*\{[^{}:]{1,80}\bfor\b|\.unique\(\)"
         r"|for \w{1,12}, ?\w{1,12} in enumerate\(.{0,30}label|id2label|label2id|target_names\s*="
         r"|(?:label|class)(?:es|s|_names|_list)?\s*=\s*[\[(]\s*['\"]|(?:NAMES|LABELS"
         r"|CLASSES)\s*=\s*[\[{(]\s*['\"\d]|LabelEncoder\(|\.factorize\(|cat\.codes",
@@ -468,9 +468,10 @@ _LIBRARIES = (
     ),
     Sign(
         "labels of an own perplexity script are a copy|labels are padded with the pad token",
-        r"\blabels?['\"]?\]?\s*[=:]\s*[\w.]{0,20}(?:input_ids|inputs?\b|ids\b|enc\w{0,8})"
+        r"\blabels?['\"]?\]?\s*[=:]\s*[\w.]{0,20}(?:\[['\"])?(?:input_ids|inputs?\b|ids\b|enc\w{0,8})"
         r"|padding_value\s*=.{0,30}pad_token_id",
-        unless_in_file=r"-100|ignore_index|masked_fill",
+        # `labels != -100` counts labels, and masks none
+        unless_in_file=r"(?<!!= )(?<!== )(?<!ne\()-100|ignore_index|masked_fill",
         beside_in_file=r"padding|pad_",
     ),
     Sign(
