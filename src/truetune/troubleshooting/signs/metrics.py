@@ -86,6 +86,8 @@ _LEAKS = (
         "rows were repeated, or others made of them, before they were divided",
         r"(?i)RandomOverSampler|SMOTE\(|\bresample\(|over_?sampl|up_?sampl|augment|back_?translat"
         r"|paraphras|rephras"
+        # `[v for row in rows for v in variants(row)]`: several rows of one
+        r"|\[\w{1,20} for \w{1,20} in [\w.]{1,30} for \w{1,20} in \w{1,30}\("
         r"|explode\(|\.repeat\(|(?:rows|examples|data|samples|minority|pos"
         r"|items)\w{0,10}\s*\*=?\s*(?:\d|\w*factor|n\b)"
         r"|random\.choices?\(",
