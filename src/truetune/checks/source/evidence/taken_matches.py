@@ -260,8 +260,9 @@ def _column_looped_over(module: Module, name: ast.Name) -> str | None:
         for loop in loops:
             iterated = _iterated_by(loop, name.id)
             if iterated is not None:
-                is_attribute = isinstance(iterated, ast.Attribute)
-                return iterated.attr if is_attribute else field_read(iterated)
+                if isinstance(iterated, ast.Attribute):
+                    return iterated.attr
+                return field_read(iterated)
     return None
 
 
@@ -269,10 +270,11 @@ def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | Non
     """What a loop takes a name from, directly or as one of the parts of `zip`; None where it binds no such name."""
     if isinstance(loop.target, ast.Name):
         return loop.iter if loop.target.id == name else None
-    is_zip = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "zip"
-    if not is_zip or not isinstance(loop.target, ast.Tuple):
+    zipped = loop.iter
+    if not isinstance(zipped, ast.Call) or ast.unparse(zipped.func) != "zip":
         return None
-    pairs = zip(loop.target.elts, loop.iter.args, strict=False)
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    pairs = zip(names, zipped.args, strict=False)
     return next(
         (given for one, given in pairs if isinstance(one, ast.Name) and one.id == name), None
     )
