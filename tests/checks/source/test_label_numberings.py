@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
 from truetune.source.module import parse_module
@@ -83,6 +84,8 @@ FIXED = {
     + LOAD,
     "one factorize": "train['label'] = pd.factorize(train.label)[0]" + LOAD,
     "sorted folders": "label2id = {n: i for i, n in enumerate(sorted(os.listdir('data')))}" + LOAD,
+    "numbers by int": "label2id = {n: i for i, n in enumerate({int(one) for one in train['label']})}"
+    + LOAD,
 }
 
 
@@ -108,3 +111,16 @@ def test_fixed_ids_are_left_alone(tmp_path: Path, code: str) -> None:
 def test_a_seed_of_hashes_in_a_job_is_read(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("PYTHONHASHSEED=0 python classify.py\n", encoding="utf-8")
     assert found(tmp_path, UNFIXED["list of a set"]) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "count"),
+    [("{c for _, c in rows}", 1), ("sorted({c for _, c in rows})", 0), ("dict.fromkeys(rows)", 0)],
+)
+def test_a_map_that_a_helper_gives_is_followed(tmp_path: Path, order: str, count: int) -> None:
+    helper = f"def label_map(rows):\n    return {{n: i for i, n in enumerate({order})}}\n"
+    script = f"from common import label_map\n{HEAD}l2i = label_map(pairs){LOAD}"
+    (tmp_path / "common.py").write_text(helper, encoding="utf-8")
+    (tmp_path / "evaluate.py").write_text(script, encoding="utf-8")
+    findings = lint([tmp_path], select=["label-ids-in-no-fixed-order"]).findings
+    assert len(findings) == count

@@ -47,3 +47,41 @@ LEFT_OUT = {
 def test_pads_that_are_added_by_hand(body: str, count: int) -> None:
     made = module(f"{HEAD}    {body}\n{TRAIN}")
     assert len(run_rule(made, find_rule("labels-copy-input-ids")).findings) == count
+
+
+PERPLEXITY = """
+import math
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("m/base")
+model = AutoModelForCausalLM.from_pretrained("m/base").eval()
+class Collate:
+    def __init__(self, tok):
+        self.tok = tok
+    def __call__(self, texts):
+        batch = self.tok(texts, padding=True, return_tensors="pt")
+        batch["labels"] = batch["input_ids"].clone()
+        return batch
+nll = n = 0
+for batch in DataLoader(texts, 8, collate_fn=Collate(tok)):
+    count = (batch["labels"] != -100).sum().item()
+    nll += model(**batch).loss.item() * count
+    n += count
+print(math.exp(nll / n))
+"""
+MASKING = 'batch["labels"][batch["attention_mask"] == 0] = -100\n        return batch'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "count"),
+    [
+        ("", "", 1),
+        ('(batch["labels"] != -100)', 'batch["labels"].ne(-100)', 1),
+        ("return batch", MASKING, 0),
+        ("texts, 8", "texts, 1", 0),
+        ("padding=True, ", "", 0),
+    ],
+)
+def test_labels_that_are_only_counted_are_not_masked(old: str, new: str, count: int) -> None:
+    made = module(PERPLEXITY.replace(old, new) if old else PERPLEXITY)
+    assert len(run_rule(made, find_rule("labels-copy-input-ids")).findings) == count

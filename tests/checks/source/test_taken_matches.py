@@ -189,3 +189,32 @@ def test_predictions_of_another_form_are_named(tmp_path: Path) -> None:
     module = parse_module(LOOP + "    " + code, str(tmp_path / "score.py"))
     (finding,) = run_rule(module, find_rule("pattern-takes-another-match")).findings
     assert "of base.jsonl the script reads 40 of 40 rows right" in " ".join(finding.evidence)
+
+
+TABLE = """
+import json, re
+import pandas as pd
+rows = [json.loads(line) for line in open("predictions.jsonl")]
+df = pd.DataFrame(rows)
+NUM = re.compile(r"\\d+")
+def gold(text):
+    return float(text.split("####")[-1])
+def pred(text):
+    found = NUM.FIND(text)
+    return float(TAKEN) if found else None
+df["ok"] = [pred(p) == gold(g) for p, g in zip(df.prediction, df.answer)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("search", "taken", "count"), [("search", "found.group()", 1), ("findall", "found[-1]", 0)]
+)
+def test_columns_of_a_table_and_worked_references_are_read(
+    tmp_path: Path, search: str, taken: str, count: int
+) -> None:
+    texts = [f"{n} and 5 more of them are {n + 5}.\n#### {n + 5}" for n in range(10, 30)]
+    rows = [json.dumps({"prediction": text, "answer": text}) for text in texts]
+    (tmp_path / "predictions.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    code = TABLE.replace("FIND", search).replace("TAKEN", taken)
+    module = parse_module(code, str(tmp_path / "score.py"))
+    assert len(run_rule(module, find_rule("pattern-takes-another-match")).findings) == count

@@ -108,7 +108,8 @@ class LabelIdsInNoFixedOrder(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_places(module)) or not any(module.calls(*CLASSIFIERS)):
+        classifies = any(any(part.calls(*CLASSIFIERS)) for part in module.with_linked)
+        if not any(_places(module)) or not classifies:
             return
         numberings = list(label_numberings(module))
         yield from self._of_files_numbered(numberings)
@@ -156,14 +157,23 @@ class LabelIdsInNoFixedOrder(SourceRule):
 
 def _effect(module: Module) -> str:
     """What becomes of ids that outlive their process; empty where they do not."""
-    if not trains_a_model(module):
-        is_read = READS_NAMES.search(module.text) is not None
-        return "" if is_read else "they are not those of the run that trained the model"
-    if _keeps_names(module):
+    # A helper that makes no model numbers labels for the scripts that import it.
+    is_helper = not any(module.calls(*CLASSIFIERS))
+    parts = module.with_linked if is_helper else (module,)
+    trainings = [part for part in parts if trains_a_model(part)]
+    if any(map(_keeps_names, trainings)) or (is_helper and any(map(_keeps_names, parts))):
         return ""
-    if any(module.methods(*SAVES)) or any(module.calls("torch.save", "joblib.dump")):
+    if len(trainings) < len(parts) - is_helper or not trainings:
+        is_read = any(READS_NAMES.search(part.text) for part in parts)
+        return "" if is_read else "they are not those of the run that trained the model"
+    if any(map(_saves_model, trainings)):
         return "the names are not saved, and who loads the model numbers them otherwise"
     return ""
+
+
+def _saves_model(module: Module) -> bool:
+    """Does a file save a model?"""
+    return any(module.methods(*SAVES)) or any(module.calls("torch.save", "joblib.dump"))
 
 
 def _keeps_names(module: Module) -> bool:

@@ -63,11 +63,16 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
-from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, encoding_pads
+from truetune.checks.source.evidence.generate_call_inputs import (
+    DATA_LOADERS,
+    encoding_calls,
+    encoding_pads,
+)
 from truetune.checks.source.evidence.labels_and_padding import (
     column_read,
     holds_ignored_label,
     masks_by_id,
+    writes_ignored_label,
 )
 from truetune.checks.source.evidence.labels_copied_from_ids import (
     CopiedIds,
@@ -107,7 +112,7 @@ class LabelsCopyInputIds(SourceRule):
             any(part.calls(*LABEL_MAKERS)) or any(masks_by_id(part)) for part in module.with_linked
         ):
             return
-        if only_evaluates(module):
+        if _belongs_to_evaluation(module):
             yield from self._of_evaluation()
             return
         # Several lines may set labels of one batch: the call that pads is one fault.
@@ -186,7 +191,10 @@ class LabelsCopyInputIds(SourceRule):
     def _of_evaluation(self) -> Iterator[Finding]:
         """Losses of a file that evaluates alone, over labels that hold the pads of a batch."""
         module = self.subject
-        if any(holds_ignored_label(part, part.tree) for part in module.with_linked):
+        # A script that counts the labels which are not -100 masks none by that.
+        if any(writes_ignored_label(part, part.tree) for part in module.with_linked):
+            return
+        if _loads_single_rows(module):
             return
         for call in module.all_calls:
             labels = call.keywords.get("labels")
@@ -228,6 +236,30 @@ class LabelsCopyInputIds(SourceRule):
             )
 
 
+def _belongs_to_evaluation(module: Module) -> bool:
+    """Does a file evaluate alone, or hold the collator of files that all do no more than that?"""
+    if only_evaluates(module):
+        return True
+    others = module.with_linked[1:]
+    return (
+        not _trains(module)
+        and any(only_evaluates(part) for part in others)
+        and not any(any(part.methods("backward", "fit")) for part in module.with_linked)
+    )
+
+
+def _loads_single_rows(module: Module) -> bool:
+    """Do all loaders with a collator give batches of one row, which `padding=True` pads to its own length?"""
+    loaders = [
+        call
+        for part in module.with_linked
+        for call in part.calls(*DATA_LOADERS)
+        if call.argument(6, "collate_fn") is not None
+    ]
+    sizes = [call.argument(1, "batch_size") for call in loaders]
+    return bool(sizes) and all(size is None or module.flow.value(size) == 1 for size in sizes)
+
+
 def _takes_a_loss(module: Module) -> bool:
     """Does a script read the loss that a model gives, or let a trainer evaluate?"""
     reads = any(
@@ -261,7 +293,7 @@ def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
     """May a -100 of this function, or one that an attention mask chooses elsewhere, be on a pad?"""
     if may_labels_be_changed(module, around, copied):
         return True
-    if around is module.tree or not holds_ignored_label(module, around):
+    if around is module.tree or not writes_ignored_label(module, around):
         return False
     return ignores_beyond_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
         module, around

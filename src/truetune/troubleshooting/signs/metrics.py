@@ -86,6 +86,8 @@ _LEAKS = (
         "rows were repeated, or others made of them, before they were divided",
         r"(?i)RandomOverSampler|SMOTE\(|\bresample\(|over_?sampl|up_?sampl|augment|back_?translat"
         r"|paraphras|rephras"
+        # `[v for row in rows for v in variants(row)]`: several rows of one
+        r"|\[\w{1,20} for \w{1,20} in [\w.]{1,30} for \w{1,20} in \w{1,30}\("
         r"|explode\(|\.repeat\(|(?:rows|examples|data|samples|minority|pos"
         r"|items)\w{0,10}\s*\*=?\s*(?:\d|\w*factor|n\b)"
         r"|random\.choices?\(",
@@ -418,7 +420,7 @@ _TOKEN_METRICS = (
     ),
     Sign(
         "label names are exchanged between training and evaluation",
-        r"list\(set\(|enumerate\(\s*set\(|in set\(|\.unique\(\)"
+        r"list\(set\(|enumerate\(\s*(?:set\(|\{)|in set\(|list\(\s*\{[^{}:]{1,80}\bfor\b|\.unique\(\)"
         r"|for \w{1,12}, ?\w{1,12} in enumerate\(.{0,30}label|id2label|label2id|target_names\s*="
         r"|(?:label|class)(?:es|s|_names|_list)?\s*=\s*[\[(]\s*['\"]|(?:NAMES|LABELS"
         r"|CLASSES)\s*=\s*[\[{(]\s*['\"\d]|LabelEncoder\(|\.factorize\(|cat\.codes",
@@ -468,9 +470,10 @@ _LIBRARIES = (
     ),
     Sign(
         "labels of an own perplexity script are a copy|labels are padded with the pad token",
-        r"\blabels?['\"]?\]?\s*[=:]\s*[\w.]{0,20}(?:input_ids|inputs?\b|ids\b|enc\w{0,8})"
+        r"\blabels?['\"]?\]?\s*[=:]\s*[\w.]{0,20}(?:\[['\"])?(?:input_ids|inputs?\b|ids\b|enc\w{0,8})"
         r"|padding_value\s*=.{0,30}pad_token_id",
-        unless_in_file=r"-100|ignore_index|masked_fill",
+        # `labels != -100` counts labels, and masks none
+        unless_in_file=r"(?<!!= )(?<!== )(?<!ne\()-100|ignore_index|masked_fill",
         beside_in_file=r"padding|pad_",
     ),
     Sign(

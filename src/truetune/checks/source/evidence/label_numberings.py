@@ -184,7 +184,7 @@ def _keeps_pair(node: ast.AST, names: set[str]) -> bool:
 
 
 def _is_of_labels(module: Module, place: ast.AST) -> bool:
-    """Does the statement around a numbering speak of labels?"""
+    """Does the statement around a numbering, or the function that gives it, speak of labels?"""
     around: ast.AST = place
     for one in module.parents(place):
         around = one
@@ -196,6 +196,9 @@ def _is_of_labels(module: Module, place: ast.AST) -> bool:
         text = ast.unparse(place)
     else:
         text = ast.unparse(around)
+    if isinstance(around, ast.Return):
+        # `def label_map(rows)` says what it gives by its name.
+        text += f" {getattr(module.function_around(around), 'name', '')}"
     return LABELS.search(text) is not None
 
 
@@ -262,6 +265,8 @@ def _without_step(value: Value) -> Value | None:
 def numbers_alone(numbering: Numbering) -> bool:
     """Are the members of a set numbers, whose order is the same in each process?"""
     order = numbering.order
+    if isinstance(order.node, ast.SetComp) and _makes_a_number(order.node.elt):
+        return True
     if isinstance(order, Sequence) and not order.is_open:
         known = [constant_of(one) for one in order.items]
         return bool(known) and all(isinstance(one, int) for one in known)
@@ -270,6 +275,12 @@ def numbers_alone(numbering: Numbering) -> bool:
     return cells is not None and all(
         isinstance(one, int) or str(one).isdecimal() for one in cells[0]
     )
+
+
+def _makes_a_number(member: ast.expr) -> bool:
+    """Is a member of a set made a whole number: `int(row["label"])`?"""
+    is_call = isinstance(member, ast.Call) and isinstance(member.func, ast.Name)
+    return is_call and ast.unparse(member).startswith(("int(", "len(", "round("))
 
 
 def cells_in_order(numbering: Numbering) -> tuple[list[Any], str] | None:

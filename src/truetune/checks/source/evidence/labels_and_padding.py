@@ -16,6 +16,8 @@ LM_COLLATOR_CLASSES = (
     "trl.DataCollatorForCompletionOnlyLM",
 )
 """Rebuild the labels from input_ids, and mask every pad id"""
+COMPARING_METHODS = ("eq", "ne", "not_equal")
+"""Methods of tensors that compare with a number"""
 
 
 def lm_collator_calls(module: Module) -> Iterator[Call]:
@@ -43,6 +45,32 @@ def holds_ignored_label(module: Module, node: ast.AST) -> bool:
         isinstance(n, (ast.UnaryOp, ast.Name)) and is_ignored_label(module, n)
         for n in ast.walk(node)
     )
+
+
+def writes_ignored_label(module: Module, node: ast.AST) -> bool:
+    """Is there a -100 in it that may become a label?
+
+    One that is compared with counts labels, one that a loss ignores is none, and a name for -100 writes nothing.
+    """
+    return any(
+        isinstance(n, (ast.UnaryOp, ast.Name))
+        and not isinstance(getattr(n, "ctx", None), ast.Store)
+        and is_ignored_label(module, n)
+        and not _is_only_read(module, n)
+        for n in ast.walk(node)
+    )
+
+
+def _is_only_read(module: Module, ignored: ast.expr) -> bool:
+    """Does -100 stand where nothing is written: a comparison, `ignore_index=`, or what a plain name is given?"""
+    parent = module.scopes.parent.get(ignored)
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "ignore_index"
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        return parent.func.attr in COMPARING_METHODS
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(target, ast.Name) for target in parent.targets)
+    return isinstance(parent, ast.Compare)
 
 
 def masks_by_id(module: Module) -> Iterator[ast.AST]:
@@ -76,7 +104,7 @@ def _compared_sides(module: Module, node: ast.AST) -> list[ast.expr]:
         is_equality = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
         return [node.left, *node.comparators] if is_equality else []
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in ("eq", "ne", "not_equal"):
+        if node.func.attr in COMPARING_METHODS:
             receiver = [] if module.flow.name(node.func.value) else [node.func.value]
             return [*receiver, *node.args]
     return []

@@ -84,7 +84,7 @@ def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
     better: tuple[str, int, int] | None = None
     for rows in all_rows_beside(module, match.column):
         for reference in _reference_columns(module, match, rows):
-            pairs = list(_pairs(match, rows.rows, reference))
+            pairs = list(_pairs(match, rows.rows, reference, _marks_before_answers(module)))
             if len(pairs) < MIN_ROWS:
                 continue
             own = _own_reading(module, match)
@@ -125,16 +125,30 @@ def _reference_columns(module: Module, match: TakenMatch, rows: WholeRows) -> It
             yield column
 
 
+def _marks_before_answers(module: Module) -> list[str]:
+    """The marks that a script takes the rest behind: `####` of `gold.split("####")[-1]`."""
+    found: list[str] = []
+    for call in module.methods("split", "rsplit", "rpartition", "partition"):
+        mark = module.flow.value(call.args[0]) if call.args else None
+        part = module.scopes.parent.get(call.node)
+        # A mark of less than two characters is a space or a comma, which divides words and numbers.
+        if isinstance(part, ast.Subscript) and isinstance(mark, str) and len(mark.strip()) > 1:
+            found.append(mark)
+    return found
+
+
 def _pairs(
-    match: TakenMatch, rows: Sequence[Mapping[str, Any]], column: str
+    match: TakenMatch, rows: Sequence[Mapping[str, Any]], column: str, marks: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """(text as it is searched, reference) of the rows that have both."""
+    """(text as it is searched, reference) of the rows that have both; of a worked reference, what follows a mark."""
     for row in rows:
         text, reference = row.get(match.column), row.get(column)
         if not isinstance(text, str) or isinstance(reference, bool):
             continue
         searched = match.text_of(text[:MAX_TEXT])
         plain = str(reference) if isinstance(reference, str | int | float) else ""
+        mark = next((one for one in marks if one in plain), None)
+        plain = plain if mark is None else plain.rpartition(mark)[2].strip()
         if searched is not None and 0 < len(plain.split()) <= MAX_REFERENCE_WORDS:
             yield searched, plain
 

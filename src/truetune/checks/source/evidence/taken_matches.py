@@ -228,6 +228,9 @@ def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
     if isinstance(text, ast.Name):
         for inner in _values_of_name(module, text):
             yield from _ways(module, inner, depth - 1)
+        looped = _column_looped_over(module, text)
+        if looped is not None:
+            yield _Way(looped)
         return
     before, change = _change_of(text)
     if before is not None and change is not None:
@@ -248,6 +251,33 @@ def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     if isinstance(assigned, ast.Assign) and len(assigned.targets) == 1:
         if isinstance(assigned.targets[0], ast.Name):
             yield assigned.value
+
+
+def _column_looped_over(module: Module, name: ast.Name) -> str | None:
+    """The column of a table that a name goes over: `for p, g in zip(df.prediction, df["answer"])`."""
+    for around in module.parents(name):
+        loops = getattr(around, "generators", [around] if isinstance(around, ast.For) else [])
+        for loop in loops:
+            iterated = _iterated_by(loop, name.id)
+            if iterated is not None:
+                if isinstance(iterated, ast.Attribute):
+                    return iterated.attr
+                return field_read(iterated)
+    return None
+
+
+def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | None:
+    """What a loop takes a name from, directly or as one of the parts of `zip`; None where it binds no such name."""
+    if isinstance(loop.target, ast.Name):
+        return loop.iter if loop.target.id == name else None
+    zipped = loop.iter
+    if not isinstance(zipped, ast.Call) or ast.unparse(zipped.func) != "zip":
+        return None
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    pairs = zip(names, zipped.args, strict=False)
+    return next(
+        (given for one, given in pairs if isinstance(one, ast.Name) and one.id == name), None
+    )
 
 
 def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
