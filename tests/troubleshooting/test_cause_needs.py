@@ -46,7 +46,10 @@ def log(name: str, values: list[float]) -> RunLog:
 
 
 CLASSIFIER = "m = AutoModelForSequenceClassification.from_pretrained('q', num_labels=9)\n"
+GRPO = "GRPOTrainer(model=m, reward_funcs=[paid], args=GRPOConfig(output_dir='out')).train()\n"
 RULED_OUT = [
+    ("the learning rate is too low, or beta", GRPO),
+    ("the run has too few optimizer steps: pairs", GRPO),
     ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.pad_token_id"),
     (
         "the classifier's pad_token_id",
@@ -97,6 +100,9 @@ RULED_OUT = [
     ("a perplexity that is the mean", "print(torch.exp(total / tokens))"),
 ]
 KEPT = [
+    ("the learning rate is too low, or beta", GRPO + "DPOTrainer(model=m)\n"),
+    ("the learning rate is too low, or beta", "DPOConfig(beta=0.1)\n"),
+    ("all answers of a group get the same reward", GRPO),
     ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.eos_token_id"),
     ("the classifier's pad_token_id", CLASSIFIER + "tok.pad_token = tok.eos_token"),
     ("a warm-up is set, and", TRAINS + "lr_scheduler_type='constant', warmup_steps=100"),

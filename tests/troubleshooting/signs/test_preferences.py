@@ -67,6 +67,11 @@ CASES = [
         "row['chosen'] = a\n",
     ),
     (
+        "a pattern of the reward does not match the form",
+        "FORM = re.compile(r'<think>.*?</think>')\nGRPOTrainer(model=m, reward_funcs=[paid])\n",
+        "FORM = re.compile(r'<think>.*?</think>', re.S)\nGRPOTrainer(model=m, reward_funcs=[paid])\n",
+    ),
+    (
         "are plain strings",
         "row = {'prompt': r['q'], 'chosen': a}\n",
         "row = {'prompt': [{'role': 'user', 'content': q}], 'chosen': a}\n",
