@@ -52,6 +52,7 @@ Author = Literal[
     "fresh reader, nineteenth set",
     "fresh reader, twentieth set",
     "fresh reader, twenty-first set",
+    "fresh reader, twenty-second set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""

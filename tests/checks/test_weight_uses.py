@@ -201,11 +201,13 @@ SFT_AND_DPO = {
 def test_servers_that_put_an_adapter_on_another_base(
     server: str, trained: str, served: str, severity: str | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "dpo").mkdir()
+    # The folders next to a project are searched as well: here they would be those of other tests.
+    project = tmp_path / "project"
+    (project / "dpo").mkdir(parents=True)
     config = json.dumps({"base_model_name_or_path": trained, "r": 16})
-    (tmp_path / "dpo" / "adapter_config.json").write_text(config)
-    (tmp_path / server).write_text(SFT_AND_DPO[server].replace("{base}", served))
-    found = lint([tmp_path], select=("server-puts-adapter-on-another-base",)).findings
+    (project / "dpo" / "adapter_config.json").write_text(config)
+    (project / server).write_text(SFT_AND_DPO[server].replace("{base}", served))
+    found = lint([project], select=("server-puts-adapter-on-another-base",)).findings
     assert [one.severity for one in found] == ([severity] if severity else [])
 
 

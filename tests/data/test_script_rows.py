@@ -12,10 +12,11 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.data.rows import read_conversations
 from truetune.data.script_rows.known_functions import is_quick_pattern
-from truetune.data.script_rows.row_files import MAX_ROWS
+from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.errors import DataError
 from truetune.settings.run_spec import RunSpec
+from truetune.source.symbolic_execution.values import Sequence
 
 ROWS = [
     {"frage": "Wie hoch ist der Turm?", "antwort": "Er ist 40 Meter hoch.", "art": "kurz"},
@@ -257,6 +258,23 @@ def test_rows_are_followed_however_they_are_shaped(way: str, tmp_path: Path) -> 
         ("rows.jsonl", 2),
         ("rows.jsonl", 3),
     ]
+
+
+def test_the_lines_of_a_file_are_read_once_for_a_loop_that_fills_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were read again at each `append`: 1,600 short rows took 40 seconds."""
+    read: list[Path] = []
+    text_lines = RowFiles.text_lines
+
+    def count(files: RowFiles, path: Path) -> Sequence:
+        read.append(path)
+        return text_lines(files, path)
+
+    monkeypatch.setattr(RowFiles, "text_lines", count)
+    code, _ = WAYS["lines that are parsed"]
+    read_trained_rows(write(tmp_path, code, ROWS * 20))
+    assert 0 < len(read) < 5
 
 
 def test_rows_that_a_filter_leaves_out_are_left_out(tmp_path: Path) -> None:

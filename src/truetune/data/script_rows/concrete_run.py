@@ -212,9 +212,17 @@ class ConcreteRun(Interpreter):
         frames = () if self._frame is None else self._frame.around()
         return any(
             frame.kind in ("loop", "comprehension")
-            and (frame.value is None or self._items_of(frame.value) is None)
+            and (frame.value is None or not self._has_known_items(frame.value))
             for frame in frames
         )
+
+    def _has_known_items(self, iterable: Value) -> bool:
+        """Are the passes of a loop over it known? Asked at each `append`: the lines of a file are not read again."""
+        if isinstance(iterable, OpenFile):
+            return iterable.path in self.files.read
+        if isinstance(iterable, Sequence) and not iterable.is_open:
+            return True
+        return self._items_of(iterable) is not None
 
     def _run_body(self, function: Function, scope: Scope) -> Value:
         value = super()._run_body(function, scope)
