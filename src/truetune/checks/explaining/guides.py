@@ -126,7 +126,7 @@ GUIDES = (
                   ("asked-in-another-form", "server-builds-another-prompt")),
             Cause("prompts are cut on the right where they are asked (truncation=True with a short max_length): the"
                   " question and the header of the answer stand at their end",
-                  "long documents or contexts: it goes on with the document in place of an answer; short ones are fine",
+                  "long documents or contexts: it continues the document in place of an answer; short ones are fine",
                   ("prompts-lose-their-end",)),
             Cause("generate returns the prompt's ids before the answer's, and both are decoded",
                   "answers begin with the prompt, the question or system and user; repeats the question",
@@ -216,7 +216,7 @@ GUIDES = (
                   "each answer has exactly max_tokens tokens, finish_reason length; copied from a benchmark of speed",
                   ("command-switches-stopping-off", "generation-settings-distort-answers")),
             Cause("a few turns of dialogue are one text, and the end token stands behind the last of them alone",
-                  "plays both sides, writes the user's part too, goes on with a whole conversation",
+                  "plays both sides, writes the user's part too, continues with a whole conversation",
                   ("inner-turns-not-terminated", "answers-continue-the-dialogue")),
         ),
     ),

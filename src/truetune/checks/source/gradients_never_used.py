@@ -402,13 +402,18 @@ def _steps_without_base(module: Module) -> Iterator[ast.FunctionDef]:
         if not any(TRAINER_NAME.fullmatch(name) for name in bases):
             continue
         for step in owner.body:
-            if isinstance(step, ast.FunctionDef) and step.name == "training_step":
-                calls = [node for node in ast.walk(step) if isinstance(node, ast.Call)]
-                names = {ast.unparse(call.func) for call in calls}
-                own = {name for name in names if name.startswith(("self.", "super()"))}
-                is_plain = "self.compute_loss" in own and own <= NO_GRADIENT_METHODS
-                if is_plain and not _hands_loss_on(step, calls):
-                    yield step
+            is_step = isinstance(step, ast.FunctionDef) and step.name == "training_step"
+            if isinstance(step, ast.FunctionDef) and is_step and _keeps_its_loss(step):
+                yield step
+
+
+def _keeps_its_loss(step: ast.FunctionDef) -> bool:
+    """Does a method compute a loss, and give it to nothing that may compute the gradients?"""
+    calls = [node for node in ast.walk(step) if isinstance(node, ast.Call)]
+    names = {ast.unparse(call.func) for call in calls}
+    own = {name for name in names if name.startswith(("self.", "super()"))}
+    is_plain = "self.compute_loss" in own and own <= NO_GRADIENT_METHODS
+    return is_plain and not _hands_loss_on(step, calls)
 
 
 def _hands_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:

@@ -142,13 +142,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         if any(REACHED_OTHERWISE.search(part.text) for part in parts):
             return
         wrapped = list(_wrapped_classes(module))[:MAX_CLASSES]
-        by_accelerate = not any(
-            True for part in parts for _ in part.calls("torch.*.DistributedDataParallel")
-        )
-        # A script of accelerate may be meant for one GPU.
-        if by_accelerate and not (
-            module.mentions("ightning") or any(launches_of_several(Path(module.path)))
-        ):
+        if not _runs_as_several(module):
             return
         known: set[ast.AST] = set()
         for class_node, place in wrapped:
@@ -293,3 +287,12 @@ def _is_read(module: Module, name: str) -> bool:
         if any(one.value == name for one in part.nodes(ast.Constant)):
             return True
     return False
+
+
+def _runs_as_several(module: Module) -> bool:
+    """Is the script meant for several processes? One of accelerate alone may be meant for one GPU."""
+    if any(
+        True for part in module.with_linked for _ in part.calls("torch.*.DistributedDataParallel")
+    ):
+        return True
+    return module.mentions("ightning") or any(launches_of_several(Path(module.path)))

@@ -119,10 +119,7 @@ class RowsBuiltWithoutEos(SourceRule):
             )
             return
         rows = _rows_of_training(module)
-        if any(row.columns is None for row in rows) or all(row.ends_in_mark for row in rows):
-            return
-        columns: frozenset[str] = frozenset().union(*(row.columns or () for row in rows))
-        if len(columns) < MIN_COLUMNS or any(may_end_rows(part) for part in module.with_linked):
+        if not _are_without_end(rows) or any(may_end_rows(part) for part in module.with_linked):
             return
         is_known = appends_no_eos(module)
         last = rows[-1].call
@@ -137,3 +134,11 @@ class RowsBuiltWithoutEos(SourceRule):
             severity="warning" if is_known else "info",
             cases=[case_at(last.home, last.node)],
         )
+
+
+def _are_without_end(rows: list[EncodedRow]) -> bool:
+    """Are the columns of all rows known, several of them, and does a row end in no mark?"""
+    if any(row.columns is None for row in rows) or all(row.ends_in_mark for row in rows):
+        return False
+    columns: frozenset[str] = frozenset().union(*(row.columns or () for row in rows))
+    return len(columns) >= MIN_COLUMNS

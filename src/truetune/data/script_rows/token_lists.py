@@ -191,14 +191,20 @@ def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:
     fill: Any = MADE_BY_SIZE.get(name)
     if name == "torch.full":
         fill = plain[1] if len(plain) > 1 else None
-    if fill is None or not 1 <= len(size) <= 2 or not all(type(one) is int for one in size):
-        return None
-    if min(size) < 0 or size[0] * size[-1] > MAX_ITEMS:
+    if fill is None or not _is_size(size):
         return None
     row = Sequence(TENSOR, [Constant(fill) for _ in range(size[-1])])
     if len(size) == 1:
         return row
     return Sequence(TENSOR, [Sequence(TENSOR, list(row.items)) for _ in range(size[0])])
+
+
+def _is_size(size: list[Any]) -> bool:
+    """Are these the one or two sizes of a tensor that is not too large to be kept as lists?"""
+    if not 1 <= len(size) <= 2 or not all(type(one) is int for one in size):
+        return False
+    items: int = size[0] * size[-1]
+    return min(size) >= 0 and items <= MAX_ITEMS
 
 
 def as_tensor(numbers: Sequence) -> Sequence:

@@ -477,12 +477,11 @@ def _named_tensors(items: list[Value]) -> list[Value]:
     A loop unpacks such a tuple (`for ids, labels in loader`), so its columns have no names. Labels are told by what
     they hold: at each place the id that stands there, or -100.
     """
-    rows = [_numbers_of_tuple(one) for one in items]
-    width = len(rows[0] or ()) if rows else 0
-    if width < len(TOKEN_COLUMNS) or any(row is None or len(row) != width for row in rows):
+    known = _equal_tuples_of_numbers(items)
+    if not known:
         return items
+    width = len(known[0])
     tuples = [one for one in items if isinstance(one, Sequence)]
-    known = [row for row in rows if row is not None]
     places = _places_of_ids_and_labels(known, width)
     if places is not None:
         return [_row_of_tuple(one, places) for one in tuples]
@@ -492,6 +491,15 @@ def _named_tensors(items: list[Value]) -> list[Value]:
             for one, (ids, mask) in zip(tuples, known, strict=True)
         ]
     return items
+
+
+def _equal_tuples_of_numbers(items: list[Value]) -> list[list[list[int]]]:
+    """The numbers of items that all are tuples of as many lists, at least two; empty where they are not."""
+    rows = [_numbers_of_tuple(one) for one in items]
+    known = [row for row in rows if row is not None]
+    widths = {len(row) for row in known}
+    is_equal = len(known) == len(rows) and len(widths) == 1
+    return known if is_equal and min(widths) >= len(TOKEN_COLUMNS) else []
 
 
 def _places_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tuple[int, ...] | None:

@@ -1405,15 +1405,7 @@ class Interpreter:
             if isinstance(inner, Function):
                 event.returned_by_callbacks.append((inner, returned))
         elif isinstance(value, Instance):
-            function = _find_method(value.made_of, "__call__")
-            if function is not None:
-                returned = self._run_callback(_bound(function, value), event)
-                event.returned_by_callbacks.append((_bound(function, value), returned))
-                return
-            if "<row>" not in value.entries:
-                self._find_row_for(value, event)
-            if library_bases(value.made_of):
-                self._run_hooks(value, event)
+            self._run_handed_object(value, event)
         elif isinstance(value, Sequence | Mapping) and depth < 2:
             parts = value.items if isinstance(value, Sequence) else value.entries.values()
             for part in list(parts):
@@ -1421,6 +1413,18 @@ class Interpreter:
         elif isinstance(value, Choice):
             for option in value.options:
                 self._run_handed(option, event, depth + 1)
+
+    def _run_handed_object(self, value: Instance, event: CallEvent) -> None:
+        """Run an object of the project that a library is handed: it is called, or its hooks are."""
+        function = _find_method(value.made_of, "__call__")
+        if function is not None:
+            returned = self._run_callback(_bound(function, value), event)
+            event.returned_by_callbacks.append((_bound(function, value), returned))
+            return
+        if "<row>" not in value.entries:
+            self._find_row_for(value, event)
+        if library_bases(value.made_of):
+            self._run_hooks(value, event)
 
     def _run_callback(self, value: Function | Partial, event: CallEvent) -> Value:
         """Run a function as the library does that was handed it."""

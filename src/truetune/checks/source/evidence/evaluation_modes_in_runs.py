@@ -93,10 +93,15 @@ def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
             if _was_loaded_again(trace, model, backward):
                 continue
             switch = _last_switch(before, model.origin)
-            if switch is None or mode_of(switch) is True:
-                continue
-            if _is_left_on(switch, backward) and not _other_arm_trains(switch, before):
+            if switch is not None and _stays_in_eval_mode(switch, backward, before):
                 yield LeftInEvalMode(switch, backward, trace)
+
+
+def _stays_in_eval_mode(switch: CallEvent, backward: CallEvent, before: list[CallEvent]) -> bool:
+    """Is a model that was switched last by this call in the mode of an evaluation at the backward pass?"""
+    if mode_of(switch) is True or not _is_left_on(switch, backward):
+        return False
+    return not _other_arm_trains(switch, before)
 
 
 def _was_loaded_again(trace: Trace, model: Lineage, before: CallEvent) -> bool:

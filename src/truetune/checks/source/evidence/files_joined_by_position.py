@@ -135,12 +135,19 @@ def _sorted_rows(
     falling = next((words[name] for name in ("ascending", "reverse") if name in words), None)
     if column is None or not (falling is None or isinstance(falling, ast.Constant)):
         return None
+    is_falling = isinstance(falling, ast.Constant) and falling.value is ("reverse" in words)
+    return _rows_by_column(rows, column, is_falling=is_falling)
+
+
+def _rows_by_column(
+    rows: tuple[Mapping[str, Any], ...], column: str, *, is_falling: bool
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Rows in the order of a column; None where its values are of several types, or too many are equal."""
     values = [row.get(column) for row in rows]
     keys = _numbers(values) or _texts(values)
     # Rows with one value stand in any order behind pandas' sort.
     if keys is None or len(set(keys)) < MIN_DISTINCT * len(keys):
         return None
-    is_falling = isinstance(falling, ast.Constant) and falling.value is ("reverse" in words)
     order = sorted(range(len(rows)), key=keys.__getitem__, reverse=is_falling)
     return tuple(rows[place] for place in order)
 

@@ -432,13 +432,18 @@ def _arms_at(module: Module, parent: ast.AST, child: ast.AST) -> _Arms | None:
             return exchange
         return _Arms(tuple(parent.body), tuple(parent.orelse) or _statements_behind(module, parent))
     if isinstance(parent, ast.match_case):
-        match = module.scopes.parent.get(parent)
-        cases = match.cases if isinstance(match, ast.Match) else []
-        others = [part for case in cases if case is not parent for part in case.body]
-        return _Arms(tuple(parent.body), tuple(others))
+        return _arms_of_case(module, parent)
     if isinstance(parent, ast.Call) and parent.args[:1] == [child]:
         return _arms_of_where(parent)
     return _arms_of_table(parent, child)
+
+
+def _arms_of_case(module: Module, case: ast.match_case) -> _Arms:
+    """A case of a `match`, and all others."""
+    match = module.scopes.parent.get(case)
+    cases = match.cases if isinstance(match, ast.Match) else []
+    others = [part for one in cases if one is not case for part in one.body]
+    return _Arms(tuple(case.body), tuple(others))
 
 
 def _arms_of_lookup(module: Module, test: ast.AST) -> Iterator[_Arms]:

@@ -93,6 +93,14 @@ def exits_by_rank(module: Module) -> Iterator[LoopExit]:
         return
     if any(LETS_LEAVE.search(part.text) for part in module.with_linked):
         return
+    yield from _exits_by_condition(module)
+    for handler in module.nodes(ast.ExceptHandler):
+        if _leaves_out_backward(module, handler):
+            yield LoopExit(handler, handler.type or handler, OWN_EXCEPTION, False)
+
+
+def _exits_by_condition(module: Module) -> Iterator[LoopExit]:
+    """The `break`, `continue` and `return` under a condition that the processes may see differently."""
     starts_several = _is_surely_of_several(module)
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
@@ -102,9 +110,6 @@ def exits_by_rank(module: Module) -> Iterator[LoopExit]:
                 test, cause = found
                 is_certain = starts_several and cause in (OWN_RANK, OWN_ROWS)
                 yield LoopExit(node, test, cause, is_certain)
-    for handler in module.nodes(ast.ExceptHandler):
-        if _leaves_out_backward(module, handler):
-            yield LoopExit(handler, handler.type or handler, OWN_EXCEPTION, False)
 
 
 def _is_accelerator(module: Module, receiver: ast.expr) -> bool:

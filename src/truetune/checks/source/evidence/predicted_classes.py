@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 CASTING_METHODS = frozenset(
     (
@@ -72,18 +73,22 @@ def _decides(module: Module, node: ast.expr) -> bool:
 def _made_of(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """What a cast, a joined array or a filled list is made of."""
     if isinstance(node, ast.Call):
-        call = module.flow.call(node)
-        if call.method in CASTING_METHODS and call.receiver is not None:
-            yield call.receiver
-        elif call.named(*JOINING) and call.args:
-            yield call.args[0]
-        elif call.named("numpy.where", "torch.where") and len(call.args) == 3:
-            if all(module.flow.value(one) in (0, 1) for one in call.args[1:]):
-                yield call.args[0]
+        yield from _passed_on(module, module.flow.call(node))
     elif isinstance(node, ast.ListComp):
         yield node.elt
     elif isinstance(node, ast.List) and not node.elts:
         yield from _added_to(module, node)
+
+
+def _passed_on(module: Module, call: Call) -> Iterator[ast.expr]:
+    """What a call casts, joins, or turns into 0 and 1."""
+    if call.method in CASTING_METHODS and call.receiver is not None:
+        yield call.receiver
+    elif call.named(*JOINING) and call.args:
+        yield call.args[0]
+    elif call.named("numpy.where", "torch.where") and len(call.args) == 3:
+        if all(module.flow.value(one) in (0, 1) for one in call.args[1:]):
+            yield call.args[0]
 
 
 def _added_to(module: Module, filled: ast.List) -> Iterator[ast.expr]:
