@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from truetune.checks.fingerprints import accept_known_findings, fingerprints
+from truetune.checks.fingerprints import accept_known_findings, fingerprints_of_findings
 from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import all_rules, find_rule, select_rules, station_of_rule
@@ -102,8 +102,12 @@ def test_a_baseline_of_before_still_holds(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(LOADED_FROZEN, encoding="utf-8")
     report = lint([path])
-    known = {one for prints in fingerprints(report.findings, former_code) for one in prints}
-    assert known.isdisjoint(one for prints in fingerprints(report.findings) for one in prints)
+    known = {
+        one for prints in fingerprints_of_findings(report.findings, former_code) for one in prints
+    }
+    assert known.isdisjoint(
+        one for prints in fingerprints_of_findings(report.findings) for one in prints
+    )
     assert accept_known_findings(report, known).findings == ()
     other = {hashlib.sha256(one.encode()).hexdigest()[:16] for one in known}
     assert accept_known_findings(report, other).findings == report.findings

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import truetune
-from truetune.checks.entropy_floor import loss_floor
+from truetune.checks.entropy_floor import loss_floor_of_data
 from truetune.checks.reports import DataReport
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
@@ -194,9 +194,9 @@ def test_check_begins_again(
 
 def test_the_floor_of_a_loss_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write_rows(tmp_path, 60, 37)
-    wanted = loss_floor(spec)
+    wanted = loss_floor_of_data(spec)
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
-    assert loss_floor(spec) == wanted
+    assert loss_floor_of_data(spec) == wanted
 
 
 def test_each_recipe_is_proved_from_its_first_row_on(

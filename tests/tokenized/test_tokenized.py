@@ -14,7 +14,7 @@ from pyarrow import feather
 import truetune
 from tests.parts import folder
 from tests.tokenized import make
-from truetune.checks.entropy_floor import loss_floor
+from truetune.checks.entropy_floor import loss_floor_of_data
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.cli import truetune_group
 from truetune.errors import DataError, TruetuneError, UsageError
@@ -198,9 +198,9 @@ def broken(made: Any) -> dict[str, tuple[list[make.Row], str]]:
     end = made.tokenizer.vocabulary
     return {
         "labels are a copy": (make.with_labels(rows, make.copied), "IDS008"),
-        "nothing is learned": (make.with_labels(rows, make.none), "IDS009"),
+        "nothing is learned": (make.with_labels(rows, make.unmet_without_places), "IDS009"),
         "half the rows learn nothing": (
-            [*rows[:7], *make.with_labels(rows[7:], make.none)],
+            [*rows[:7], *make.with_labels(rows[7:], make.unmet_without_places)],
             "IDS009",
         ),
         "the mask is turned round": (make.with_labels(rows, _turned_round), "IDS008"),
@@ -338,8 +338,8 @@ def test_the_losses_that_ids_allow_are_those_of_their_text(tmp_path: Path) -> No
     data = written_chats(tmp_path / "chats.jsonl")
     path = make.write(make.healthy(make.probes_of("smollm2")), tmp_path / "rows.parquet")
     tokenizer = str(folder("smollm2"))
-    of_ids = loss_floor(RunSpec(tokenizer=tokenizer, data=(str(path),)))
-    assert of_ids == loss_floor(RunSpec(tokenizer=tokenizer, data=(str(data),)))
+    of_ids = loss_floor_of_data(RunSpec(tokenizer=tokenizer, data=(str(path),)))
+    assert of_ids == loss_floor_of_data(RunSpec(tokenizer=tokenizer, data=(str(data),)))
 
 
 SETTINGS = {

@@ -37,21 +37,23 @@ class AdapterServer(NamedTuple):
     """Does its list of models begin with the base, as vLLM's does?"""
 
 
-def adapter_servers(path: Path) -> Iterator[AdapterServer]:
-    """All servers with adapters of the project that a file stands in."""
-    yield from _vllm_servers(path)
-    yield from _sglang_servers(path)
-    yield from _ollama_models(path)
+def find_adapter_servers_of_project(path: Path) -> Iterator[AdapterServer]:
+    """All servers with adapters (vLLM, SGLang, Ollama) in the project that a file belongs to."""
+    yield from _vllm_servers_with_adapters(path)
+    yield from _sglang_servers_with_adapters(path)
+    yield from _ollama_models_with_adapters(path)
 
 
-def commands_around(path: Path) -> Iterator[ShellCommand]:
-    """The commands of the project that a file stands in."""
-    for file in command_files_around(path):
+def shell_commands_of_project(path: Path) -> Iterator[ShellCommand]:
+    """All shell commands in the project that a file belongs to."""
+    for file in command_files_of_project(path):
         yield from file.commands
 
 
-def command_files_around(path: Path) -> Iterator[CommandFile]:
-    """The files of commands of the project that a file stands in; those that can't be read say nothing here."""
+def command_files_of_project(path: Path) -> Iterator[CommandFile]:
+    """The files of commands in the project that a file belongs to, without those that can't be
+    read.
+    """
     for file in files_around(path):
         if not is_command_file(file):
             continue
@@ -61,20 +63,22 @@ def command_files_around(path: Path) -> Iterator[CommandFile]:
             continue
 
 
-def _vllm_servers(path: Path) -> Iterator[AdapterServer]:
-    """The servers with adapters that commands around a file start."""
+def _vllm_servers_with_adapters(path: Path) -> Iterator[AdapterServer]:
+    """The vLLM servers with adapters that the commands of the file's project start."""
     for file, server in servers_around_path(path):
         adapters = frozenset(adapters_by_served_name(server))
         if adapters:
             command = server.command
             case = Case(command.text.strip(), file=file, line=command.line)
-            bases = _base_names(server)
+            bases = _served_names_of_base(server)
             yield AdapterServer(case, bases, adapters, lists_base_first=bool(bases))
 
 
-def _sglang_servers(path: Path) -> Iterator[AdapterServer]:
-    """The servers of SGLang with `--lora-paths`; requests name an adapter as `BASE:NAME`."""
-    for file in command_files_around(path):
+def _sglang_servers_with_adapters(path: Path) -> Iterator[AdapterServer]:
+    """The SGLang servers with `--lora-paths` in the file's project; requests name an adapter as
+    `BASE:NAME`.
+    """
+    for file in command_files_of_project(path):
         for command in file.commands:
             server = sglang_server(command)
             if server is None or not server.adapters:
@@ -85,8 +89,8 @@ def _sglang_servers(path: Path) -> Iterator[AdapterServer]:
             yield AdapterServer(case, frozenset((name,)), adapters)
 
 
-def _ollama_models(path: Path) -> Iterator[AdapterServer]:
-    """The models with an adapter that Modelfiles of the folder make for Ollama."""
+def _ollama_models_with_adapters(path: Path) -> Iterator[AdapterServer]:
+    """The models that Ollama makes of a base and an adapter, by the Modelfiles beside a file."""
     try:
         files = sorted(file for file in path.parent.iterdir() if "odelfile" in file.name)
     except OSError:
@@ -98,21 +102,25 @@ def _ollama_models(path: Path) -> Iterator[AdapterServer]:
             continue
         base, adapter = modelfile.last("from"), modelfile.last("adapter")
         if base is not None and adapter is not None:
-            names = frozenset(_names_created(path, file.name))
+            names = frozenset(_ollama_names_of_modelfile(path, file.name))
             case = Case(f"ADAPTER {adapter.value}", file=str(file), line=adapter.line)
             # Without a tag, Ollama takes `latest`.
             bases = {base.value, base.value.removesuffix(":latest")}
             yield AdapterServer(case, frozenset(bases), names)
 
 
-def _names_created(path: Path, modelfile: str) -> Iterator[str]:
-    """The names under which commands around a file make a model of a Modelfile: `ollama create NAME -f Modelfile`."""
-    for command in commands_around(path):
+def _ollama_names_of_modelfile(path: Path, modelfile: str) -> Iterator[str]:
+    """The names of the Ollama models that the project's commands make of a Modelfile: `ollama
+    create NAME -f Modelfile`.
+    """
+    for command in shell_commands_of_project(path):
         words = command.behind("ollama", "create")
         if words and (Path(last_option(words, "-f") or "Modelfile").name == modelfile):
             yield words[0]
 
 
-def _base_names(server: VllmServerCommand) -> frozenset[str]:
-    """The names of the server's own model: `--served-model-name`, else that which it loads."""
+def _served_names_of_base(server: VllmServerCommand) -> frozenset[str]:
+    """The names under which a vLLM server answers as its base: `--served-model-name`, else the
+    model that it loads.
+    """
     return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))

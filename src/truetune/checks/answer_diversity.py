@@ -46,7 +46,10 @@ class AnswerDiversity:
 
     @classmethod
     def of(cls, counts: Counter[str], total: int) -> AnswerDiversity:
-        """Of the rows of each answer; rows of `total` that `counts` leaves out have an answer of their own each."""
+        """Measures answers by `counts`, the rows of each answer.
+
+        Rows of `total` that `counts` leaves out have an answer of their own each.
+        """
         common: list[tuple[str, int]] = []
         covered = 0
         # One more than the most that labels may have: the extra one shows that there are too many of them.
@@ -70,11 +73,14 @@ class AnswerDiversity:
 
     @property
     def kind(self) -> Kind:
-        """`alike`: one text in nearly all rows; `labels`: a few short ones in nearly all; `handful`: a few
-        longer ones in nearly all; `repeated`: one text in most of them, and the others differ."""
+        """How the answers repeat.
+
+        `alike`: one text in nearly all rows; `labels`: a few short ones in nearly all; `handful`: a
+        few longer ones in nearly all; `repeated`: one text in most of them, and the others differ.
+        """
         if self.largest >= NEARLY_ALL:
             return "alike"
-        if self._is_closed_set:
+        if self._do_few_answers_recur:
             return "labels" if self._longest <= LABEL else "handful"
         is_long = bool(self.common) and len(self.common[0][0]) > LABEL
         return "repeated" if self.largest > (MOST if is_long else MOST_SHORT) else "varied"
@@ -85,9 +91,9 @@ class AnswerDiversity:
         return max((len(answer) for answer, _ in self.common), default=0)
 
     @property
-    def _is_closed_set(self) -> bool:
+    def _do_few_answers_recur(self) -> bool:
         """Do a few answers recur in nearly all rows, as the labels of a classification do?"""
-        if not self.common or not self._covers_nearly_all:
+        if not self.common or not self._common_answers_cover_nearly_all:
             return False
         distinct = len(self.common)
         # The median answer: a text of one row is no class, however few texts there are.
@@ -96,13 +102,13 @@ class AnswerDiversity:
         return recurs and distinct <= most_distinct and distinct * ROWS_A_LABEL <= self.total
 
     @property
-    def _covers_nearly_all(self) -> bool:
-        """Do the common answers make nearly all rows?"""
+    def _common_answers_cover_nearly_all(self) -> bool:
+        """Do the common answers together make up nearly all rows?"""
         return sum(rows for _, rows in self.common) >= NEARLY_ALL * self.total
 
     @property
-    def balanced_entropy(self) -> float:
-        """Bits a row that as many labels would have if each had as many rows."""
+    def entropy_if_balanced(self) -> float:
+        """Bits a row that the labels would have if each of them had as many rows as any other."""
         return math.log2(len(self.common)) if self.common else 0.0
 
 
@@ -119,7 +125,7 @@ class AnswerCounter:
         self._counts: Counter[str] = Counter()
 
     def add(self, answer: str) -> None:
-        """One more row."""
+        """Count the answer of one more row."""
         self.total += 1
         self._counts[answer] += 1
         # Forgets the rare ones only when the memory is full: what recurs is all that is asked of the counts.

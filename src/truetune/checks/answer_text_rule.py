@@ -26,8 +26,10 @@ class AnswerText(NamedTuple):
     """None where the row is plain text"""
 
 
-def answers_of(row: Conversation) -> Iterator[AnswerText]:
-    """The answers of a row: its assistant turns that are learned, its completion, or its text."""
+def learned_answers_of_row(row: Conversation) -> Iterator[AnswerText]:
+    """The answers of a row that are learned: its assistant turns with a loss, its completion, or
+    its text.
+    """
     if not row.is_chat:
         text = row.completion if row.text is None else row.text
         if text:
@@ -44,8 +46,8 @@ def answers_of(row: Conversation) -> Iterator[AnswerText]:
                 yield AnswerText(text, index)
 
 
-def prompt_of(row: Conversation) -> str:
-    """What a row says besides its answers."""
+def text_besides_answers(row: Conversation) -> str:
+    """The text of a row without its answers: the prompt, or the other turns."""
     if not row.is_chat:
         return row.prompt or ""
     return "\n".join(
@@ -70,8 +72,9 @@ class AnswerTextRule(DataRule):
         raise NotImplementedError
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch that have an answer with a fault, and keep the first cases."""
         for row in batch.rows:
-            answers = list(answers_of(row))
+            answers = list(learned_answers_of_row(row))
             self.rows += bool(answers)
             looked_at = ((answer, self.fault(answer, row)) for answer in answers)
             faults = ((answer, fault) for answer, fault in looked_at if fault is not None)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from truetune.checks.answers_beside_unread_columns import (
     NOT_MAPPED,
     last_answer,
-    last_question,
-    prompt_before_answer,
+    last_user_text,
+    texts_before_last_answer,
 )
 from truetune.checks.column_contents import single_spaced
 from truetune.data.column_names import is_answer_name, is_metadata_name
@@ -87,17 +87,17 @@ class AnswerWordsInColumns:
         self._rows: defaultdict[str, list[_WordsOfRow]] = defaultdict(list)
 
     def add(self, row: Conversation, column: str) -> None:
-        """One more row that leaves a column unread."""
+        """Count one more row, which leaves `column` unread."""
         kept = self._rows[column]
         text = _text_of_column(row.raw or {}, column.removesuffix(NOT_MAPPED))
-        if len(kept) == MAX_ROWS or not text or _is_made_from_answers(column):
+        if len(kept) == MAX_ROWS or not text or _is_named_as_answer(column):
             return
         answer = last_answer(row) if row.text is None else None
         if answer is None or _holds_question(text, row):
             return
-        new = _words(answer) - _words(prompt_before_answer(row))
+        new = _words_with_content(answer) - _words_with_content(texts_before_last_answer(row))
         if new:
-            kept.append(_WordsOfRow(new, _words(text)))
+            kept.append(_WordsOfRow(new, _words_with_content(text)))
 
     def told_by(self, column: str) -> AnswerWords | None:
         """What a column tells of the answers; None where it tells no more than that of any other row."""
@@ -107,8 +107,8 @@ class AnswerWordsInColumns:
         # Half the list away: neighbours may be of one document.
         half = len(rows) // 2
         others = rows[half:] + rows[:half]
-        own = _mean_share(rows, rows)
-        other = _mean_share(rows, others)
+        own = _mean_share_of_answer_words(rows, rows)
+        other = _mean_share_of_answer_words(rows, others)
         if own < MIN_OWN or own < MIN_TIMES_OTHER * other:
             return None
         best = max(rows[:MIN_ROWS], key=lambda row: len(row.answer & row.column))
@@ -121,11 +121,11 @@ class AnswerWordsInColumns:
 
 def _holds_question(text: str, row: Conversation) -> bool:
     """Does a column hold the row's own question? Then it is the row in another form: rendered, or as it was."""
-    question = single_spaced(last_question(row))[:QUESTION_BEGINNING]
+    question = single_spaced(last_user_text(row))[:QUESTION_BEGINNING]
     return len(question) >= MIN_QUESTION and question in single_spaced(text[:MAX_CHARACTERS])
 
 
-def _mean_share(answers: list[_WordsOfRow], columns: list[_WordsOfRow]) -> float:
+def _mean_share_of_answer_words(answers: list[_WordsOfRow], columns: list[_WordsOfRow]) -> float:
     """The share of each answer's words that stand in the column beside it, on average."""
     shares = [
         len(one.answer & other.column) / len(one.answer)
@@ -134,26 +134,30 @@ def _mean_share(answers: list[_WordsOfRow], columns: list[_WordsOfRow]) -> float
     return sum(shares) / len(shares)
 
 
-def _words(text: str) -> frozenset[str]:
-    """The words of a text that say something: the longer ones, and numbers."""
+def _words_with_content(text: str) -> frozenset[str]:
+    """The words of a text that say something: those with enough letters, and numbers."""
     found = WORD.findall(text[:MAX_CHARACTERS].casefold())
-    return frozenset(word for word in found if len(word) >= MIN_LETTERS or _is_number(word))
+    return frozenset(
+        word for word in found if len(word) >= MIN_LETTERS or _is_word_with_digit(word)
+    )
 
 
-def _is_number(word: str) -> bool:
-    """Has it a digit, and is not one alone?"""
+def _is_word_with_digit(word: str) -> bool:
+    """Does a word of two or more characters hold a digit?"""
     return len(word) > 1 and any(map(str.isdigit, word))
 
 
-def _is_made_from_answers(column: str) -> bool:
-    """Is it an answer, a part of one or a property of the row, by its name?"""
+def _is_named_as_answer(column: str) -> bool:
+    """Does the name of a column say that it holds answers, a part of them, or metadata of the row?"""
     name = column.removesuffix(NOT_MAPPED)
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     return is_answer_name(name) or is_metadata_name(name) or not MADE_FROM_ANSWERS.isdisjoint(words)
 
 
 def _text_of_column(raw: Mapping[str, object], name: str) -> str:
-    """The text of a column, also of a list of texts."""
+    """The text of a column of a raw row; the texts of a list are joined, and other values are
+    empty.
+    """
     value = raw.get(name)
     if isinstance(value, list):
         return "\n".join(item for item in value if isinstance(item, str))

@@ -1,4 +1,6 @@
-"""Answers of some rows beside their prompts and the columns that nothing reads: is another column the answer?"""
+"""Finds whether the wrong column is learned: samples answers with their prompts, and the columns
+that nothing reads.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,18 @@ class AnswersBesideUnreadColumns:
         """Texts by column"""
 
     def add(self, row: Conversation, answer: str) -> None:
-        """One more row; those behind the first SAMPLED are left out."""
+        """Keep one more row with its answer; rows after the first SAMPLED are left out."""
         if len(self.answers) == SAMPLED:
             return
         self.answers.append(answer)
-        self.prompts.append(_prompt_texts(row)[:KEPT_PROMPT])
-        for name, text in _unused_texts(row):
+        self.prompts.append(_texts_before_last_message(row)[:KEPT_PROMPT])
+        for name, text in _texts_of_unused_columns(row):
             self.unused[name].append(text)
 
-    def telling_column(self) -> tuple[str, float]:
-        """The unused column that holds far more than the answers, with its bits a row; ("", 0.0) if none does."""
+    def unread_column_with_more_than_answers(self) -> tuple[str, float]:
+        """The unread column of prose that holds far more information than the answers, with its
+        bits a row; ("", 0.0) if none does.
+        """
         most = [
             (name, texts)
             for name, texts in self.unused.items()
@@ -60,12 +64,18 @@ class AnswersBesideUnreadColumns:
             return "", 0.0
         return name, bits
 
-    def are_classes(self, labels: Iterable[str]) -> bool:
-        """Are these labels classes of the prompts: does an instruction name them, or do the prompts tell them?"""
-        return self.prompts_name(labels) or do_prompts_predict_labels(self.prompts, self.answers)
+    def are_labels_of_prompts(self, labels: Iterable[str]) -> bool:
+        """Are these answers class labels of their prompts: does an instruction name them, or do the
+        prompts predict them?
+        """
+        return self.do_prompts_name_labels(labels) or do_prompts_predict_labels(
+            self.prompts, self.answers
+        )
 
-    def prompts_name(self, labels: Iterable[str]) -> bool:
-        """Do most prompts name two of these labels or more, as the instruction of a classification does?"""
+    def do_prompts_name_labels(self, labels: Iterable[str]) -> bool:
+        """Do most prompts name two or more of these labels, as the instruction of a classification
+        does?
+        """
         words = [re.compile(rf"\b{re.escape(label)}\b", re.IGNORECASE) for label in labels]
         named = sum(
             sum(word.search(prompt) is not None for word in words) > 1 for prompt in self.prompts
@@ -87,7 +97,7 @@ def do_prompts_predict_labels(prompts: Sequence[str], labels: Sequence[str]) -> 
     halves = (order[::2], order[1::2])
     hits = chance = 0
     for train, held_out in (halves, halves[::-1]):
-        predict = _naive_bayes([words[i] for i in train], [labels[i] for i in train])
+        predict = _train_naive_bayes([words[i] for i in train], [labels[i] for i in train])
         (commonest, _), *_ = Counter(labels[i] for i in train).most_common(1)
         hits += sum(predict(words[i]) == labels[i] for i in held_out)
         chance += sum(labels[i] == commonest for i in held_out)
@@ -96,10 +106,14 @@ def do_prompts_predict_labels(prompts: Sequence[str], labels: Sequence[str]) -> 
     return hits - chance > 3 * math.sqrt(len(labels) * share * (1 - share))
 
 
-def _naive_bayes(
+def _train_naive_bayes(
     rows: Sequence[frozenset[str]], labels: Sequence[str]
 ) -> Callable[[frozenset[str]], str]:
-    """The likeliest label of a row by its words, each counted as there or not, with one row of each added."""
+    """Trains a naive Bayes classifier; returns a function that gives the likeliest label of a row
+    by its set of words.
+
+    One row of each word is added (Laplace).
+    """
     sizes = Counter(labels)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row, label in zip(rows, labels, strict=True):
@@ -114,7 +128,7 @@ def _naive_bayes(
 
 
 def last_answer(row: Conversation) -> str | None:
-    """The last answer of a row; None where it has none, or calls a tool."""
+    """The text of a row's last answer; None if it has none, or if that answer calls a tool."""
     if not row.is_chat:
         return row.completion
     for message in reversed(row.messages):
@@ -124,16 +138,18 @@ def last_answer(row: Conversation) -> str | None:
     return None
 
 
-def last_question(row: Conversation) -> str:
-    """What the user said last, without the turns before it: these may hold answers."""
+def last_user_text(row: Conversation) -> str:
+    """What the user said last, without the turns before it, which may hold answers."""
     if not row.is_chat:
         return row.prompt or ""
     texts = [text_of(one.get("content")) for one in row.messages if one.get("role") == "user"]
     return texts[-1] if texts else ""
 
 
-def prompt_before_answer(row: Conversation) -> str:
-    """What is said before the last answer, one message after the other."""
+def texts_before_last_answer(row: Conversation) -> str:
+    """The texts of all messages before the last answer, joined by line breaks; of a row without
+    messages its prompt.
+    """
     if not row.is_chat:
         return row.prompt or ""
     last = max(
@@ -143,15 +159,17 @@ def prompt_before_answer(row: Conversation) -> str:
     return "\n".join(text_of(message.get("content")) for message in row.messages[:last])
 
 
-def _prompt_texts(row: Conversation) -> str:
-    """The texts before the last answer, one a line."""
+def _texts_before_last_message(row: Conversation) -> str:
+    """The texts of all messages but the last, joined by line breaks; of a row without messages its
+    prompt.
+    """
     if not row.is_chat:
         return row.prompt or ""
     return "\n".join(text_of(message.get("content")) for message in row.messages[:-1])
 
 
-def _unused_texts(row: Conversation) -> Iterator[tuple[str, str]]:
-    """(column, text) of the columns that reach neither prompt nor answer."""
+def _texts_of_unused_columns(row: Conversation) -> Iterator[tuple[str, str]]:
+    """(column, text) of the columns that reach neither prompt nor answer and hold text."""
     raw: Mapping[str, Any] = row.raw or {}
     for column in row.unused:
         name = column.removesuffix(NOT_MAPPED)

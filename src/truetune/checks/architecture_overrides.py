@@ -1,4 +1,5 @@
-"""Settings that change how a model computes positions or attention, as files set them and as a config.json holds them.
+"""Settings that change how a model computes positions or attention: those that a training or a
+server sets, and those that a config.json holds.
 
 A training with scaled positions (`rope_scaling: linear`) learns weights for these positions. The override stands in the
 training's own settings, so that nothing hands it on to a merge or a server.
@@ -47,17 +48,20 @@ class Override(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`linear` of a scaling, else the value."""
+        """The kind of a scaling (`linear`, `yarn`); of any other override its value as text."""
         return scaling_kind(self.value) or str(self.value)
 
     @property
     def factor(self) -> float | None:
+        """The factor of a scaling; None for any other override, or if none is known."""
         factor = self.value.get("factor") if isinstance(self.value, dict) else None
         return float(factor) if isinstance(factor, int | float) else None
 
 
 def scaling_kind(value: object) -> str:
-    """`linear` of a scaling as a word or as a mapping; empty where there is none."""
+    """The kind of a RoPE scaling, such as `linear`, that is given as a word or as a mapping; empty
+    if there is none.
+    """
     if isinstance(value, dict):
         value = value.get("rope_type") or value.get("type")
     is_none = value in NONE_AT_ALL
@@ -65,7 +69,7 @@ def scaling_kind(value: object) -> str:
 
 
 def overrides_of_config(config: Config) -> list[Override]:
-    """What a training overrides, by its settings or by its script."""
+    """The overrides of config.json that a training makes, by its settings or by its script."""
     if config.path.endswith((".py", ".ipynb")):
         try:
             return overrides_of_module(read_module(Path(config.path)))
@@ -73,34 +77,37 @@ def overrides_of_config(config: Config) -> list[Override]:
             return []
     found = []
     for key, names in NAMES_OF_KEYS.items():
-        for place, holder in _holders(config.raw):
+        for place, holder in _mappings_with_overrides(config.raw):
             value = next((holder[name] for name in names if name in holder), None)
-            if _is_set(key, value):
+            if _is_override_set(key, value):
                 found.append(Override(key, value, place or key, 0))
     return found
 
 
-def _holders(raw: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The mappings of settings that may hold values for config.json, each with its key."""
+def _mappings_with_overrides(raw: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The parts of settings that may hold values for config.json, each with its key."""
     yield "", raw
     for key in CONTAINERS:
         if isinstance(raw.get(key), dict):
             yield key, raw[key]
 
 
-def _is_set(key: str, value: object) -> bool:
-    """Does a value of settings or of a script override anything? A scaling without a kind does not."""
+def _is_override_set(key: str, value: object) -> bool:
+    """Does a value of settings or of a script override anything?
+
+    A scaling without a kind does not.
+    """
     return value not in NONE_AT_ALL and (key != POSITIONS or scaling_kind(value) != "")
 
 
 def overrides_of_module(module: Module) -> list[Override]:
-    """What a script gives the load of its model, or sets in its config."""
+    """The overrides that a script gives to the load of its model, or sets in the model's config."""
     found = []
-    named = keys_named(module.text)
+    named = override_keys_in_text(module.text)
     for key in (one for one in NAMES_OF_KEYS if one in named):
         for node, expression in _values_in_code(module, NAMES_OF_KEYS[key]):
             value = module.flow.value(expression)
-            if isinstance(value, dict | str | int | float) and _is_set(key, value):
+            if isinstance(value, dict | str | int | float) and _is_override_set(key, value):
                 found.append(Override(key, value, "", module.place(node)[0]))
     return found
 
@@ -120,24 +127,28 @@ def _values_in_code(module: Module, names: tuple[str, ...]) -> Iterator[tuple[as
             yield node, node.value
 
 
-def keys_named(text: str) -> frozenset[str]:
-    """The overrides that a text names."""
+def override_keys_in_text(text: str) -> frozenset[str]:
+    """The override keys (`rope_scaling` ...) that a text names."""
     return frozenset(
         key for key, names in NAMES_OF_KEYS.items() if any(name in text for name in names)
     )
 
 
-def keys_of_server(options: Iterable[str]) -> frozenset[str]:
-    """The overrides that a server's command gives, as JSON or as `--hf-overrides.rope_scaling...`."""
+def override_keys_of_server_options(options: Iterable[str]) -> frozenset[str]:
+    """The override keys that the options of a server's command set, as JSON or as
+    `--hf-overrides.rope_scaling...`.
+    """
     words = list(options)
     text = " ".join(words)
-    named = keys_named(text)
+    named = override_keys_in_text(text)
     is_scaled = any(word.startswith(SERVER_OPTIONS[:2]) for word in words)
     return named | {POSITIONS} if is_scaled else named
 
 
-def config_of_folder(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    """config.json of a folder that a file names, from the file's own place or from here; None where there is none."""
+def read_model_config(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """The config.json of a folder, with its path, looked for from the place of the file that names
+    it and from here; None if there is none.
+    """
     for root in (beside.parent, Path()):
         path = root / folder / "config.json"
         try:
@@ -149,7 +160,7 @@ def config_of_folder(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any]
     return None
 
 
-def stored_value(config: Mapping[str, Any], key: str) -> object:
+def override_value_in_config(config: Mapping[str, Any], key: str) -> object:
     """What config.json holds of an override; None where it has none."""
     inner = config.get("text_config")
     part = inner if isinstance(inner, dict) else config
@@ -160,7 +171,7 @@ def stored_value(config: Mapping[str, Any], key: str) -> object:
     return value if key != POSITIONS or scaling_kind(value) else None
 
 
-def is_other_value(override: Override, stored: object) -> bool:
+def does_config_differ(override: Override, stored: object) -> bool:
     """Does a config.json hold another scaling or number than the training set?"""
     if override.key != POSITIONS:
         return isinstance(stored, int | float) and stored != override.value
@@ -171,12 +182,12 @@ def is_other_value(override: Override, stored: object) -> bool:
     return scaling_kind(stored) != override.kind or is_other_factor
 
 
-def known_positions(config: Mapping[str, Any]) -> int | None:
+def max_positions_of_config(config: Mapping[str, Any]) -> int | None:
     """How many positions a model knows, by its config.json."""
     return positive_text_model_setting(config, "max_position_embeddings")
 
 
-def written_scaling(override: Override, limit: int | None, known: int | None) -> str:
+def scaling_lines_for_config(override: Override, limit: int | None, known: int | None) -> str:
     """The lines for config.json that give a model the positions of the training; dots where the factor is not known."""
     if override.key != POSITIONS:
         return f'"{override.key}": {json.dumps(override.value)}'

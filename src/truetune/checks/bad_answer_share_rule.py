@@ -44,7 +44,7 @@ class BadAnswerShareRule(AnswersRule):
         if unmet:
             return unmet
         counts = count_bad_answers(self.subject, self.bad)
-        return self.untold if counts is None else self._undecided(counts.last)
+        return self.untold if counts is None else self._why_undecided(counts.last)
 
     def figure(self) -> str:
         counts = count_bad_answers(self.subject, self.bad)
@@ -52,7 +52,7 @@ class BadAnswerShareRule(AnswersRule):
         passes = f", over {len(counts.counts):,} passes" if len(counts.counts) > 1 else ""
         return f"{counts.last} answers {self.called}{passes}"
 
-    def _undecided(self, last: BadAnswerCount) -> Unmet | None:
+    def _why_undecided(self, last: BadAnswerCount) -> Unmet | None:
         """Why a pass that shows bad answers, or has too few to show any, decides nothing."""
         phrase = f"{last} answers {self.called}"
         if not is_late_in_run(self.subject):

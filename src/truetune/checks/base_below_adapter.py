@@ -57,8 +57,8 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
     if other is not None and other.is_proved:
         return BaseBelow(other.why, is_proved=True)
     path = Path(beside)
-    if _may_be_published(served, trained):
-        origin = _origin_of_folder(trained, path)
+    if _is_served_base_published(served, trained):
+        origin = _find_writer_of_folder(trained, path)
         if origin is not None:
             return BaseBelow(
                 f"what {trained} had learned ({origin.text}) is missing below the adapter",
@@ -74,40 +74,47 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
     return None if other is None else BaseBelow(other.why, other.is_proved)
 
 
-def _may_be_published(served: str, trained: str) -> bool:
-    """Is it a published model, or a copy of one, and no other name of the folder of trained weights?"""
+def _is_served_base_published(served: str, trained: str) -> bool:
+    """Is the model below the adapter a published one, or a copy of one that goes by its name?
+
+    A folder with the name of the trained model, or of trained weights, is not.
+    """
     if is_published_model_name(served):
         return not is_tuned_folder(served)
     is_another = Path(served).name != Path(trained).name
     return is_another and model_identity(served) is not None and not names_own_weights(served)
 
 
-def _origin_of_folder(folder: str, beside: Path) -> Case | None:
-    """What merges an adapter into a folder, or trains all weights into it; None where nothing in sight does."""
+def _find_writer_of_folder(folder: str, beside: Path) -> Case | None:
+    """The line that merges an adapter into a folder, or trains all weights into it, in the files
+    around; None if none does.
+    """
     own = beside.absolute().parent
-    for around in _folders_around(beside):
-        if _is_bare_name(folder) and around.parent == own.parent and around != own:
+    for around in _neighbour_folders(beside):
+        if _is_single_relative_name(folder) and around.parent == own.parent and around != own:
             # `./merged` of the project next door is another folder.
             continue
         for merge in merges_in_folder(around):
             if is_same_folder(folder, merge.folder):
                 text = f"{Path(merge.file).name} merges {merge.adapter} into {merge.folder}"
-                return Case(text, file=_from_here(merge.file), line=merge.line)
-        trained = _training_into(folder, around)
+                return Case(text, file=_path_from_working_folder(merge.file), line=merge.line)
+        trained = _full_training_into(folder, around)
         if trained is not None:
             return trained
     return None
 
 
-def _is_bare_name(folder: str) -> bool:
-    """Is it a folder right below wherever a command is typed, as many projects have one of that name?"""
+def _is_single_relative_name(folder: str) -> bool:
+    """Is the folder named by a single relative name (`merged`), as folders of many projects are?"""
     path = PurePath(folder)
     return not path.is_absolute() and not folder.startswith("~") and len(path.parts) == 1
 
 
-def _training_into(folder: str, around: Path) -> Case | None:
-    """A training of all weights among the files of one folder that writes here."""
-    for file in _files_in(around):
+def _full_training_into(folder: str, around: Path) -> Case | None:
+    """A training of all weights that writes into `folder`, among the files of the folder `around`;
+    None if there is none.
+    """
+    for file in _scripts_commands_and_settings_in(around):
         try:
             stages = list(stages_of_file(file))
         except (TruetuneError, OSError, ValueError):
@@ -115,18 +122,18 @@ def _training_into(folder: str, around: Path) -> Case | None:
         for stage in stages:
             if not stage.trains_adapter and is_within(folder, stage.output):
                 text = f"{file.name} trains {stage.model} into {stage.output}"
-                return Case(text, file=_from_here(stage.file), line=1)
+                return Case(text, file=_path_from_working_folder(stage.file), line=1)
     return None
 
 
-def _from_here(file: str) -> str:
-    """A path as it is typed here, where it lies below."""
+def _path_from_working_folder(file: str) -> str:
+    """A path relative to the working folder if it lies below it; else as it is."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
-def _files_in(folder: Path) -> list[Path]:
-    """The scripts, commands and settings of a folder."""
+def _scripts_commands_and_settings_in(folder: Path) -> list[Path]:
+    """The first scripts, files of commands and files of settings of a folder."""
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -135,7 +142,7 @@ def _files_in(folder: Path) -> list[Path]:
     return list(islice((one for one in found if one.is_file()), MAX_FILES))
 
 
-def _folders_around(beside: Path) -> list[Path]:
+def _neighbour_folders(beside: Path) -> list[Path]:
     """The folder of a file, the one above, and those directly below both."""
     own = beside.absolute().parent
     found = [own]

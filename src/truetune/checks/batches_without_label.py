@@ -39,8 +39,8 @@ REMEDY = (
 GUARD_THE_DIVISION = "and keep the divisor above zero: mask.sum().clamp(min=1)"
 
 
-def has_guard(texts: Iterable[str]) -> bool:
-    """May a script leave such batches out, or average otherwise?"""
+def may_skip_unlabelled_batches(texts: Iterable[str]) -> bool:
+    """May a script, by its words, leave out batches without a label, or average its loss otherwise?"""
     return any(GUARDS.search(text) for text in texts)
 
 
@@ -48,13 +48,13 @@ def divides_by_sum_of_mask(module: Module) -> bool:
     """Does a file divide a sum of losses by the sum of their weights: `(loss * mask).sum() / mask.sum()`?"""
     return any(
         isinstance(node.op, ast.Div)
-        and _summed(module, node.right)
-        and not _summed(module, node.right).isdisjoint(_summed(module, node.left))
+        and _names_in_sum(module, node.right)
+        and not _names_in_sum(module, node.right).isdisjoint(_names_in_sum(module, node.left))
         for node in module.nodes(ast.BinOp)
     )
 
 
-def _summed(module: Module, node: ast.expr) -> set[str]:
+def _names_in_sum(module: Module, node: ast.expr) -> set[str]:
     """The names in what a sum adds up, `x.sum()` or `torch.sum(x)`, also behind a name; empty for anything else."""
     for given in (node, *(origin.node for origin in module.flow.origins(node))):
         if not isinstance(given, ast.Call):
@@ -65,8 +65,10 @@ def _summed(module: Module, node: ast.expr) -> set[str]:
     return set()
 
 
-def guards_division(texts: Iterable[str]) -> bool:
-    """May a script keep the sum of a mask above zero, or leave out batches in which it is zero?"""
+def may_guard_mask_division(texts: Iterable[str]) -> bool:
+    """May a script, by its words, keep the sum of a mask above zero, or leave out batches in which
+    it is zero?
+    """
     return any(DIVISION_GUARDS.search(text) for text in texts)
 
 
@@ -77,12 +79,12 @@ def expected_batches(rows: int, without_label: int, rows_at_once: int | None) ->
     return float(rows / rows_at_once * (without_label / rows) ** rows_at_once)
 
 
-def has_batches_without_label(rows: int, without_label: int, rows_at_once: int | None) -> bool:
-    """Is there such a batch in each epoch?"""
+def expects_batch_without_label(rows: int, without_label: int, rows_at_once: int | None) -> bool:
+    """Is at least one batch without any label expected in each epoch?"""
     return expected_batches(rows, without_label, rows_at_once) >= MIN_BATCHES
 
 
-def describe_batches(rows_at_once: int | None) -> str:
-    """What such rows make of the loss, as the end of a message."""
+def describe_loss_of_unlabelled_batches(rows_at_once: int | None) -> str:
+    """What rows without a label do to the loss at this batch size, as the end of a message."""
     one, several = "each of them is a batch", "whole batches are of these alone"
     return f"{one if rows_at_once == 1 else several}, {IS_NAN}"

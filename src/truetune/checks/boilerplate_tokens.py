@@ -67,11 +67,13 @@ def find_boilerplate_tokens(
         np.concatenate([np.unique(one) for one in grams]), return_counts=True
     )
     common = values[counts >= SHARE * len(grams)]
-    stretches = [_stretches_of(one, np.isin(one, common)) for one in grams]
-    links = _common_links(stretches)
+    stretches = [_runs_of_common_grams(one, np.isin(one, common)) for one in grams]
+    links = _common_successions(stretches)
     masks = [
-        _covered_tokens(
-            _kept_grams(of_example, links, in_a_row, len(one)), len(example.ids), in_a_row
+        _tokens_of_grams(
+            _grams_of_long_or_linked_stretches(of_example, links, in_a_row, len(one)),
+            len(example.ids),
+            in_a_row,
         )
         & example.is_prompt
         for of_example, one, example in zip(stretches, grams, examples, strict=True)
@@ -108,8 +110,10 @@ class _Stretches(NamedTuple):
     """(stretches + 1,) which stretch stands before and which after each gap, as one number"""
 
 
-def _stretches_of(grams: NDArray[np.uint64], is_common: NDArray[np.bool_]) -> _Stretches:
-    """Runs of common grams, with what each of them follows."""
+def _runs_of_common_grams(grams: NDArray[np.uint64], is_common: NDArray[np.bool_]) -> _Stretches:
+    """The runs of common n-grams in one example, with a hash for each link between one run and the
+    next.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_common, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
     before = np.concatenate([[BEGINNING], grams[stops - 1]]).astype(np.uint64)
@@ -117,7 +121,7 @@ def _stretches_of(grams: NDArray[np.uint64], is_common: NDArray[np.bool_]) -> _S
     return _Stretches(starts, stops, before * FACTORS[0] + behind * FACTORS[1])
 
 
-def _common_links(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
+def _common_successions(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
     """Pairs of stretches that follow each other in most examples."""
     links, counts = np.unique(
         np.concatenate([np.unique(one.links) for one in stretches]), return_counts=True
@@ -125,10 +129,10 @@ def _common_links(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
     return links[counts >= SHARE * len(stretches)]
 
 
-def _kept_grams(
+def _grams_of_long_or_linked_stretches(
     stretches: _Stretches, links: NDArray[np.uint64], in_a_row: int, grams: int
 ) -> NDArray[np.bool_]:
-    """(grams,) those of stretches that are long, or have a common neighbour."""
+    """(grams,) true for the grams of stretches that are long, or that have a common neighbour."""
     is_common = np.isin(stretches.links, links)
     is_long = stretches.stops - stretches.starts + in_a_row > LONG_STRETCH * in_a_row
     kept = np.zeros(grams, dtype=np.bool_)
@@ -137,8 +141,8 @@ def _kept_grams(
     return kept
 
 
-def _covered_tokens(begins: NDArray[np.bool_], tokens: int, in_a_row: int) -> NDArray[np.bool_]:
-    """(tokens,) those of a stretch that begins at a true entry."""
+def _tokens_of_grams(begins: NDArray[np.bool_], tokens: int, in_a_row: int) -> NDArray[np.bool_]:
+    """(tokens,) true for the tokens of each gram that begins at a true entry."""
     covered = np.zeros(tokens, dtype=np.bool_)
     for step in range(in_a_row):
         covered[step : len(begins) + step] |= begins

@@ -1,4 +1,6 @@
-"""The check itself: one pass over the data, past every rule."""
+"""Checks the rows of a run: one pass over the data, in which each rule on data, tokenizer and
+template sees every batch.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,7 @@ def _check_data(
         [
             rules.judgement(),
             broken.judgement(),
-            Judgement(not_judged=tuple(map(_empty_file, empty))),
+            Judgement(not_judged=tuple(map(_not_judged_empty_file, empty))),
         ]
     )
     return DataReport(
@@ -148,15 +150,15 @@ def _check_data(
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         views=tuple(
-            _near_views(
-                setup, encoder, _rows_to_view(judgement.findings, MAX_REPORT_ROWS, NEAR_ROWS), 1
+            _views_of_first_and_named_rows(
+                setup, encoder, _origins_to_view(judgement.findings, MAX_REPORT_ROWS, NEAR_ROWS), 1
             )
         ),
         seconds=time.perf_counter() - started,
     )
 
 
-def _empty_file(path: str) -> NotJudged:
+def _not_judged_empty_file(path: str) -> NotJudged:
     """A file without a row, which is not judged."""
     return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
@@ -170,11 +172,11 @@ def add_token_views(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     try:
         setup = prepare_rule_setup(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        wanted = _rows_to_view(report.findings, MAX_PAGE_ROWS, each=MAX_PAGE_ROWS)
+        wanted = _origins_to_view(report.findings, MAX_PAGE_ROWS, each=MAX_PAGE_ROWS)
         near = {origin for origin in wanted if origin.row < SEQUENTIAL_ROWS}
         views = [
-            *_near_views(setup, encoder, near, rows),
-            *_far_views(setup, encoder, wanted - near),
+            *_views_of_first_and_named_rows(setup, encoder, near, rows),
+            *_views_of_distant_rows(setup, encoder, wanted - near),
         ]
         return replace(report, views=tuple(views))
     except TruetuneError:
@@ -244,11 +246,13 @@ def _read_rows(
     )
 
 
-def _rows_to_view(
+def _origins_to_view(
     findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES
 ) -> set[Origin]:
     # In turn: each finding gets its first case shown before any gets its second.
-    """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
+    """The rows to show token by token: of each finding up to `each` of its cases, first cases
+    first, `most` rows in all, and none from row `rows` on.
+    """
     in_turn = zip_longest(*(finding.cases[:each] for finding in findings))
     places = (
         case.origin
@@ -259,14 +263,16 @@ def _rows_to_view(
     return set(islice(dict.fromkeys(place for place in places if place.row < rows), most))
 
 
-def _near_views(
+def _views_of_first_and_named_rows(
     setup: Setup, encoder: Encoder, wanted: set[Origin], first: int
 ) -> Iterator[TokenView]:
-    """Of the first rows, and of those that are wanted; they are read again, and rendered with every offset known."""
+    """Token views of the first rows and of the wanted ones, which are read again from the start and
+    rendered with every offset known.
+    """
     renderer, tokens = setup.probes.renderer(), 0
     last = max((origin.row for origin in wanted), default=0)
     for row in _read_rows(
-        setup.spec, setup.spec.data, on_broken=_told_before, on_empty=_told_before
+        setup.spec, setup.spec.data, on_broken=_ignore_known_event, on_empty=_ignore_known_event
     ):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
             batch = one_batch([row], renderer, encoder, exact=True)
@@ -277,12 +283,14 @@ def _near_views(
             return
 
 
-def _told_before(*_: object) -> None:
-    """Of a line without a row, and of an empty file, the check has told."""
+def _ignore_known_event(*_: object) -> None:
+    """Does nothing: the check has already reported broken lines and empty files."""
 
 
-def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:
-    """Token views of rows far behind in the file, each read alone."""
+def _views_of_distant_rows(
+    setup: Setup, encoder: Encoder, wanted: set[Origin]
+) -> Iterator[TokenView]:
+    """Token views of rows far into a file, each of which is read without the rows before it."""
     renderer = setup.probes.renderer()
     for row in rows_at(setup.spec, wanted):
         yield from make_token_views(

@@ -1,4 +1,6 @@
-"""Examining the user's environment: it is gathered, and the rules on it judge."""
+"""Checks the user's Python environment: reads its packages and GPUs, and lets the rules on
+environments judge them.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ class DoctorReport(Report):
     environment: Environment
 
     def more(self) -> dict[str, Any]:
+        """The packages, the GPUs and what torch reports, as the JSON of the report has them
+        besides.
+        """
         here, machine = self.environment, self.environment.machine
         return {
             "environment": {
                 "python": here.python,
                 "version": here.version,
                 "system": here.system,
-                "packages": package_versions(here),
+                "packages": training_package_versions(here),
                 "loads": dict(here.loads),
                 "extras": dict(here.extras),
                 "gpus": [{"name": gpu.name, "memory": round(gpu.memory)} for gpu in machine.gpus],
@@ -60,9 +65,9 @@ def doctor(
     timeout: float = 120.0,
     say: Say = str,
 ) -> DoctorReport:
-    """Examine the environment of an interpreter (this one where None is named). Not `load`: nothing is imported.
+    """Check the environment of a Python interpreter, by default of this one.
 
-    Raises UsageError where it is no interpreter.
+    With `load` false, nothing is imported. Raises UsageError if `python` is no interpreter.
     """
     started = time.perf_counter()
     return judge_environment(
@@ -93,8 +98,8 @@ def judge_environment(
     )
 
 
-def package_versions(environment: Environment) -> dict[str, str]:
-    """Of the packages that matter for training, as far as they are installed."""
+def training_package_versions(environment: Environment) -> dict[str, str]:
+    """The installed versions of the packages that matter for training."""
     names = dict.fromkeys(
         (*PACKAGES, *(name for wanted in list_extras().values() for name in wanted))
     )
@@ -102,7 +107,7 @@ def package_versions(environment: Environment) -> dict[str, str]:
 
 
 def _environment_facts(here: Environment) -> Iterable[tuple[str, str]]:
-    """The packages that matter most, and the GPUs."""
+    """Short facts for the report: the packages that matter most, and the GPUs."""
     yield from ((name, here.packages[name]) for name in HEADLINE_PACKAGES if name in here.packages)
     if here.machine.gpus:
         yield "GPU", f"{len(here.machine.gpus)} x {here.machine.gpus[0].name}"

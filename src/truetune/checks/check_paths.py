@@ -641,7 +641,7 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
         rules = [rule for rule in rules if not rule.judges_cut]
     # Rows that are followed through the script are seen as the messages that it makes.
     is_followed = run.format is not None and is_script_format(run.format)
-    made_messages = seen.trainers.made_messages if run.data and not is_followed else ""
+    made_messages = seen.trainers.place_that_makes_messages if run.data and not is_followed else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.
         why = f"{made_messages} makes messages of the rows, which the chat template renders"

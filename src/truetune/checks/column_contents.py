@@ -69,7 +69,7 @@ MIN_UNSPACED_CHARACTERS = 16
 """So many of them are six words or more"""
 
 
-def holds_media(column: str, keys: Iterable[str]) -> bool:
+def does_batch_hold_media(column: str, keys: Iterable[str]) -> bool:
     """Does the batch hold this column's images, videos or sounds, as numbers?"""
     held = [names for kind, names in MEDIA_KEYS.items() if column.lower().startswith(kind)]
     return any(key.startswith(names) for names in held for key in keys)
@@ -77,22 +77,25 @@ def holds_media(column: str, keys: Iterable[str]) -> bool:
 
 def texts_of_row(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(column, text) of each text in a row, also inside lists and objects."""
-    return ((column, text) for column, value in row.items() for text in _strings_in(value))
+    return ((column, text) for column, value in row.items() for text in _texts_without_roles(value))
 
 
-def _strings_in(value: Any) -> Iterator[str]:
-    """The texts in a column, without the roles of messages."""
+def _texts_without_roles(value: Any) -> Iterator[str]:
+    """The texts in a value, also inside lists and objects, without the roles of messages."""
     if isinstance(value, str) and value.strip():
         yield value
     elif isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
             if key not in ("role", "from"):
-                yield from _strings_in(item)
+                yield from _texts_without_roles(item)
 
 
-def is_in_line(text: str, line: str) -> bool:
-    """Does the line begin to say it, or hold most of its words (a list or JSON is written again)?"""
+def is_mostly_in_rendering(text: str, line: str) -> bool:
+    """Does a rendered line hold the beginning of a text, or most of its words?
+
+    A list or JSON is written otherwise when it is rendered.
+    """
     joined = single_spaced(text)
     words = set(re.findall(r"\w{5,}", joined))
     if joined[:BEGINNING_CHARACTERS] in line:
@@ -106,7 +109,7 @@ def single_spaced(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Is it long enough to be no id, source or date?"""
+    """Is a text long enough to be prose, and no id, source or date?"""
     if len(UNSPACED_SCRIPT.findall(text[:SCANNED_CHARACTERS])) >= MIN_UNSPACED_CHARACTERS:
         return True
     return len(text) >= MIN_PROSE_CHARACTERS and len(text.split()) >= MIN_PROSE_WORDS

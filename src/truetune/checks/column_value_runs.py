@@ -60,7 +60,7 @@ class ColumnRuns:
     """Sum of the squared lengths of the runs before"""
 
     def add(self, value: int | None) -> None:
-        """The next row; None where it has no value."""
+        """Count the value (a hash) of the next row; None if it has no value."""
         if value is not None:
             self.rows += 1
             # Beyond the limit only values that are known already are counted: the share of neighbours stays exact.
@@ -92,14 +92,14 @@ class ColumnRuns:
         return sum(count * (count - 1) for count in self.values.values()) / pairs if pairs else 0.0
 
     @property
-    def is_key(self) -> bool:
+    def has_shared_values(self) -> bool:
         """Do several rows share a value, and others not?"""
         return 1 < self.groups < self.rows
 
     @property
     def is_grouped(self) -> bool:
         """Are neighbours alike far more often than chance has it?"""
-        if not self.is_key or not self.neighbours:
+        if not self.has_shared_values or not self.neighbours:
             return False
         # Half of the rows sorted and half shuffled gives 0.5, so that a plain test against chance would find every
         # small tie.
@@ -114,7 +114,7 @@ class ColumnRuns:
         )
 
     @property
-    def run_length(self) -> float:
+    def mean_run_length(self) -> float:
         """Rows one after the other with one value, as an average over rows: a batch is drawn where rows are."""
         return (self.squares + self.run * self.run) / max(1, self.rows)
 
@@ -137,17 +137,17 @@ class KeyColumns:
         self.columns: dict[str, ColumnRuns] = {}
 
     def add(self, rows: Iterable[Conversation]) -> None:
-        """The next rows, in file order."""
+        """Count the values of the next rows, in file order."""
         for row in rows:
-            values = dict(_short_values(row))
+            values = dict(_hashes_of_short_values(row))
             for name in values.keys() - self.columns.keys():
                 if len(self.columns) < MAX_COLUMNS:
                     self.columns[name] = ColumnRuns(name)
             for name, runs in self.columns.items():
                 runs.add(values.get(name))
 
-    def grouped(self) -> list[ColumnRuns]:
-        """Those that the rows are grouped by, the strongest first."""
+    def columns_that_group_rows(self) -> list[ColumnRuns]:
+        """The columns by whose values the rows stand in groups, the strongest first."""
         grouped = (runs for runs in self._keys() if runs.is_grouped)
         return sorted(grouped, key=lambda runs: -runs.near)
 
@@ -159,11 +159,11 @@ class KeyColumns:
         """The columns that several rows share a value of; answers only where they are labels."""
         for name, runs in self.columns.items():
             is_label = runs.groups <= MAX_LABELS and runs.rows >= MIN_ROWS_OF_LABEL * runs.groups
-            if runs.is_key and (name != ANSWER or is_label):
+            if runs.has_shared_values and (name != ANSWER or is_label):
                 yield runs
 
 
-def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
+def _hashes_of_short_values(row: Conversation) -> Iterator[tuple[str, int]]:
     """(column, hash of its value) of what may be a key."""
     raw: Mapping[str, Any] = row.raw or {}
     names = dict.fromkeys(

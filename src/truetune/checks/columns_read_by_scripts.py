@@ -32,14 +32,14 @@ def columns_read_by_scripts(sources: Iterable[str]) -> frozenset[str]:
         if number >= MAX_SCRIPTS:
             break
         try:
-            names.update(names_read(read_module(file)))
+            names.update(names_read_from_items(read_module(file)))
         except TruetuneError:
             continue  # what can't be parsed is told where sources are judged
     return frozenset(names)
 
 
-def names_read(module: Module) -> Iterator[str]:
-    """The texts by which a file reads items."""
+def names_read_from_items(module: Module) -> Iterator[str]:
+    """The texts by which a file reads items: `row["x"]`, `row.get("x")`, `{x}` in a format."""
     for item in module.nodes(ast.Subscript):
         if isinstance(item.ctx, ast.Load) and isinstance(item.slice, ast.Constant):
             if isinstance(item.slice.value, str):

@@ -1,4 +1,4 @@
-"""Two logs of one training beside each other: as many epochs, and far fewer steps in one of them.
+"""Compares two logs of one training that have the same epochs, and far fewer steps in one of them.
 
 Whoever moves a run from one GPU to eight keeps the settings, and makes an eighth of the steps: the warm-up outlasts the
 run, and the loss hardly falls. The log that did well shows it best.
@@ -40,15 +40,15 @@ class TwoLogs(NamedTuple):
     many: RunLog
 
 
-def with_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog]) -> list[Finding]:
-    """The findings, those on too few steps with the log of the same training that made more."""
+def add_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog]) -> list[Finding]:
+    """The findings; those on too few steps name the log of the same training that made more."""
     pair = _two_logs_of_one_training(logs)
     if pair is None:
         return list(findings)
     few, many = (f"{log.done_steps:,.0f}" for log in pair)
     times = pair.many.done_steps / pair.few.done_steps
-    losses = [float(_losses(log)[-1]) for log in pair]
-    longer, shorter = _name_of(pair.many), _name_of(pair.few)
+    losses = [float(_finite_losses(log)[-1]) for log in pair]
+    longer, shorter = _log_name(pair.many), _log_name(pair.few)
     proof = (
         f"{longer} made {many} steps in the same {pair.many.epochs:.3g} epochs, and its loss ended at {losses[1]:.3g}"
         f" ({losses[0]:.3g} in {shorter}): where both train the same rows, a step of the shorter run has about"
@@ -65,7 +65,9 @@ def with_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog])
 
 def _two_logs_of_one_training(logs: Sequence[RunLog]) -> TwoLogs | None:
     """The two logs of a check, where they are of one training with other steps; None elsewhere."""
-    trained = [log for log in logs if _losses(log).size and log.epochs and not log.is_numbered]
+    trained = [
+        log for log in logs if _finite_losses(log).size and log.epochs and not log.is_numbered
+    ]
     if len(trained) != 2:
         return None
     pair = TwoLogs(*sorted(trained, key=lambda log: log.done_steps))
@@ -76,16 +78,16 @@ def _two_logs_of_one_training(logs: Sequence[RunLog]) -> TwoLogs | None:
 def _is_one_training(pair: TwoLogs) -> bool:
     """Do two logs have as many epochs, and begin at one loss?"""
     few, many = pair
-    starts = [float(_losses(log)[0]) for log in pair]
+    starts = [float(_finite_losses(log)[0]) for log in pair]
     is_as_long = abs(few.epochs - many.epochs) <= SAME_EPOCHS * many.epochs
     return is_as_long and abs(starts[0] - starts[1]) <= SAME_START * max(starts)
 
 
-def _losses(log: RunLog) -> Floats:
+def _finite_losses(log: RunLog) -> Floats:
     """The losses that are numbers."""
     return log.curve("loss").finite().value
 
 
-def _name_of(log: RunLog) -> str:
+def _log_name(log: RunLog) -> str:
     """The log's file or folder."""
     return Path(log.path).name

@@ -61,9 +61,10 @@ def count_optimizer_steps(
     epochs: float,
     is_packed: bool = False,
 ) -> OptimizerSteps:
-    """The steps of so many rows, or packed sequences; `why` says how they were counted.
+    """The optimizer steps of a run over so many rows, or packed sequences.
 
-    Each epoch ends with a step of its own, also where it is not full.
+    Each epoch ends with a step of its own, even if it is not full. `why` says how the rows were
+    counted.
     """
     a_step = batch * processes * accumulation
     # At least one step an epoch: fewer rows than a batch make one that is not full.
@@ -94,7 +95,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
         count,
         why,
         _rows_of_epoch(log),
-        rows_a_step or _rows_a_step(log),
+        rows_a_step or _rows_per_step_of_settings(log),
         log.epochs or None,
         is_packed=counts_packed_sequences(log),
         packed_rows=_packed_rows(log),
@@ -221,8 +222,8 @@ def _rows_by_speed(log: RunLog) -> int | None:
     return round(rate * seconds / log.epochs)
 
 
-def _rows_a_step(log: RunLog) -> int | None:
-    """Rows of a step as the settings in the log say; None where one of them is not there."""
+def _rows_per_step_of_settings(log: RunLog) -> int | None:
+    """The rows of an optimizer step by the settings in the log; None if one of them is missing."""
     batch = log.number("per_device_train_batch_size") or log.number("train_batch_size")
     accumulation = log.number("gradient_accumulation_steps")
     if not batch or not accumulation:

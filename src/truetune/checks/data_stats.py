@@ -49,7 +49,7 @@ class DataStats:
         self.rejected += len(batch.rejected)
         self.media += batch.media
         self.formats.update(row.format for row in batch.rows)
-        self.templates.update(_template_names(batch))
+        self.templates.update(_template_name_of_each_row(batch))
         self.sources += count_tokens(batch.source, batch.supervised).counts
         self.unsupervised += int((supervised == 0).sum())
         self.by_length = add_counts(self.by_length, np.bincount(batch.lengths, minlength=1))
@@ -74,7 +74,7 @@ class DataStats:
         return Ledger(self.sources.copy())
 
     def lengths(self) -> Lengths:
-        """How long the examples are, and what lies behind the limit."""
+        """How long the examples are, and how many tokens lie beyond the length limit."""
         counts, limit = self.by_length, self.limit
         longest = int(np.flatnonzero(counts)[-1]) if counts.any() else 0
         # The 99th percentile: see histogram.
@@ -95,7 +95,7 @@ class DataStats:
         )
 
     def report_data(self, lengths: Lengths) -> dict[str, Any]:
-        """Shares, order and pairs, as plain values."""
+        """Shares, order and pairs, as plain values for the report's `data`."""
         tokens = self.by_length * np.arange(len(self.by_length))
         shares = {
             "counts": [self.shares[0].item() - self.unsupervised, *self.shares[1:-1].tolist()],
@@ -107,7 +107,7 @@ class DataStats:
         return {"shares": shares, "order": self.along.report_data(), **self.pairing.report_data()}
 
 
-def _template_names(batch: Batch) -> Iterator[str]:
+def _template_name_of_each_row(batch: Batch) -> Iterator[str]:
     """For each row with an example, the name of the chat template that rendered it; none of plain text."""
     # By row, for a row may have an example for each of its turns.
     names = {example.row.origin.row: example.rendering.template for example in batch.examples}

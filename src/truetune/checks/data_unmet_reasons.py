@@ -1,4 +1,4 @@
-"""Needs: why rules on data, tokenizer and template can say nothing, in the same words everywhere.
+"""Reasons why rules on data, tokenizer and template can't judge, in the same words everywhere.
 
 A need that something unlocks names that flag or file. One that begins with `it is about` has nothing to unlock: the
 rule does not apply to this kind of data.

@@ -55,13 +55,15 @@ class ScheduleRate(NamedTuple):
         )
 
     def advise(self, rate: float, file: str) -> str:
-        """How the written rate becomes the one in force."""
+        """Advice on how the written rate becomes the one that is used."""
         own = f'"scheduler": {{"params": {{"{self.key}": {rate:g}}}}} in {file}'
         return f"write {own}, or take the scheduler block out; the log's lr shows the rate in force"
 
 
-def schedule_rate(settings: object) -> ScheduleRate | None:
-    """The peak of the schedule in DeepSpeed's settings; None where none sets one, or its value is not known."""
+def peak_rate_of_schedule(settings: object) -> ScheduleRate | None:
+    """The peak rate that the schedule in DeepSpeed's settings sets; None if none sets one, or if
+    its value is not known.
+    """
     block = settings.get("scheduler") if isinstance(settings, Mapping) else None
     kind = block.get("type") if isinstance(block, Mapping) else None
     key = PEAK_KEYS.get(kind) if isinstance(kind, str) else None

@@ -66,12 +66,12 @@ def detect_text_encoding(text: str) -> DetectedEncoding | None:
     if len(bare) < 3:
         return None
     for look in (
-        _decode_mime,
-        _decode_base64,
-        _decode_hex,
-        _decode_percent,
-        _quoted_printable,
-        _parse_python_literal,
+        _detect_rtf_or_mail_header,
+        _detect_base64,
+        _detect_hex,
+        _detect_percent_encoding,
+        _detect_quoted_printable,
+        _detect_python_repr,
     ):
         decoded = look(bare)
         if decoded is not None:
@@ -79,19 +79,19 @@ def detect_text_encoding(text: str) -> DetectedEncoding | None:
     return None
 
 
-def _decode_mime(text: str) -> DetectedEncoding | None:
-    """RTF, or words of a mail header."""
+def _detect_rtf_or_mail_header(text: str) -> DetectedEncoding | None:
+    """The encoding of RTF, or of encoded words in a mail header; None for other text."""
     if RTF.match(text):
         return DetectedEncoding("RTF", "")
     words = "".join(MIME_WORD.findall(text))
     return DetectedEncoding("a MIME header", "") if len(words) > MOST_OF * len(text) else None
 
 
-def _decode_base64(text: str) -> DetectedEncoding | None:
+def _detect_base64(text: str) -> DetectedEncoding | None:
     """The longest stretch of base64, where most of the text is one."""
     best = max(BASE64.findall(text), key=len, default="")
     joined = "".join(best.split()).rstrip("=")
-    if len(joined) < LEAST or len(best) < MOST_OF * len(text) or not _is_mixed(joined):
+    if len(joined) < LEAST or len(best) < MOST_OF * len(text) or not _mixes_character_kinds(joined):
         return None
     # Lines of wrapped base64 are of one length; a first short word is prose in front of it.
     if len(best.split()) > 1 and min(map(len, best.split()[:-1])) < LEAST:
@@ -103,10 +103,10 @@ def _decode_base64(text: str) -> DetectedEncoding | None:
         data = base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return _decoded_text("base64", data, len(joined))
+    return _encoding_of_decoded_bytes("base64", data, len(joined))
 
 
-def _decode_hex(text: str) -> DetectedEncoding | None:
+def _detect_hex(text: str) -> DetectedEncoding | None:
     """The longest stretch of hexadecimal digits, where most of the text is one."""
     best = max((match[0] for match in HEX.finditer(text)), key=len, default="")
     if len(best) < MOST_OF * len(text):
@@ -115,10 +115,12 @@ def _decode_hex(text: str) -> DetectedEncoding | None:
     # Digits alone are an id or a number, however even their count is.
     if digits.isdigit():
         return None
-    return _decoded_text("hex", bytes.fromhex(digits[: len(digits) // 2 * 2]), len(digits))
+    return _encoding_of_decoded_bytes(
+        "hex", bytes.fromhex(digits[: len(digits) // 2 * 2]), len(digits)
+    )
 
 
-def _decode_percent(text: str) -> DetectedEncoding | None:
+def _detect_percent_encoding(text: str) -> DetectedEncoding | None:
     """Text as it stands in the query of a link, outside of links."""
     prose = LINK.sub("", text)
     escapes = PERCENT.findall(prose)
@@ -130,7 +132,7 @@ def _decode_percent(text: str) -> DetectedEncoding | None:
     return DetectedEncoding("percent-encoding", unquote(prose)[:SHOWN])
 
 
-def _quoted_printable(text: str) -> DetectedEncoding | None:
+def _detect_quoted_printable(text: str) -> DetectedEncoding | None:
     """Text as mails encode it: `=C3=A9`."""
     signs = len(QUOTED_PRINTABLE.findall(text))
     if signs < 2 or signs < len(text) / 200:
@@ -139,7 +141,7 @@ def _quoted_printable(text: str) -> DetectedEncoding | None:
     return DetectedEncoding("quoted-printable", decoded[:SHOWN])
 
 
-def _parse_python_literal(text: str) -> DetectedEncoding | None:
+def _detect_python_repr(text: str) -> DetectedEncoding | None:
     """A list, an object or bytes as Python prints them; JSON is none."""
     # The first character is looked at before a pattern that goes over the whole text.
     if text[0] not in "[{(bra'\"" or not REPR.match(text):
@@ -163,27 +165,30 @@ def _parse_python_literal(text: str) -> DetectedEncoding | None:
     return DetectedEncoding("Python's repr", joined[:SHOWN])
 
 
-def _is_mixed(text: str) -> bool:
+def _mixes_character_kinds(text: str) -> bool:
     """Has a stretch so many kinds of characters that it is no word or number?"""
     kinds = (str.isupper, str.islower, str.isdigit, lambda character: character in "+/-_")
     return sum(any(map(kind, text)) for kind in kinds) >= LEAST_MIXED
 
 
-def _decoded_text(name: str, data: bytes, length: int) -> DetectedEncoding | None:
-    """Text, or so many bytes that they are no hash."""
+def _encoding_of_decoded_bytes(name: str, data: bytes, length: int) -> DetectedEncoding | None:
+    """The encoding `name` if the decoded bytes are text, or too many to be a hash; else None.
+
+    `length` is the characters of the code.
+    """
     if not data:
         return None
     is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "utf-16" if is_utf16 else "utf-8"
     text = data.decode(encoding, "ignore")
     # 0.9 of the bytes: the stretch may be cut in the middle of a character of several bytes.
-    if len(text.encode(encoding, "ignore")) >= 0.9 * len(data) and _is_printable(text):
+    if len(text.encode(encoding, "ignore")) >= 0.9 * len(data) and _is_written_text(text):
         return DetectedEncoding(name, text[:SHOWN])
     return DetectedEncoding(name, "") if length >= LEAST_BINARY else None
 
 
-def _is_printable(text: str) -> bool:
-    """Is it text that somebody wrote: printable, and mostly letters?"""
+def _is_written_text(text: str) -> bool:
+    """Is a decoded text one that somebody wrote: printable, and mostly letters?"""
     odd = sum(not (character.isprintable() or character in "\r\n\t") for character in text)
     words = sum(character.isalpha() or character in " \n" for character in text)
     # 2 % odd signs and 60 % letters: chosen, not measured. Random bytes have far more odd signs.

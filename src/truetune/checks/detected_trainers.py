@@ -86,7 +86,7 @@ class DetectedTrainers:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         if trainer is not None:
-            pinned = pinned_release(config.pins, trainer)
+            pinned = older_pinned_release(config.pins, trainer)
             self.configs.append(DetectedTrainer(trainer, config.path, pinned=pinned))
 
     @cached_property
@@ -97,8 +97,10 @@ class DetectedTrainers:
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
 
     @cached_property
-    def made_messages(self) -> str:
-        """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
+    def place_that_makes_messages(self) -> str:
+        """The file and line where a script maps the rows to messages, so that they are not trained
+        as they stand; empty if none does.
+        """
         modules = (_readable_module(file) for _, file in find_source_files(self.sources))
         mapped = (
             (module.path, find_message_mapping(module)) for module in modules if module is not None
@@ -149,7 +151,7 @@ class DetectedTrainers:
         return f"several trainers are among the paths: {listing}; name one with --trainer"
 
 
-def pinned_release(pins: Pins, name: TrainerName) -> str:
+def older_pinned_release(pins: Pins, name: TrainerName) -> str:
     """The release of a trainer that a run asks for, where it is earlier than that of the facts; else empty."""
     facts = facts_of(name)
     stack = STACK_OF_PACKAGE.get(facts.package, facts.package)
@@ -216,9 +218,9 @@ def detect_trainer_of_script(module: Module) -> DetectedTrainer | None:
             training = Training(open_length_limit=True)
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
-    pads = _pad_masking(module, facts_of(name))
+    pads = _pad_masking_of_collator(module, facts_of(name))
     training = training.model_copy(update={"pads_masked_by": pads})
-    masking, pinned = find_response_masking(module), pinned_release(module.pins, name)
+    masking, pinned = find_response_masking(module), older_pinned_release(module.pins, name)
     return DetectedTrainer(name, module.path, training, limit, masking, pinned)
 
 
@@ -229,10 +231,10 @@ def _calls_trainer(module: Module, name: TrainerName) -> bool:
     return trainer_call and (name != "torch" or next(module.methods("backward"), None) is not None)
 
 
-def _pad_masking(
+def _pad_masking_of_collator(
     module: Module, facts: TrainerFacts
 ) -> Literal["position", "id", "unknown"] | None:
-    """How the pads are masked by what a script says of its collator."""
+    """How a script's collator masks pads: by position, by id, or unknown; None if it says nothing."""
     if (
         next(lm_collator_calls(module), None) is not None
         # A collator that is known says it; what a trainer does by default says it only where no collator is given.
@@ -245,8 +247,10 @@ def _pad_masking(
     return "unknown" if collators or facts.collator else facts.pads_masked_by.value
 
 
-def trainer_kind_of_row(row: Conversation | None) -> RowKind:
-    """What a trainer takes a row for; a chat where there is none."""
+def row_kind_for_trainer(row: Conversation | None) -> RowKind:
+    """The kind of row (chat, completion, text ...) that a trainer takes a row for; chat if there is
+    none.
+    """
     if row is None:
         return "chat"
     if row.format == "alpaca":
@@ -256,7 +260,7 @@ def trainer_kind_of_row(row: Conversation | None) -> RowKind:
     return "chat" if row.is_chat else "text"
 
 
-def first_row(spec: RunSpec) -> Conversation | None:
+def read_first_row(spec: RunSpec) -> Conversation | None:
     """The first row, by which trainers decide for all; None where none can be read."""
     try:
         return next(_read_rows(spec), None)
@@ -278,7 +282,7 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
     facts = trainer_facts_of_run(spec)
     if facts.name is None:
         return spec
-    kind, set_fields = trainer_kind_of_row(first_row(spec)), spec.model_fields_set
+    kind, set_fields = row_kind_for_trainer(read_first_row(spec)), spec.model_fields_set
     update: dict[str, Any] = {}
     decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
     if "learn" not in set_fields and decision.learned is not None:
@@ -336,7 +340,7 @@ def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:
 
     Another class of the package reads pairs than the one that the facts are named after.
     """
-    facts, row = trainer_facts_of_run(spec), first_row(spec)
+    facts, row = trainer_facts_of_run(spec), read_first_row(spec)
     if row is None or not row.is_preference:
         return facts
     return replace(facts, title=facts.family, collator="")

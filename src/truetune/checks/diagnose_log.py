@@ -1,4 +1,6 @@
-"""diagnose: what the log of a run says about it."""
+"""Diagnoses a training log: reads the log of a run, and lets the rules on logs judge its curves,
+settings and output.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.adapters_beside import files_beside_log
 from truetune.checks.count_optimizer_steps import counts_packed_sequences, unit_of_rows
 from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.lora_scales_beside_log import adapters_and_precisions_beside_log
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
@@ -109,7 +111,7 @@ def diagnose(
     of_log = run_rules(log, choose_rules(spec, LogRule))
     judgement = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_log_facts(log))
-    lacking = list(_curves_not_judged(log))
+    lacking = list(_curves_without_rules(log))
     if spec.data and not with_data:
         unread = NotJudged(
             "the data",
@@ -131,7 +133,7 @@ def _with_own_folder(given: FilesBeside, log: RunLog, path: Path) -> FilesBeside
     """What was given with a log, else what the files in its folder set: a log may be named alone."""
     if given is not NOTHING_BESIDE or not log.curve("loss"):
         return given
-    return files_beside_log(path)
+    return adapters_and_precisions_beside_log(path)
 
 
 def diagnose_end_of_command(
@@ -172,9 +174,11 @@ def diagnose_end_of_command(
     )
 
 
-def _curves_not_judged(log: RunLog) -> Iterator[NotJudged]:
-    """One line for all curves that no rule is about: "no findings" must not seem to stand over them."""
-    others = _other_curves(log)
+def _curves_without_rules(log: RunLog) -> Iterator[NotJudged]:
+    """One line that names all curves about which there is no rule: "no findings" must not seem to
+    cover them.
+    """
+    others = _names_of_unjudged_curves(log)
     if others:
         yield NotJudged(
             f"curves: {', '.join(others)}",
@@ -184,8 +188,8 @@ def _curves_not_judged(log: RunLog) -> Iterator[NotJudged]:
         )
 
 
-def _other_curves(log: RunLog) -> list[str]:
-    """Curves that a page draws and no rule judges."""
+def _names_of_unjudged_curves(log: RunLog) -> list[str]:
+    """The names of the curves that a page draws and no rule judges."""
     read = (*JUDGED_CURVES, *COUNTER_CURVES)
     return sorted(
         name
@@ -238,7 +242,7 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
         yield "left out", note
 
 
-def _trains_anything(log: RunLog) -> bool:
+def _is_language_model_training(log: RunLog) -> bool:
     """Does a log show that a model of language is trained, and no table of times alone?"""
     return bool(log.curve("loss") or log.curve("eval_loss") or log.output is not None)
 
@@ -254,7 +258,9 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     classes = log.facts.get("architectures")
     if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
         yield "trains", ", ".join(map(str, classes))
-    elif log.kind != "language" or (_trains_anything(log) and not _may_be_classification(log)):
+    elif log.kind != "language" or (
+        _is_language_model_training(log) and not _may_be_classification(log)
+    ):
         yield "trains", KIND_NAMES[log.kind]
     yield "steps", _steps_in_words(log)
     yield from _facts_of_steps(log)

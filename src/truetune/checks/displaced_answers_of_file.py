@@ -36,7 +36,7 @@ class DisplacedAnswersOfFile:
         self.cases: list[Case] = []
 
     def add(self, question: str, answer: str, origin: Origin) -> None:
-        """One more row; rows without a question or an answer say nothing."""
+        """Keep the question and the answer of one more row; rows without one of them are left out."""
         if not question.strip() or not answer.strip():
             return
         number = self.rows // CHUNK_ROWS

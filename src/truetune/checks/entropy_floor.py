@@ -35,13 +35,14 @@ class DataReading(NamedTuple):
 
 
 def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
-    """Read the data of `spec`: what losses they allow, and what rules of these classes say of them.
+    """Read the data of `spec` once: the losses that they allow, and what rules of these classes
+    find in them.
 
-    Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
+    Raises SpecError, TokenizerError, DataError or TemplateError if the input can't be read.
     """
     kinds = tuple(kinds)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
-        return _read_token_ids(spec, kinds)
+        return _read_token_id_rows(spec, kinds)
     return with_proof(
         lambda only_reference: _read_data(
             prepare_rule_setup(spec, only_reference=only_reference), kinds
@@ -49,13 +50,16 @@ def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()
     )
 
 
-def loss_floor(spec: RunSpec) -> DataFacts:
-    """What losses the data of `spec` allow. Raises as `read_data_for_loss_floor`."""
+def loss_floor_of_data(spec: RunSpec) -> DataFacts:
+    """The losses that the data of `spec` allow to a model that knows only frequencies.
+
+    Raises as `read_data_for_loss_floor`.
+    """
     return read_data_for_loss_floor(spec).facts
 
 
-def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
-    """The same of rows that are token ids already."""
+def _read_token_id_rows(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """As `read_data_for_loss_floor`, for rows that are token ids already."""
     probes = prepare_probes_of_run(spec)
     counts = count_supervised(open_token_cache(spec.data[0]), probes)
     tokenizer = probes.tokenizer
@@ -109,15 +113,15 @@ def _data_facts(
         rows=rows,
         examples=examples,
         supervised=supervised,
-        unigram=entropy_of_counts(tokens),
-        answer=entropy_of_counts(whole) * examples / supervised if supervised else 0.0,
+        unigram=entropy_of_counts_nats(tokens),
+        answer=entropy_of_counts_nats(whole) * examples / supervised if supervised else 0.0,
         commonest=float(whole.max() / examples) if examples else 0.0,
         vocabulary=vocabulary,
     )
 
 
-def entropy_of_counts(counts: NDArray[np.int64]) -> float:
-    """Of a distribution given by counts, in nats (Shannon 1948)."""
+def entropy_of_counts_nats(counts: NDArray[np.int64]) -> float:
+    """The Shannon entropy of a distribution given by counts, in nats."""
     share = counts[counts > 0] / max(1, counts.sum())
     # abs: the sum of negative terms is -0.0 for a single token, and is printed.
     return float(abs((share * np.log(share)).sum()))

@@ -1,4 +1,6 @@
-"""Which places of a file a rule on source examined (calls, methods, imports): their number is its figure."""
+"""Counts the places of a file (calls, methods, imports) that a rule on source examined, as the
+rule's figure.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class CodePlaces:
         return Measurement(f"{self.what}: {count:,}", count, count)
 
     @property
-    def none(self) -> Unmet:
+    def unmet_without_places(self) -> Unmet:
         """Why a rule says nothing where there is no such place."""
         return Unmet(f"it is about {self.what}, and there are none")
 

@@ -46,7 +46,7 @@ class FileTimeline:
             return
         # Doubling keeps all counts exact: two stretches of n rows are one of 2n.
         while batch.rows[-1].origin.row // self.each >= 2 * MIN_STRETCHES:
-            self._halve()
+            self._double_stretch_length()
         rows = np.array([row.origin.row for row in batch.rows]) // self.each
         examples = (
             np.array([example.row.origin.row for example in batch.examples], dtype=np.int64)
@@ -76,12 +76,12 @@ class FileTimeline:
             counted = kinds.setdefault(value, np.zeros(2 * MIN_STRETCHES, dtype=np.int64))
             counted += np.bincount(own_rows, minlength=2 * MIN_STRETCHES)
 
-    def _halve(self) -> None:
-        """Make each stretch twice as long."""
+    def _double_stretch_length(self) -> None:
+        """Make each stretch twice as long, so that there are half as many."""
         self.each *= 2
-        self.sums = _merge_neighbours(self.sums)
+        self.sums = _sum_neighbours_in_pairs(self.sums)
         self.kinds = {
-            by: {name: _merge_neighbours(counts) for name, counts in kinds.items()}
+            by: {name: _sum_neighbours_in_pairs(counts) for name, counts in kinds.items()}
             for by, kinds in self.kinds.items()
         }
 
@@ -105,7 +105,7 @@ class FileTimeline:
         }
 
 
-def _merge_neighbours(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each two neighbours in one, and room for as many again."""
+def _sum_neighbours_in_pairs(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add up each two neighbouring counts, and append zeros for as many again."""
     joined = counts.reshape(MIN_STRETCHES, 2, *counts.shape[1:]).sum(axis=1)
     return np.concatenate((joined, np.zeros_like(joined)))

@@ -22,7 +22,7 @@ class FilledRows(NamedTuple):
     """Tokens that hold each row; the usual length where the rows are not seen"""
 
 
-def filled_rows(config: Config) -> FilledRows | None:
+def find_what_fills_rows(config: Config) -> FilledRows | None:
     """What fills the rows of a run; None where nothing does."""
     settings = list(limit_of_config(config))
     limit = next((one for one in settings if one.name == LENGTH_LIMIT), None)
@@ -34,14 +34,14 @@ def filled_rows(config: Config) -> FilledRows | None:
         f"each row has {limit.value:,} tokens, however short the data's rows are: {by}"
         f" fill{'s' if len(fillings) == 1 else ''} it to {limit.key} ({limit.place})"
     )
-    longest, which = _longest(config)
+    longest, which = _longest_row_bytes(config)
     if longest is None:
         return FilledRows(f"{note}; lower that where no row of the data is so long", USUAL_LIMIT)
     needed = max(LEAST_LIMIT, 1 << max(longest - 1, 0).bit_length())
     return FilledRows(f"{note}; {which} {longest:,} bytes of text", needed)
 
 
-def _longest(config: Config) -> tuple[int | None, str]:
+def _longest_row_bytes(config: Config) -> tuple[int | None, str]:
     """Bytes of the longest row, and of which rows; None where no row can be read."""
     if not config.spec.data:
         return None, ""

@@ -1,4 +1,6 @@
-"""causes: what makes a finished model answer as it does, by the rules on its inquest and on its files."""
+"""Finds the causes of a finished model's answers, by rules on what was measured of the model and
+rules on its files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from truetune.checks.cause.rival_causes import report_rivals
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, CauseRule, CheckpointRule, Spoiled
@@ -16,8 +18,8 @@ from truetune.generation.model_evidence import ModelEvidence
 from truetune.settings.run_spec import RunSpec
 
 
-def is_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
-    """Does a cause say what this comes from?"""
+def is_symptom_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
+    """Does one of these causes explain the symptom?"""
     spoiled = _spoiled_parts(causes)
     return any(
         rule.name() == symptom.rule and not spoiled.isdisjoint(rule.explained_by)
@@ -53,7 +55,9 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     ]
     return replace(
         judgement,
-        findings=in_order([*kept, *(_with_measured(one, judgement.findings) for one in files)]),
+        findings=sort_findings(
+            [*kept, *(_with_measured(one, judgement.findings) for one in files)]
+        ),
     )
 
 

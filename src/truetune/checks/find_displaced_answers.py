@@ -1,4 +1,5 @@
-"""Displaced answers: rows whose answers stand at other rows, by an order that is known or by none.
+"""Finds rows whose answers stand at other rows, in a known order (a shift, parts of processes) or
+in none.
 
 Affinity of rare words says how near each question is to each answer. An order (`answers one row late`, `those of four
 processes, one part behind the other`) says which question each answer would belong to. For each row the share of all
@@ -152,13 +153,16 @@ class DisplacedAnswerSearch:
     def find(self) -> DisplacedAnswers | None:
         """The most certain order; else rows whose answers stand anywhere; None where all are at home."""
         return (
-            self._find_order()
+            self._find_most_certain_order()
             or self._find_scattered()
             or self._find_exchanged()
             or self._find_numbered()
         )
 
-    def _find_order(self) -> DisplacedAnswers | None:
+    def _find_most_certain_order(self) -> DisplacedAnswers | None:
+        """The order (a shift, a reversal, parts of processes) that chance explains least; None if
+        no order explains the rows.
+        """
         candidates = list(self._candidate_orders())
         # Each order with each first and last row.
         tried = math.log(max(1, len(candidates))) + 2 * math.log(self.rows) - math.log(2)
@@ -168,7 +172,7 @@ class DisplacedAnswerSearch:
 
     def _judge_order(self, order: CandidateOrder, log_tried: float) -> DisplacedAnswers | None:
         """What an order explains of a stretch of rows; None where that may be chance, or the rows are at home."""
-        scores = self._scores_of(order.targets)
+        scores = self._scores_of_other_answers(order.targets)
         first, last = _best_stretch(scores - self._own_scores - COST_PER_ROW)
         length = last - first + 1
         if length < (NAMED_SHARE * self.rows if order.is_of_whole else SHORTEST):
@@ -176,10 +180,10 @@ class DisplacedAnswerSearch:
         part = slice(first, last + 1)
         if self._may_quote_the_row_before(part, order.targets):
             return None
-        log_chance = _log_chance_of(float(scores[part].sum()), length) + log_tried
+        log_chance = _log_chance_of_sum(float(scores[part].sum()), length) + log_tried
         if log_chance > MAX_LOG_CHANCE or not self._is_away(part, order.targets):
             return None
-        own, other = self.affinity.own[part], self._affinity_of(order.targets)[part]
+        own, other = self.affinity.own[part], self._affinity_to_targets(order.targets)[part]
         return DisplacedAnswers(
             order.name, first, last, order.targets, own, other, order.offset, log_chance
         )
@@ -190,7 +194,7 @@ class DisplacedAnswerSearch:
         So do the later questions of a thread that stands in several rows. An answer of one's own shares several.
         """
         is_before = targets[part] == np.arange(self.rows)[part] - 1
-        is_near = self._affinity_of(targets)[part] > 0
+        is_near = self._affinity_to_targets(targets)[part] > 0
         if (is_near & is_before).sum() < NAMED_SHARE * is_near.sum():
             return False
         pairs = self.paired[part] & (self.nearest[part] == targets[part]) & is_before
@@ -203,7 +207,7 @@ class DisplacedAnswerSearch:
         # Under chance the scores have a mean and a variance of 1 at most.
         if own_scores.sum() > rows + OWN_ERRORS * math.sqrt(rows):
             return False
-        other = self._affinity_of(targets)[part]
+        other = self._affinity_to_targets(targets)[part]
         return bool(self.affinity.own[part].mean() <= OWN_AT_MOST * other.mean())
 
     def _find_scattered(self) -> DisplacedAnswers | None:
@@ -224,9 +228,9 @@ class DisplacedAnswerSearch:
             return None
         offset, pairs_of_offset = Counter((self.nearest[away] - away).tolist()).most_common(1)[0]
         if pairs_of_offset < NAMED_SHARE * len(away):
-            return self._displaced_of(away, first, last, self._name_of_pairs(away))
+            return self._displaced_of(away, first, last, self._order_name_of_pairs(away))
         # A shift of few rows, which the correction for all that is tried does not let through.
-        shifted = self._displaced_of(away, first, last, _name_of_shift(offset))
+        shifted = self._displaced_of(away, first, last, _describe_shift(offset))
         return replace(shifted, offset=offset)
 
     def _find_exchanged(self) -> DisplacedAnswers | None:
@@ -250,7 +254,7 @@ class DisplacedAnswerSearch:
         """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
         too few words to be pairs."""
         links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
-        away = _links_of_one_direction(links.away)
+        away = _one_way_links(links.away)
         total = len(away) + links.own
         if len(away) < max(
             MIN_LINKS, MIN_PAIR_SHARE * self.rows, LINKS_TO_CHANCE * links.by_chance
@@ -265,9 +269,9 @@ class DisplacedAnswerSearch:
         questions = np.array(sorted(away))
         targets = np.full(self.rows, -1)
         targets[questions] = [away[question] for question in questions.tolist()]
-        own, other = self.affinity.own[questions], self._affinity_of(targets)[questions]
+        own, other = self.affinity.own[questions], self._affinity_to_targets(targets)[questions]
         first, last = int(questions[0]), int(questions[-1])
-        name = self._name_of_file_numbers(away) or self._name_of_sorting()
+        name = self._order_name_by_file_numbers(away) or self._order_name_by_sorting()
         return DisplacedAnswers(name, first, last, targets, own, other)
 
     def _displaced_of(
@@ -276,7 +280,7 @@ class DisplacedAnswerSearch:
         """The rows whose pairs are at other rows, with their affinities."""
         targets = np.full(self.rows, -1)
         targets[away] = self.nearest[away]
-        own, other = self.affinity.own[away], self._affinity_of(targets)[away]
+        own, other = self.affinity.own[away], self._affinity_to_targets(targets)[away]
         return DisplacedAnswers(order, first, last, targets, own, other)
 
     def _is_away_of_pairs(self, part: slice) -> bool:
@@ -286,7 +290,7 @@ class DisplacedAnswerSearch:
         # Where no rare word is shared at all, both are 0.
         return float(gain.mean()) <= OWN_ERRORS * error
 
-    def _name_of_pairs(self, away: NDArray[np.int64]) -> str:
+    def _order_name_of_pairs(self, away: NDArray[np.int64]) -> str:
         """The step that most pairs follow (question 4 * i + rank), where parts of several processes were put together;
         else the key by which the answers were sorted."""
         targets = self.nearest[away]
@@ -295,14 +299,14 @@ class DisplacedAnswerSearch:
             for one, other in ((away, targets), (targets, away)):
                 constants = Counter((one - step * other).tolist()).most_common(step)
                 if sum(count for _, count in constants) >= NAMED_SHARE * len(away):
-                    return _name_of_processes(step)
+                    return _describe_process_order(step)
         sums = Counter((away + targets).tolist()).most_common(1)[0]
         if sums[1] >= NAMED_SHARE * len(away):
             return "in reverse order"
         pairs = dict(zip(away.tolist(), targets.tolist(), strict=True))
-        return self._name_of_file_numbers(pairs) or self._name_of_sorting()
+        return self._order_name_by_file_numbers(pairs) or self._order_name_by_sorting()
 
-    def _name_of_file_numbers(self, pairs: Mapping[int, int]) -> str:
+    def _order_name_by_file_numbers(self, pairs: Mapping[int, int]) -> str:
         """Were the questions sorted by the numbers of their files as text (1, 10, 100, 2), and the answers as numbers,
         or the reverse? Empty where the pairs (question, answer) say neither."""
         if not self.is_whole or len(pairs) < MIN_LINKS:
@@ -322,7 +326,7 @@ class DisplacedAnswerSearch:
                     )
         return ""
 
-    def _name_of_sorting(self) -> str:
+    def _order_name_by_sorting(self) -> str:
         """By what one side alone is sorted; empty where it is by nothing that is tried."""
         sides = {
             "answers": [answer for _, answer, _ in self.chunk],
@@ -346,7 +350,7 @@ class DisplacedAnswerSearch:
             if offset:
                 targets = rows + offset
                 targets[(targets < 0) | (targets >= self.rows)] = -1
-                yield CandidateOrder(_name_of_shift(offset), targets, offset)
+                yield CandidateOrder(_describe_shift(offset), targets, offset)
         pairs = rows ^ 1
         pairs[pairs >= self.rows] = -1
         yield CandidateOrder("at the other row of each two", pairs)
@@ -357,15 +361,16 @@ class DisplacedAnswerSearch:
             for order in gathered_orders(self.rows, processes):
                 targets = np.full(self.rows, -1)
                 targets[order] = rows
-                yield CandidateOrder(_name_of_processes(processes), targets, is_of_whole=True)
+                yield CandidateOrder(_describe_process_order(processes), targets, is_of_whole=True)
 
     @cached_property
     def _own_scores(self) -> NDArray[np.float64]:
-        return -np.log(self._shares_as_near(np.arange(self.rows)))
+        """(questions,) how surely each belongs to the answer of its own row, in nats."""
+        return -np.log(self._shares_of_answers_as_near(np.arange(self.rows)))
 
-    def _scores_of(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores_of_other_answers(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         """(questions,) how surely each belongs to an answer of another row, in nats; 0 where that answer is quoted."""
-        scores = -np.log(self._shares_as_near(targets))
+        scores = -np.log(self._shares_of_answers_as_near(targets))
         for row in np.flatnonzero(scores > COST_PER_ROW).tolist():
             # The question quotes an answer before it: one conversation in several rows.
             quoted = self.chunk[int(targets[row])][1].strip()[:QUOTED_CHARACTERS]
@@ -373,7 +378,7 @@ class DisplacedAnswerSearch:
                 scores[row] = 0.0
         return scores
 
-    def _shares_as_near(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _shares_of_answers_as_near(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         """(questions,) the share of answers that are at least as near to the question, or of questions to the answer.
 
         The larger of the two: an answer that serves many rows is near to many questions, and says nothing. 1 where
@@ -396,19 +401,21 @@ class DisplacedAnswerSearch:
         """The affinities of each question, and of each answer, the least first."""
         return np.sort(self.affinity.matrix, axis=1), np.sort(self.affinity.matrix.T, axis=1)
 
-    def _affinity_of(self, targets: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(questions,) with the answer of each; 0 where there is none."""
+    def _affinity_to_targets(self, targets: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(questions,) the affinity of each question with the answer of its target row; 0 if it has
+        no target.
+        """
         values = self.affinity.matrix[np.arange(self.rows), targets]
         return np.where(targets >= 0, values, np.float32(0))
 
 
-def _links_of_one_direction(links: Sequence[tuple[int, int]]) -> dict[int, int]:
+def _one_way_links(links: Sequence[tuple[int, int]]) -> dict[int, int]:
     """Question -> answer of the links that don't also lead back, as those of two rows on one matter do."""
     mutual = {(answer, question) for question, answer in links}
     return {question: answer for question, answer in links if (question, answer) not in mutual}
 
 
-def _log_chance_of(total: float, rows: int) -> float:
+def _log_chance_of_sum(total: float, rows: int) -> float:
     """The logarithm of the chance that so many scores have such a sum or more (Chernoff's bound of a gamma)."""
     if total <= rows:
         return 0.0
@@ -428,12 +435,14 @@ def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
     return first, last
 
 
-def _name_of_shift(offset: int) -> str:
+def _describe_shift(offset: int) -> str:
+    """A shift by so many rows in words: `2 rows further on`."""
     rows = abs(offset)
     return f"{rows} row{'s' * (rows != 1)} {'further on' if offset > 0 else 'before'}"
 
 
-def _name_of_processes(processes: int) -> str:
+def _describe_process_order(processes: int) -> str:
+    """The order of answers that several processes gave, in words."""
     return f"in the order in which {processes} processes gave them"
 
 

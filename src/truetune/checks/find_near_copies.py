@@ -48,7 +48,7 @@ def find_near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))
     for band in range(BANDS):
-        keys = _row_keys(sketches[usable, band * width : (band + 1) * width])
+        keys = _hash_rows(sketches[usable, band * width : (band + 1) * width])
         # Stable, so that each later row is compared with the nearest earlier one of its band, as the docstring says.
         order = np.argsort(keys, kind="stable")
         same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
@@ -73,12 +73,12 @@ def find_near_copy_rows(
     return [
         (early, late)
         for early, late in find_near_pairs(sketches)
-        if _are_alike(sketches, varied, early, late)
+        if _are_alike_in_varied_entries(sketches, varied, early, late)
         and _answers_are_near(answers, answer_sketches, early, late)
     ]
 
 
-def _are_alike(
+def _are_alike_in_varied_entries(
     sketches: NDArray[np.uint32], varied: NDArray[np.bool_], early: int, late: int
 ) -> bool:
     """Are two rows alike by the entries that are theirs alone?"""
@@ -116,7 +116,7 @@ def find_near_rows_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) 
     nearest: dict[int, int] = {}
     width = HASHES // BANDS
     for band in range(BANDS):
-        keys = _row_keys(joined[:, band * width : (band + 1) * width])
+        keys = _hash_rows(joined[:, band * width : (band + 1) * width])
         first = dict(zip(keys[:count].tolist(), range(count), strict=True))
         for row, key in enumerate(keys[count:].tolist()):
             other = first.get(key)
@@ -126,8 +126,8 @@ def find_near_rows_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) 
     return nearest
 
 
-def _row_keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """(rows,) one number for the entries of each row."""
+def _hash_rows(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """(rows,) one hash for the entries of each row."""
     keys = np.zeros(len(part), dtype=np.uint64)
     for column in part.T:
         # The prime of FNV-1a: multiply and xor spreads the hashes of a band over 64 bits, with overflow as wanted.

@@ -82,8 +82,10 @@ class Finding:
     """A program stops at it and says so, if a release runs that nothing asks for: it explains no run that went on"""
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By severity, then by family and code; what may stop a program stands behind the warnings: it says so itself."""
+def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings sorted by severity, then by family and code; one that may stop a program stands
+    after the warnings, for it says so itself.
+    """
     return tuple(sorted(findings, key=_severity_rank))
 
 

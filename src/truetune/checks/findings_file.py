@@ -25,7 +25,7 @@ def append_findings(
 ) -> None:
     """Add what was found at a step; `stopped` is the one that ended the run. Raises OSError."""
     lines = [
-        json.dumps({"step": step, **_finding_record(finding), "stopped": finding is stopped})
+        json.dumps({"step": step, **_finding_as_json(finding), "stopped": finding is stopped})
         for finding in findings
     ]
     if lines:
@@ -35,7 +35,7 @@ def append_findings(
             file.write("".join(line + "\n" for line in lines))
 
 
-def _finding_record(finding: Finding) -> dict[str, Any]:
+def _finding_as_json(finding: Finding) -> dict[str, Any]:
     """A finding as JSON."""
     cases = [dataclasses.asdict(case) for case in finding.cases]
     return {name: getattr(finding, name) for name in FINDING_FIELDS} | {"cases": cases}
@@ -57,7 +57,7 @@ def parse_finding(record: dict[str, Any]) -> Finding:
 
 
 def parse_finding_line(line: str) -> dict[str, Any] | None:
-    """None for the rest of a line that a crash has cut."""
+    """The JSON object of a line of findings; None for a line that a crash has cut."""
     try:
         record = parse_json(line, LOG_RECORD)
     except ValueError:

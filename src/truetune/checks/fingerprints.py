@@ -25,13 +25,13 @@ FINGERPRINT_DIGITS = 16
 """Hexadecimal digits of a place"""
 
 
-def fingerprints(
+def fingerprints_of_findings(
     findings: Iterable[Finding], code_of: Callable[[str], str] = str
 ) -> list[tuple[str, ...]]:
-    """Of each finding those of its places; one of the whole where it has none.
+    """For each finding the fingerprints of its places; one of the whole if it has none.
 
-    `code_of` gives the code that counts: `former_code` makes those of a baseline that was written before codes had
-    letters.
+    `code_of` gives the code that counts: `former_code` makes those of a baseline that was written
+    before codes had letters.
     """
     seen = Counter[tuple[str, ...]]()
     return [
@@ -43,7 +43,7 @@ def _fingerprints_of_cases(
     finding: Finding, code: str, seen: Counter[tuple[str, ...]]
 ) -> Iterator[str]:
     """One hash for each place, or one for a finding without places; `seen` numbers equal ones."""
-    for parts in map(_case_contents, finding.cases) if finding.cases else [("whole",)]:
+    for parts in map(_stable_contents_of_case, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
         # The count tells two equal places of one file apart: a third that is new is not taken for one of the two
         # known.
@@ -53,8 +53,8 @@ def _fingerprints_of_cases(
         ).hexdigest()[:FINGERPRINT_DIGITS]
 
 
-def _case_contents(case: Case) -> tuple[str, ...]:
-    """What of a place stays the same when rows or lines are added elsewhere."""
+def _stable_contents_of_case(case: Case) -> tuple[str, ...]:
+    """The parts of a place that stay the same when rows or lines are added elsewhere."""
     name = case.origin.file if case.origin else case.file or ""
     return (
         _relative_name(name),
@@ -66,7 +66,9 @@ def _case_contents(case: Case) -> tuple[str, ...]:
 
 
 def _relative_name(name: str) -> str:
-    """Below the working folder, as a repository's own paths are; a path elsewhere by its last two parts."""
+    """The path of a file below the working folder, as in a repository; of a file elsewhere its last
+    two parts.
+    """
     if "://" in name or not name:
         return name
     # abspath and not resolve: a link to a data set keeps the name that the user gave it.
@@ -85,8 +87,8 @@ def accept_known_findings(report: AnyReport, known: Collection[str]) -> AnyRepor
     """
     fresh: list[Finding] = []
     old: list[Finding] = []
-    current = fingerprints(report.findings)
-    former = fingerprints(report.findings, former_code)
+    current = fingerprints_of_findings(report.findings)
+    former = fingerprints_of_findings(report.findings, former_code)
     for finding, prints, old_prints in zip(report.findings, current, former, strict=True):
         is_new = [
             one not in known and before not in known

@@ -23,8 +23,8 @@ def add_fix_as_code_line(finding: Finding, probes: Probes) -> Finding:
     return finding if line is None else replace(finding, remedy=line)
 
 
-def _set_pad(probes: Probes) -> str | None:
-    """Sets the pad token; None where no better one is known."""
+def _line_that_sets_pad(probes: Probes) -> str | None:
+    """A line of code that sets the pad token; None if no better one is known."""
     better, reason = choose_pad_token(probes.tokenizer, probes.stops)
     return (
         None
@@ -33,28 +33,28 @@ def _set_pad(probes: Probes) -> str | None:
     )
 
 
-def _set_side(probes: Probes) -> str:
-    """Sets the padding side."""
+def _line_that_sets_padding_side(probes: Probes) -> str:
+    """A line of code that sets the padding side."""
     # Padding on the left is right where prompts are continued in batches: the comment keeps that from being undone.
     return "tokenizer.padding_side = 'right'  # for training; 'left' where you generate in batches"
 
 
-def _resize_embedding(probes: Probes) -> str:
-    """Gives the embedding a row for each token."""
+def _line_that_resizes_embedding(probes: Probes) -> str:
+    """A line of code that gives the embedding a row for each token."""
     return f"model.resize_token_embeddings({probes.tokenizer.vocabulary})"
 
 
-def _set_stops(probes: Probes) -> str:
-    """Sets the stop tokens of generation."""
+def _line_that_sets_stop_tokens(probes: Probes) -> str:
+    """A line of code that sets the stop tokens of generation."""
     return f"model.generation_config.eos_token_id = {sorted(stop.id for stop in probes.stops)}"
 
 
 LINE_WRITERS: dict[str, Callable[[Probes], str | None]] = {
-    PadIsStopToken.name(): _set_pad,
-    PadMissing.name(): _set_pad,
-    PaddingSide.name(): _set_side,
-    PadIdOutsideEmbedding.name(): _resize_embedding,
-    IdsBeyondTheModel.name(): _resize_embedding,
-    StopIdsIncomplete.name(): _set_stops,
+    PadIsStopToken.name(): _line_that_sets_pad,
+    PadMissing.name(): _line_that_sets_pad,
+    PaddingSide.name(): _line_that_sets_padding_side,
+    PadIdOutsideEmbedding.name(): _line_that_resizes_embedding,
+    IdsBeyondTheModel.name(): _line_that_resizes_embedding,
+    StopIdsIncomplete.name(): _line_that_sets_stop_tokens,
 }
 """By rule, what writes its fix as a line of code; None where no line would do"""

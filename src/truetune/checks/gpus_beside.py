@@ -51,15 +51,20 @@ def find_gpus_beside(path: str, text: str) -> tuple[GpuBeside, ...]:
         path: The script or the settings.
         text: Its text.
     """
-    files = _files_of(Path(path).parent)
-    for source in (_measured_gpus, _gpus_of_driver, _gpus_of_requests, _gpus_of_logs):
+    files = _first_files_of(Path(path).parent)
+    for source in (
+        _gpus_with_measured_memory,
+        _gpus_printed_by_nvidia_smi,
+        _gpus_requested_by_jobs,
+        _gpus_of_logs,
+    ):
         gpus = tuple(source(files))
         if gpus:
             return gpus
     named = find_named_gpu(path, text)
     if named is None:
         return ()
-    gigabytes = min(named.gigabytes, smallest_size(named.text) or named.gigabytes)
+    gigabytes = min(named.gigabytes, smallest_memory_of_gpu_gb(named.text) or named.gigabytes)
     return (GpuBeside(named.name, gigabytes * GB, named.file, named.line, named.text),)
 
 
@@ -74,7 +79,7 @@ def read_gpu_file(file: Path) -> tuple[GpuReading, ...]:
     return read_nvidia_smi(text)
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _first_files_of(folder: Path) -> list[Path]:
     """The files of a folder, at most so many."""
     try:
         return [path for path in sorted(folder.iterdir()) if path.is_file()][:MAX_FILES]
@@ -82,16 +87,20 @@ def _files_of(folder: Path) -> list[Path]:
         return []
 
 
-def _measured_gpus(files: Sequence[Path]) -> Iterator[GpuBeside]:
+def _gpus_with_measured_memory(files: Sequence[Path]) -> Iterator[GpuBeside]:
     """GPUs whose memory nvidia-smi measured."""
-    return (gpu for gpu in _gpus_of_driver(files) if gpu.reading is not None and gpu.reading.total)
+    return (
+        gpu
+        for gpu in _gpus_printed_by_nvidia_smi(files)
+        if gpu.reading is not None and gpu.reading.total
+    )
 
 
-def _gpus_of_driver(files: Sequence[Path]) -> Iterator[GpuBeside]:
+def _gpus_printed_by_nvidia_smi(files: Sequence[Path]) -> Iterator[GpuBeside]:
     """GPUs whose memory nvidia-smi printed, or names with it."""
     for file in files:
         for reading in read_gpu_file(file):
-            size = smallest_size(reading.name)
+            size = smallest_memory_of_gpu_gb(reading.name)
             memory = reading.total or (size * GB if size is not None else None)
             if memory is not None:
                 yield GpuBeside(
@@ -99,7 +108,7 @@ def _gpus_of_driver(files: Sequence[Path]) -> Iterator[GpuBeside]:
                 )
 
 
-def _gpus_of_requests(files: Sequence[Path]) -> Iterator[GpuBeside]:
+def _gpus_requested_by_jobs(files: Sequence[Path]) -> Iterator[GpuBeside]:
     """GPUs of the type that a job asks for: `--gres=gpu:a100:4`."""
     for file in files:
         if not is_command_file(file):
@@ -111,7 +120,7 @@ def _gpus_of_requests(files: Sequence[Path]) -> Iterator[GpuBeside]:
         for name in REQUESTS:
             value, line = requests.get(name, ("", 0))
             match = TYPED_REQUEST.fullmatch(value)
-            size = smallest_size(match[1]) if match is not None else None
+            size = smallest_memory_of_gpu_gb(match[1]) if match is not None else None
             if match is not None and size is not None:
                 yield GpuBeside(match[1], size * GB, str(file), line, f"{name}={value}")
 
@@ -131,13 +140,16 @@ def _gpus_of_logs(files: Sequence[Path]) -> Iterator[GpuBeside]:
             if match is not None and len(names) < MAX_NAMED:
                 names.setdefault(match["name"].strip(), number)
         for name, number in names.items():
-            size = smallest_size(name)
+            size = smallest_memory_of_gpu_gb(name)
             if size is not None:
                 yield GpuBeside(name, size * GB, str(file), number, f"NVIDIA {name}")
 
 
-def smallest_size(name: str) -> float | None:
-    """GB of a GPU by its name; of a name without its memory the smallest variant."""
+def smallest_memory_of_gpu_gb(name: str) -> float | None:
+    """GB of a GPU by its name; if the name leaves its memory open, that of the smallest variant.
+
+    None for an unknown name.
+    """
     size = gpu_size_of(name)
     if size is None or re.search(r"\d+ ?gb", name, re.I):
         return size

@@ -171,12 +171,16 @@ def _prepare_probes(work: _Guard) -> Probes:
     """The tokenizer as it is in memory, with what its template renders."""
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}
-    work.spec = work.spec.model_copy(update=variables | _trainer_of(work.live.collator, work.spec))
+    work.spec = work.spec.model_copy(
+        update=variables | _trainer_of_collator(work.live.collator, work.spec)
+    )
     return probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
-def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
-    """A collator of TRL's is used with its trainers; that of transformers by loops of all kinds."""
+def _trainer_of_collator(collator: Any, spec: RunSpec) -> dict[str, Any]:
+    """The trainer that a collator shows, as settings: a collator of TRL is used with TRL's
+    trainers, that of transformers by loops of all kinds.
+    """
     home = type(collator).__module__.partition(".")[0]
     return {"trained_by": "trl"} if home == "trl" and spec.trained_by is None else {}
 
@@ -184,7 +188,7 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None) -> None:
     """The rules on batches, of the collator's output, the model, or both."""
     record = record_model(work.live, work.folder) if rows is None else rows.record
-    subject = _place_tokens(record, work.spec, known)
+    subject = _audit_recorded_batches(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
     kinds = [kind for kind in kinds if _is_judgeable(kind, rows, work.live)]
     judgement = run_rules(subject, kinds)
@@ -196,7 +200,7 @@ def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None
         work.subjects.append(
             Subject("collator", record.facts["trainer"]["collator"], (("batches", lines),))
         )
-        work.spec = _with_pads(work.spec, judgement)
+        work.spec = _with_pad_masking_of_batches(work.spec, judgement)
     if work.live.model is not None:
         facts = record.facts["model"]
         trained = f"{facts['trainable']:,} of {facts['parameters']:,} parameters"
@@ -215,7 +219,7 @@ def _is_judgeable(kind: type[BatchRule], rows: CollatedRows | None, live: LiveOb
     return kind.judges_collator or not rows.made_of
 
 
-def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
+def _audit_recorded_batches(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     """The batches with each token placed.
 
     Stop ids of a model that do not know how turns end are left out: trainers replace them, and a turn's first token
@@ -237,7 +241,7 @@ def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     return build_audit([record], spec, known)
 
 
-def _with_pads(spec: RunSpec, judgement: Judgement) -> RunSpec:
+def _with_pad_masking_of_batches(spec: RunSpec, judgement: Judgement) -> RunSpec:
     """The settings with how pads are masked, as the batches show it."""
     rule = StopTokenNeverSupervised.name()
     if any(finding.rule == rule for finding in judgement.findings):
@@ -267,7 +271,7 @@ def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
         trainer_facts_of_run(spec),
         embedding=_embedding_in_memory(work.live.model),
     )
-    work.take(_data_judgement(kinds, setup, talks), probes)
+    work.take(_judge_chats(kinds, setup, talks), probes)
     facts = (
         ("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),
     )
@@ -282,9 +286,7 @@ def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]
     return [kind for kind in kinds if not kind.judges_saved_file]
 
 
-def _data_judgement(
-    kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]
-) -> Judgement:
+def _judge_chats(kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]) -> Judgement:
     """What these rules say of the setup and of these chats."""
     rules = DataRules(kinds, setup)
     if talks:

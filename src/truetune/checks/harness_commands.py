@@ -59,7 +59,7 @@ class HarnessRun(NamedTuple):
         return last_option(self.options, "--apply_chat_template") is not None
 
     @property
-    def joins_its_examples(self) -> bool:
+    def puts_examples_in_one_turn(self) -> bool:
         """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
         shots = parse_whole_number(last_option(self.options, "--num_fewshot", "-f"))
         is_split = last_option(self.options, "--fewshot_as_multiturn") is not None
@@ -74,7 +74,7 @@ class HarnessRun(NamedTuple):
         return any(CHAT.search(f"{name} {self.saved_from.get(name, '')}") for name in names)
 
 
-def harness_runs(
+def find_harness_runs(
     file: CommandFile, starts: Iterable[tuple[str, ...]] = LM_EVAL
 ) -> Iterator[HarnessRun]:
     """The commands that start a harness with a task.

@@ -33,7 +33,7 @@ class PairedFiles(NamedTuple):
 
 def pair_files(paths: Sequence[str]) -> PairedFiles | None:
     """The training files and the held-out files among paths; None where they are not told apart by their names."""
-    files = _files_of(paths)
+    files = _local_files_of(paths)
     training = [file for file in files if TRAINING_NAME.search(Path(file).stem)]
     held_out = [
         file
@@ -46,7 +46,7 @@ def pair_files(paths: Sequence[str]) -> PairedFiles | None:
     return PairedFiles(tuple(rest), tuple(held_out))
 
 
-def _files_of(paths: Sequence[str]) -> list[str]:
+def _local_files_of(paths: Sequence[str]) -> list[str]:
     """The files of paths on this machine; none where there are too many, or where one can't be told."""
     if any("://" in path for path in paths):
         return []

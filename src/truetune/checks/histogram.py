@@ -14,9 +14,11 @@ MAX_BINS = 12
 
 
 def histogram_edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
-    """Bins of one round width up to the 99th percentile, and one more for the rest."""
+    """Edges of bins of one round width up to `nearly_longest` (the 99th percentile), and one more
+    bin for the rest.
+    """
     # Rounded up: 12 bins of the width hold the longest, and -(-a // b) is the division that rounds up.
-    width = _round_up(max(1, -(-(nearly_longest + 1) // MAX_BINS)))
+    width = _round_up_to_1_2_5(max(1, -(-(nearly_longest + 1) // MAX_BINS)))
     edges = list(range(0, nearly_longest + width + 1, width))
     if edges[-1] <= longest:
         edges.append(longest + 1)
@@ -24,13 +26,13 @@ def histogram_edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
 
 
 def quantile_of_counts(counts: NDArray[np.int64], share: float) -> int:
-    """Of values from 0 on, given by how often each occurs."""
+    """The quantile (`share`) of values from 0 on, given by how often each occurs."""
     total = counts.sum()
     return int(np.searchsorted(np.cumsum(counts), share * total)) if total else 0
 
 
 def count_in_bins(counts: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many values lie in each bin."""
+    """How many values lie in each bin; `at` are the edges of the bins."""
     totals = np.concatenate(([0], np.cumsum(counts)))
     return np.asarray(np.diff(totals[np.minimum(at, len(counts))]))
 
@@ -43,8 +45,11 @@ def add_counts(counts: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np
     return total
 
 
-def _round_up(value: int) -> int:
-    """The next of 1, 2, 5, 10, 20, 50, ...: edges that a reader can add up."""
+def _round_up_to_1_2_5(value: int) -> int:
+    """The next of 1, 2, 5, 10, 20, 50, ...
+
+    that is at least `value`: edges that a reader can add up.
+    """
     scale = 1
     while True:
         for step in (1, 2, 5):

@@ -1,4 +1,5 @@
-"""What a run needs of the machine's memory: states of the optimizer that are put there, and weights that are loaded.
+"""What a run needs at least of the machine's own memory (not the GPU's): optimizer states that are
+put there, and weights that are loaded.
 
 Only lower bounds are counted, so that "more than the job has" is a fact.
 """
@@ -48,12 +49,12 @@ class TrainedModel(NamedTuple):
     parameters: int
 
     @property
-    def states_gib(self) -> float:
+    def optimizer_states_gib(self) -> float:
         """GiB of the states of its optimizer, at least."""
         return self.parameters * BYTES_OF_STATES / GIB
 
 
-def parameters_of_model(name: str) -> int | None:
+def parameters_of_published_model(name: str) -> int | None:
     """The parameters of a published model; None where its shape is not known."""
     published = published_config(name)
     try:
@@ -67,39 +68,43 @@ def memory_to_ask_for(states_gib: float) -> float:
     return ROOM_FOR_THE_REST * states_gib
 
 
-def fully_trained(config: Config) -> TrainedModel | None:
+def fully_trained_model_of_config(config: Config) -> TrainedModel | None:
     """The model of a run that trains all of its weights by Adam; None elsewhere, and where it is not known."""
     training, name = config.spec.training, config.spec.model
     if not name or training.load_in is not None or training.lora is not None:
         return None
     if training.adapter or (training.optim is not None and "adam" not in training.optim.lower()):
         return None
-    parameters = parameters_of_model(name)
+    parameters = parameters_of_published_model(name)
     return TrainedModel(name, parameters) if parameters is not None else None
 
 
-def model_of_launch(launch: LaunchFiles) -> TrainedModel | None:
+def fully_trained_model_of_launch(launch: LaunchFiles) -> TrainedModel | None:
     """The model that a launch trains whole; None where it trains an adapter, or nothing says which it is."""
     if _names_adapter(" ".join(launch.command.words)) or launch.settings is not None:
         return None
     given = launch.option(*MODEL_OPTIONS)
     name = str(given.value) if given is not None else ""
     if launch.script is None:
-        return _named_model(name)
+        return _trained_model_by_name(name)
     try:
-        return _model_of_script(read_module(launch.script), name)
+        return _fully_trained_model_of_script(read_module(launch.script), name)
     except (TruetuneError, OSError, ValueError):
         return None
 
 
-def _model_of_script(module: Module, name: str) -> TrainedModel | None:
-    """The model that a script trains whole, by its settings; without any, that of the option `name`, or its own."""
+def _fully_trained_model_of_script(module: Module, name: str) -> TrainedModel | None:
+    """The model that a script trains whole, by its settings.
+
+    Without settings, the model called `name`, else the one that the script names. None if it trains
+    an adapter.
+    """
     if _names_adapter(module.text):
         return None
     config = next(iter(extract_configs(module)), None)
     if config is not None:
-        return fully_trained(config)
-    return _named_model(name or find_model_name(module) or "")
+        return fully_trained_model_of_config(config)
+    return _trained_model_by_name(name or find_model_name(module) or "")
 
 
 def _names_adapter(text: str) -> bool:
@@ -107,29 +112,35 @@ def _names_adapter(text: str) -> bool:
     return any(word in text.lower() for word in ADAPTERS)
 
 
-def _named_model(name: str) -> TrainedModel | None:
+def _trained_model_by_name(name: str) -> TrainedModel | None:
     """The model of that name, where its size is known; None for an empty one."""
     if not name:
         return None
-    parameters = parameters_of_model(Path(name).as_posix())
+    parameters = parameters_of_published_model(Path(name).as_posix())
     return TrainedModel(name, parameters) if parameters is not None else None
 
 
-def states_of_config(config: Config) -> Iterator[SettingBeside]:
-    """What the optimizer keeps of the model of a run, where all of it is trained."""
-    model = fully_trained(config)
+def optimizer_states_of_config(config: Config) -> Iterator[SettingBeside]:
+    """GiB of the optimizer's states for the model of a run that trains all of its weights."""
+    model = fully_trained_model_of_config(config)
     if model is not None:
-        yield SettingBeside(STATES_GIB, round(model.states_gib, 1), config.path, 0, model.name)
+        yield SettingBeside(
+            STATES_GIB, round(model.optimizer_states_gib, 1), config.path, 0, model.name
+        )
 
 
-def states_of_script(module: Module, configs: Sequence[Config]) -> Iterator[SettingBeside]:
-    """The same of a script that names no adapter."""
+def optimizer_states_of_script(
+    module: Module, configs: Sequence[Config]
+) -> Iterator[SettingBeside]:
+    """GiB of the optimizer's states for the model of a script that trains all of its weights and
+    names no adapter.
+    """
     if not _names_adapter(module.text):
         for config in configs:
-            yield from states_of_config(config)
+            yield from optimizer_states_of_config(config)
 
 
-def float32_loads(module: Module) -> Iterator[SettingBeside]:
+def loads_in_default_float32(module: Module) -> Iterator[SettingBeside]:
     """Where a script loads a model without a type, under a transformers that then takes float32."""
     for call in module.calls(*LOADS):
         if not is_float32_by_default(module, call):
@@ -141,7 +152,7 @@ def float32_loads(module: Module) -> Iterator[SettingBeside]:
         yield SettingBeside(LOADED_IN_FLOAT32, value, module.home(call.node).path, line, text)
 
 
-def base_of_adapter(file: Path) -> Iterator[SettingBeside]:
+def base_of_saved_adapter(file: Path) -> Iterator[SettingBeside]:
     """The base that the file of a saved adapter names."""
     value = read_json(file, SETTINGS)
     name = value.get("base_model_name_or_path") if isinstance(value, dict) else None

@@ -1,5 +1,6 @@
-"""Settings on which the memory of the machine depends while processes load a model: who reads the weights, and how much
-memory the job asked for."""
+"""Settings that decide how much of the machine's memory a load of a model takes: who reads the
+weights, and how much memory the job asked for.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +45,14 @@ MAX_DEPTH = 4
 """Levels of a file of settings at which the key may stand"""
 
 
-def loading_in_document(text: str, path: Path) -> Iterator[SettingBeside]:
-    """Where a YAML or JSON file switches off that one process reads the weights for all."""
+def efficient_loading_off_in_document(text: str, path: Path) -> Iterator[SettingBeside]:
+    """Places of a YAML or JSON file that switch FSDP's RAM-efficient loading off, by which one
+    process reads the weights for all.
+    """
     if not any(key in text for key in EFFICIENT_LOADING):
         return
     document = parse_document(text, str(path))
-    for keys, value in _values(document.value, ()):
+    for keys, value in _values_with_paths(document.value, ()):
         if keys[-1] in EFFICIENT_LOADING and _is_off(value):
             spot = document.spot(*keys)
             text_of_line = f"{keys[-1]}: false"
@@ -57,13 +60,13 @@ def loading_in_document(text: str, path: Path) -> Iterator[SettingBeside]:
             yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, str(path), line, text_of_line)
 
 
-def _values(value: Any, keys: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The values of a document, each with the way to it."""
+def _values_with_paths(value: Any, keys: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """All values of a document, each with the keys that lead to it."""
     if keys and not isinstance(value, Mapping):
         yield keys, value
     if isinstance(value, Mapping) and len(keys) < MAX_DEPTH:
         for key, inner in value.items():
-            yield from _values(inner, (*keys, key))
+            yield from _values_with_paths(inner, (*keys, key))
 
 
 def _is_off(value: object) -> bool:
@@ -73,20 +76,22 @@ def _is_off(value: object) -> bool:
     )
 
 
-def loading_in_script(module: Module) -> Iterator[SettingBeside]:
-    """The same in a script: a dict of FSDP's settings, or an argument of accelerate's plugin."""
+def efficient_loading_off_in_script(module: Module) -> Iterator[SettingBeside]:
+    """Places of a script that switch FSDP's RAM-efficient loading off: in a dict of settings, or as
+    an argument of accelerate's plugin.
+    """
     if not any(key in module.text for key in EFFICIENT_LOADING):
         return
     for node in ast.walk(module.tree):
-        for key, value in _named_values(node):
+        for key, value in _items_of_dict_or_call(node):
             if key in EFFICIENT_LOADING and _is_off(module.flow.value(value)):
                 line, _ = module.place(value)
                 file = module.home(value).path
                 yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file, line, f"{key}: False")
 
 
-def _named_values(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
-    """What a dict or a call names."""
+def _items_of_dict_or_call(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
+    """(key, value) of a dict, or of the keyword arguments of a call."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant):
@@ -102,7 +107,7 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     if asked is not None:
         yield asked
     else:
-        yield from _memory_left_to_slurm(file)
+        yield from _memory_left_to_slurm_default(file)
     nodes = node_count_of_job(file)
     if nodes is not None and nodes > 1:
         name = "--nodes" if "--nodes" in file.requests else "-N"
@@ -127,9 +132,9 @@ def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | No
         name, _, value = word.partition("=")
         if name in ("-m", "--memory"):
             value = value or "".join(words[number + 1 : number + 2])
-            limit = _gib(value, default="B")
+            limit = _parse_size_gib(value, default="B")
             text = f"{name} {value}"
-            return _limit_at(limit, file, command.line, text) if limit else None
+            return _memory_limit_at_line(limit, file, command.line, text) if limit else None
     return _memory_of_request(file)
 
 
@@ -138,11 +143,11 @@ def _memory_of_request(file: CommandFile) -> SettingBeside | None:
     if "--mem" not in file.requests:
         return None
     value, line = file.requests["--mem"]
-    limit = _gib(value, default="")
-    return _limit_at(limit, file, line, f"--mem={value}") if limit else None
+    limit = _parse_size_gib(value, default="")
+    return _memory_limit_at_line(limit, file, line, f"--mem={value}") if limit else None
 
 
-def _memory_left_to_slurm(file: CommandFile) -> Iterator[SettingBeside]:
+def _memory_left_to_slurm_default(file: CommandFile) -> Iterator[SettingBeside]:
     """A job of Slurm's that asks for no memory in any form, with the processors of a task."""
     if not file.requests or any(name.startswith("--mem") for name in file.requests):
         return
@@ -154,20 +159,26 @@ def _memory_left_to_slurm(file: CommandFile) -> Iterator[SettingBeside]:
         yield SettingBeside(MEMORY_NOT_ASKED, count, file.path, line, text)
 
 
-def _gib(value: str, *, default: str) -> float:
-    """GiB of a size with a unit; 0 where it is none."""
+def _parse_size_gib(value: str, *, default: str) -> float:
+    """GiB of a size with a unit, such as `64G`; `default` is the unit of a plain number.
+
+    0 if it is no size.
+    """
     match = MEMORY_REQUEST.fullmatch(value.strip("\"'"))
     unit = match[2].upper() or default if match else ""
     return float(match[1]) * GIB_OF_UNIT[unit] if match else 0.0
 
 
-def _limit_at(gib: float, file: CommandFile, line: int, text: str) -> SettingBeside:
+def _memory_limit_at_line(gib: float, file: CommandFile, line: int, text: str) -> SettingBeside:
     """A limit on memory at the line that sets it."""
     return SettingBeside(HOST_GIB, gib, file.path, line, text)
 
 
-def model_of_config(config: Config) -> Iterator[SettingBeside]:
-    """The size of a published model's weights at two bytes each; nothing for one that is loaded in fewer bits."""
+def weight_size_of_published_model(config: Config) -> Iterator[SettingBeside]:
+    """GiB of the weights of a config's published model at two bytes each.
+
+    Nothing for a model that is loaded in fewer bits.
+    """
     training, name = config.spec.training, config.spec.model
     if not name or training.load_in is not None:
         return

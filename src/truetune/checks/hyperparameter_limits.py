@@ -94,7 +94,9 @@ class Breach(NamedTuple):
     value: float
 
     def text(self, template: str, values: Values, name: str) -> str:
-        """A text of the limit with its values; `name` is what the user calls the setting."""
+        """A text of the limit, filled with the values of the run; `name` is what the user calls the
+        setting.
+        """
         known = {
             key.replace("training.", "").replace("lora.", ""): format_value(value)
             for key, value in values.items()
@@ -122,8 +124,10 @@ def parse_limit_number(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
-def adapter_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:
-    """What an adapter's output is multiplied by, without its sign, which B takes up; None where it is not known."""
+def lora_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:
+    """The factor on an adapter's output, alpha / r or alpha / sqrt(r), without its sign (B takes it
+    up); None if it is not known.
+    """
     above, below = parse_limit_number(alpha), parse_limit_number(rank)
     if above is None or below is None or below < 1:
         return None
@@ -151,12 +155,12 @@ def settings_with_limits(*rules: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(limit.setting for limit in LIMITS if limit.rule in rules))
 
 
-def _of_methods(*methods: str) -> Callable[[Values], bool]:
-    """Is the run of one of these methods?"""
+def _is_one_of_methods(*methods: str) -> Callable[[Values], bool]:
+    """A condition: is the run's training method one of these?"""
     return lambda values: values.get("method") in methods
 
 
-def _dpo_smooths(values: Values) -> bool:
+def _does_loss_read_label_smoothing(values: Values) -> bool:
     """Does the loss read label_smoothing? Of TRL's losses, these do."""
     losses = set(str(values.get("loss_type") or "sigmoid").split("+"))
     return values.get("method") in ("dpo", "cpo") and bool(
@@ -168,33 +172,33 @@ SUMMED = frozenset(("sigmoid", "robust", "hinge", "kto", "None"))
 """Losses of summed log-probabilities whose beta is the reward's scale, as DPO's is"""
 
 
-def _scales_rewards(values: Values) -> bool:
+def _does_beta_scale_summed_logprobs(values: Values) -> bool:
     """Is beta the scale of a reward of summed log-probabilities, as in DPO and KTO?"""
     losses = SUMMED.intersection(str(values.get("loss_type")).split("+"))
     return values.get("method") in ("dpo", "kto") and bool(losses)
 
 
-def _scales_means(values: Values) -> bool:
+def _does_beta_scale_mean_logprobs(values: Values) -> bool:
     """Is beta the scale of a reward of mean log-probabilities, as in SimPO?"""
     return str(values.get("loss_type")) == "simpo"
 
 
-def _estimates_divergence(values: Values) -> bool:
+def _does_kto_estimate_kl(values: Values) -> bool:
     """Does a run of TRL's KTO estimate its KL term from the rows of a step? One loss of it has no such term."""
     return values.get("method") == "kto" and values.get("loss_type") != "apo_zero_unpaired"
 
 
-def _epochs_decide(values: Values) -> bool:
+def _do_epochs_set_run_length(values: Values) -> bool:
     """Is the length of the run set by epochs?"""
     return (parse_limit_number(values.get("training.max_steps")) or 0) < 1
 
 
-def _has_steps_of_a_trial(values: Values) -> bool:
-    """Is `max_steps` as small as where a method is tried? Runs over rows that no one means to see whole have more."""
+def _has_few_max_steps(values: Values) -> bool:
+    """Is `max_steps` as small as in runs that only try a method?"""
     return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
 
 
-def _asks_for_epochs(values: Values) -> bool:
+def _sets_epochs_beside_max_steps(values: Values) -> bool:
     """Does the file ask for whole epochs, beside the `max_steps` that decides?"""
     return (parse_limit_number(values.get(ASKED_EPOCHS)) or 0) >= 1
 
@@ -212,7 +216,7 @@ def _is_scale_weak(values: Values) -> bool:
     return FAINT <= strength < LOWEST_SCALE
 
 
-def _is_scaled_rate_strong(values: Values) -> bool:
+def _is_high_scale_with_usual_rate(values: Values) -> bool:
     """Is a high scale joined by a usual rate, at a rank that is no special one? At rank 1 a scale of 32 is published
     with rates up to 1e-3, for there a step changes one direction alone (LoRA Without Regret)."""
     product = parse_limit_number(values.get(SCALED_RATE))
@@ -242,19 +246,22 @@ def _keeps_unlikely_tokens(values: Values) -> bool:
     return min_p is not None and min_p < MIN_P_THAT_CUTS
 
 
-def _is_structured(values: Values) -> bool:
+def _are_answers_structured(values: Values) -> bool:
     """Are the answers JSON, code, SQL or the like, in which tokens have to be repeated?"""
     return bool(values.get("structured"))
 
 
-def _decays_slowly(values: Values) -> bool:
-    """Lion takes a tenth of the rate, and ten times the decay with it. Where each step replaces the weights, that is
-    said instead."""
+def _should_judge_weight_decay(values: Values) -> bool:
+    """Is the weight decay to be judged: is the optimizer not Lion, and is rate x decay below 1?
+
+    Lion takes ten times the decay with a tenth of the rate; if each step replaces the weights,
+    another rule says so.
+    """
     replaces = (parse_limit_number(values.get(DECAY_RATE)) or 0) >= 1
     return not replaces and "lion" not in str(values.get("training.optim")).lower()
 
 
-def _uses_adam(values: Values) -> bool:
+def _does_optimizer_read_adam_settings(values: Values) -> bool:
     """Does the optimizer read the settings of Adam?"""
     return "adam" in str(values.get("training.optim") or "adamw").lower()
 
@@ -292,7 +299,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=NOTHING,
         says="the run has {value} epochs",
         fix="set num_train_epochs, or max_steps",
-        when=_epochs_decide,
+        when=_do_epochs_set_run_length,
         source="no row is seen",
     ),
     Limit(
@@ -320,7 +327,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: every gradient is 0",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_of_methods("dpo", "kto"),
+        when=_is_one_of_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -330,7 +337,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: the rejected answer is preferred",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_of_methods("dpo", "kto"),
+        when=_is_one_of_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -340,7 +347,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: it hardly moves",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_scales_rewards,
+        when=_does_beta_scale_summed_logprobs,
         source="published are 0.01 to 0.5",
     ),
     Limit(
@@ -350,7 +357,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: next to nothing holds the model at its reference",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_scales_rewards,
+        when=_does_beta_scale_summed_logprobs,
         source="published are 0.01 to 0.5, in ablations 0.001",
     ),
     Limit(
@@ -361,7 +368,7 @@ LIMITS: tuple[Limit, ...] = (
         says="a beta of {value} for SimPO: it scales log-probabilities per token, in which a pair differs by about 1,"
         " so that the reward stays far below its margin and every pair pushes on",
         fix="set {name} to 2.0 to 2.5 (up to 10)",
-        when=_scales_means,
+        when=_does_beta_scale_mean_logprobs,
         source="SimPO (arXiv:2405.14734), table 7: 2.0 to 10",
     ),
     Limit(
@@ -371,7 +378,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of_methods("orpo"),
+        when=_is_one_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691), equation 6: SFT's loss plus lambda times that of the odds ratio",
     ),
     Limit(
@@ -381,7 +388,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: the loss is that of SFT on the chosen answers, in practice",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of_methods("orpo"),
+        when=_is_one_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -391,7 +398,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: it outweighs learning the answers",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of_methods("orpo"),
+        when=_is_one_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -401,7 +408,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1 (CPO), or to 2 to 10 (SimPO)",
-        when=_of_methods("cpo"),
+        when=_is_one_of_methods("cpo"),
         source="SimPO (arXiv:2405.14734), equation 6; CPO (arXiv:2401.08417), equation 4",
     ),
     Limit(
@@ -411,7 +418,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: more than half of the pairs count as labelled the wrong way round, so rejected answers"
         " are preferred",
         fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
-        when=_dpo_smooths,
+        when=_does_loss_read_label_smoothing,
         source="conservative DPO: the loss is (1 - e) L(chosen, rejected) + e L(rejected, chosen)",
     ),
     Limit(
@@ -421,7 +428,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: each pair pulls as much to the rejected as to the chosen answer, so the gradient is 0"
         " at the start and the loss stays at ln 2",
         fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
-        when=_dpo_smooths,
+        when=_does_loss_read_label_smoothing,
         source="conservative DPO: the loss is (1 - e) L(chosen, rejected) + e L(rejected, chosen)",
     ),
     Limit(
@@ -430,7 +437,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: the preferences nearly cancel, for the margin is pulled to log((1 - e) / e)",
         fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
-        when=_dpo_smooths,
+        when=_does_loss_read_label_smoothing,
         source="conservative DPO; published are 0 to 0.3",
     ),
     Limit(
@@ -455,7 +462,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged good are not learned from",
         fix="set {name} to 1",
-        when=_of_methods("kto"),
+        when=_is_one_of_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -464,7 +471,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged bad are not learned from",
         fix="set {name} to 1",
-        when=_of_methods("kto"),
+        when=_is_one_of_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -474,7 +481,7 @@ LIMITS: tuple[Limit, ...] = (
         says="loss_type is simpo, and {name} is {value}: the loss of SFT on the chosen answers is added with that"
         " weight",
         fix="set {name} to 0.0 for SimPO itself; leave it for CPO-SimPO",
-        when=_scales_means,
+        when=_does_beta_scale_mean_logprobs,
         source="TRL's CPOTrainer adds cpo_alpha * nll_loss, by default 1.0; SimPO (arXiv:2405.14734) has no such term",
     ),
     Limit(
@@ -484,7 +491,7 @@ LIMITS: tuple[Limit, ...] = (
         says="KTO estimates its KL term from the {value} rows of one batch (times the GPUs of the launch), whatever is"
         " accumulated: the estimate jumps between 0 and large values, and the loss stays near 0.5",
         fix="set {name} to 4 or more, and gradient_accumulation_steps lower by as much",
-        when=_estimates_divergence,
+        when=_does_kto_estimate_kl,
         source="TRL's KTOTrainer, batch size recommendations: 4 rows a step at least, 16 to 128 with accumulation",
     ),
     Limit(
@@ -540,7 +547,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}, where 1 to 2 is usual, at a learning rate of {learning_rate}: each step of the adapter"
         " is multiplied by that, and the loss may rise and stay up",
         fix="set lora_alpha so that {name} is 1 to 2, or a learning rate that is lower by as much",
-        when=_is_scaled_rate_strong,
+        when=_is_high_scale_with_usual_rate,
         source="published are 0.25 to 8 at usual rates, such as 8 at 2e-4",
     ),
     Limit(
@@ -580,7 +587,7 @@ LIMITS: tuple[Limit, ...] = (
         setting="training.weight_decay",
         outside=Interval(above=1),
         severity="warning",
-        when=_decays_slowly,
+        when=_should_judge_weight_decay,
         says="{name} is {value}: weights shrink by {value} times the learning rate at each step, and an adapter"
         " goes back to 0",
         fix="set {name} to 0, or up to 0.1",
@@ -604,7 +611,7 @@ LIMITS: tuple[Limit, ...] = (
         source="published are 0.1 to 5; Adam's epsilon is 1e-8 a weight",
     ),
     Limit(
-        when=_uses_adam,
+        when=_does_optimizer_read_adam_settings,
         setting="adam_epsilon",
         outside=Interval(at_least=0.1),
         severity="error",
@@ -613,7 +620,7 @@ LIMITS: tuple[Limit, ...] = (
         source="Adam (arXiv:1412.6980): the update is m / (sqrt(v) + eps)",
     ),
     Limit(
-        when=_uses_adam,
+        when=_does_optimizer_read_adam_settings,
         setting="adam_epsilon",
         outside=Interval(at_least=1e-3),
         severity="warning",
@@ -696,7 +703,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} ends the run after {max_steps} steps and {rows_seen}: the others are never seen",
         fix="leave {name} out, so that num_train_epochs decides (1 to 3)",
-        when=_has_steps_of_a_trial,
+        when=_has_few_max_steps,
         source="notebooks that try a method make 60 to 500 steps (Unsloth: max_steps = 60)",
     ),
     Limit(
@@ -706,7 +713,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} ends the run after {max_steps} steps and {rows_seen}, and the epochs that are set do not count",
         fix="leave {name} out, so that num_train_epochs decides",
-        when=_asks_for_epochs,
+        when=_sets_epochs_beside_max_steps,
         source="transformers TrainingArguments: max_steps overrides num_train_epochs",
     ),
     Limit(
@@ -715,7 +722,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: all but that share of the rows is never seen",
         fix="set {name} to 1 to 3",
-        when=_epochs_decide,
+        when=_do_epochs_set_run_length,
         source="a share of the rows; 1 to 3 epochs are usual",
     ),
     Limit(
@@ -725,7 +732,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: an answer is compared with the others of its prompt, and there is none, so the"
         " advantage is 0, or the trainer stops",
         fix="set {name} to 8, or at least to 2",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="GRPO (arXiv:2402.03300), section 4.1; TRL raises ValueError",
     ),
     Limit(
@@ -735,7 +742,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, or the logits"
         " are divided by 0",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -745,7 +752,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -754,7 +761,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value} while answers are sampled for training: they are noise, and no reward comes",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -764,7 +771,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, so the"
         " advantage is 0",
         fix="leave {name} out",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -774,7 +781,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="published are 0.9 to 1",
     ),
     Limit(
@@ -783,7 +790,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: the distance to the reference outweighs the reward",
         fix="set {name} to 0, or up to 0.1",
-        when=_of_methods("grpo"),
+        when=_is_one_of_methods("grpo"),
         source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
     ),
     Limit(
@@ -840,7 +847,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} and the answers are structured: keys, brackets and names that have to be repeated are"
         " punished",
         fix="set {name} to 1.0",
-        when=_is_structured,
+        when=_are_answers_structured,
         source="published models use 1.0 to 1.1",
     ),
     Limit(

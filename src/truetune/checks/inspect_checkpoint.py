@@ -1,4 +1,4 @@
-"""Looking at a saved model or adapter: its facts, and what every rule for checkpoints says."""
+"""Inspects a saved model or adapter: gathers its facts, and lets the rules on checkpoints judge it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
     quantized = checkpoint.config.get("quantization_config")
     if isinstance(quantized, dict):
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))
-    known["compared with"] = _compared_with(checkpoint)
+    known["compared with"] = _describe_compared_base(checkpoint)
     known["values looked at"] = (
         "all" if checkpoint.sampled >= 1 else f"{checkpoint.sampled:.0%}, spread evenly"
     )
@@ -83,7 +83,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
     return known
 
 
-def _compared_with(checkpoint: Checkpoint) -> str:
+def _describe_compared_base(checkpoint: Checkpoint) -> str:
     """The base that it is compared with, or why there is none."""
     if checkpoint.base is not None:
         return str(checkpoint.base.folder)

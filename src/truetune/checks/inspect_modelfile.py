@@ -1,4 +1,4 @@
-"""Looking at a Modelfile of Ollama: its facts, and what every rule on it says."""
+"""Inspects a Modelfile of Ollama: gathers its facts, and lets the rules on Modelfiles judge it."""
 
 from __future__ import annotations
 

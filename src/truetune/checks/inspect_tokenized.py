@@ -1,4 +1,6 @@
-"""Tokenized rows: what a trainer learns of them, and what is wrong with them."""
+"""Inspects rows that are token ids already: what a trainer learns of them, and what the rules find
+in them.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +50,7 @@ class TokenizedReport(Report):
     """What of each source is learned, in one sentence"""
 
     def more(self) -> dict[str, Any]:
+        """The counts of tokens by source, as the JSON of the report has them besides."""
         sources = {
             source.name.lower(): {"supervised": supervised, "context": context}
             for source, supervised, context in self.ledger.rows()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from truetune.checks.detected_trainers import (
-    pinned_release,
+    older_pinned_release,
     trainer_facts_of_run,
     with_pinned_release,
 )
@@ -35,7 +35,7 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
     training = config.spec.training
     if trained_by is not None:
-        training = with_pinned_release(training, pinned_release(config.pins, trained_by))
+        training = with_pinned_release(training, older_pinned_release(config.pins, trained_by))
     trainer = trainer_facts_of_run(
         config.spec.model_copy(update={"trained_by": trained_by, "training": training})
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.findings import Finding, sort_findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Judgement:
         """All parts as one; what two of them could not judge for the same reason is said once."""
         parts = list(parts)
         return cls(
-            in_order(finding for part in parts for finding in part.findings),
+            sort_findings(finding for part in parts for finding in part.findings),
             # Equal ones once, in their order: a set would lose the order.
             tuple(dict.fromkeys(examined for part in parts for examined in part.examined)),
             tuple(dict.fromkeys(missing for part in parts for missing in part.not_judged)),

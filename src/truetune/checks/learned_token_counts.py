@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.detected_trainers import LABELS_BY_SCRIPT, first_row, trainer_kind_of_row
+from truetune.checks.detected_trainers import LABELS_BY_SCRIPT, read_first_row, row_kind_for_trainer
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source, Turn
 from truetune.render.tokenizer import Tokenizer
@@ -87,8 +87,8 @@ class LearnedTokenCounter:
     def __init__(self, spec: RunSpec, tokenizer: Tokenizer, facts: TrainerFacts) -> None:
         self.facts, self.spec = facts, spec
         # The first row decides for the whole set, as it does in the trainers themselves.
-        self.row = first_row(spec)
-        self.kind = trainer_kind_of_row(self.row)
+        self.row = read_first_row(spec)
+        self.kind = row_kind_for_trainer(self.row)
         self.decision = facts.decision(self.kind, lambda name: getattr(spec.training, name, None))
         pad = tokenizer.special.get("pad") if facts.pads_masked_by.value == "id" else None
         self.pad = NO_ID if pad is None else pad.id

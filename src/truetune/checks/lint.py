@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.findings import Finding, sort_findings
 from truetune.checks.fix_source import SourceChange, fix_module, write_change
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
@@ -198,7 +198,7 @@ def _make_report(
         subjects=tuple(
             Subject(_kind_in_words(name), name, tuple(notes)) for name, notes in facts.items()
         ),
-        findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
+        findings=sort_findings(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=seconds,

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.filled_row_length import FilledRows, filled_rows
+from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_tokens, fixed_paddings
@@ -93,7 +93,7 @@ def plan_of_config(
     length: int | None = None,
 ) -> Plan:
     """The memory of a run, with what fills its rows; see `truetune.plan`."""
-    filled = None if length else filled_rows(config) or _filled_by_script(config)
+    filled = None if length else find_what_fills_rows(config) or _filled_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
     config = replace(config, notes=(*config.notes, *_memory_errors_beside(config)))

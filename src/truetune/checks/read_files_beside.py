@@ -8,25 +8,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from truetune.checks.adapters_beside import adapters_of_files
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
-    base_of_adapter,
-    float32_loads,
-    states_of_config,
-    states_of_script,
+    base_of_saved_adapter,
+    loads_in_default_float32,
+    optimizer_states_of_config,
+    optimizer_states_of_script,
 )
 from truetune.checks.host_memory_settings import (
-    loading_in_document,
-    loading_in_script,
+    efficient_loading_off_in_document,
+    efficient_loading_off_in_script,
     memory_of_job,
-    model_of_config,
+    weight_size_of_published_model,
 )
 from truetune.checks.launch_memory_settings import memory_settings_in_document
+from truetune.checks.lora_scales_beside_log import lora_adapters_of_files
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
 from truetune.checks.settings_in_code import setting_at
@@ -171,7 +171,7 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     settings += chain.from_iterable(map(schedule_lengths_of_file, read))
     rows = chain.from_iterable(map(_rows_of_file, read))
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
-    adapters = adapters_of_files(read)
+    adapters = lora_adapters_of_files(read)
     runs = _runs_of_logs(logs)
     return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus), tuple(adapters))
 
@@ -250,7 +250,10 @@ def _settings_of_launcher(file: Path) -> list[SettingBeside]:
     """What a file of accelerate's or DeepSpeed's says about memory, or settings that hold such a part."""
     text = read_config_text(file)
     try:
-        return [*loading_in_document(text, file), *memory_settings_in_document(text, file)]
+        return [
+            *efficient_loading_off_in_document(text, file),
+            *memory_settings_in_document(text, file),
+        ]
     except (TruetuneError, ValueError):
         return []
 
@@ -258,11 +261,11 @@ def _settings_of_launcher(file: Path) -> list[SettingBeside]:
 def _settings_of_settings(file: Path) -> list[SettingBeside]:
     """What the settings of a training say; nothing where the file holds none."""
     if file.name == ADAPTER_FILE:
-        return list(base_of_adapter(file))
+        return list(base_of_saved_adapter(file))
     if recognise_kinds(file)[0] not in config_readers():
         return []
     config = read_config(file)
-    return [*_settings_of_config(config), *states_of_config(config)]
+    return [*_settings_of_config(config), *optimizer_states_of_config(config)]
 
 
 def _rows_of_file(file: Path) -> list[RowsBeside]:
@@ -320,7 +323,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     yield from _warmup_of_config(config)
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
-    yield from model_of_config(config)
+    yield from weight_size_of_published_model(config)
     yield from weights_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
@@ -453,9 +456,9 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_loop(module)
     yield from _padding_to_a_length(module)
     yield from _pictures_without_limit(module)
-    yield from loading_in_script(module)
-    yield from float32_loads(module)
-    yield from states_of_script(module, configs)
+    yield from efficient_loading_off_in_script(module)
+    yield from loads_in_default_float32(module)
+    yield from optimizer_states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
     yield from _frozen_in_code(module)
     yield from _soft_prompts(module)

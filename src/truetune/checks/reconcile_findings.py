@@ -18,7 +18,7 @@ from truetune.checks.commands.sharding_file_not_read import (
     UNLESS_BY_DEFAULT,
     ShardingFileNotRead,
 )
-from truetune.checks.compare_two_logs import with_steps_of_other_log
+from truetune.checks.compare_two_logs import add_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
@@ -123,7 +123,7 @@ def reconcile_findings(
     if any(map(_is_cache_full, logs)):
         kept = [one for one in kept if not _is_cap_alone(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
-    kept = [_with_step_times(one, beside) for one in with_steps_of_other_log(kept, logs)]
+    kept = [_with_step_times(one, beside) for one in add_steps_of_other_log(kept, logs)]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)

@@ -19,9 +19,9 @@ from typing import Any
 from truetune.checks.batches_without_label import (
     EFFECT,
     REMEDY,
-    describe_batches,
-    has_batches_without_label,
-    has_guard,
+    describe_loss_of_unlabelled_batches,
+    expects_batch_without_label,
+    may_skip_unlabelled_batches,
 )
 from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Case, Finding
@@ -232,14 +232,14 @@ def _with_effect(finding: Finding, rows: ScriptRows) -> Finding:
         finding.rule == AnswersMaskedInTokenRows.name()
         and "no token in the loss" in finding.message
     )
-    if not is_empty or not has_batches_without_label(total, count, rows.rows_at_once):
+    if not is_empty or not expects_batch_without_label(total, count, rows.rows_at_once):
         return finding
-    if has_guard([Path(rows.script).read_text(errors="replace")]):
+    if may_skip_unlabelled_batches([Path(rows.script).read_text(errors="replace")]):
         return finding
     return replace(
         finding,
         severity="error",
-        message=f"{finding.message}; {describe_batches(rows.rows_at_once)}",
+        message=f"{finding.message}; {describe_loss_of_unlabelled_batches(rows.rows_at_once)}",
         remedy=REMEDY,
         evidence=(*finding.evidence, EFFECT),
     )

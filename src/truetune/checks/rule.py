@@ -307,7 +307,7 @@ class SourceRule(Rule["Module"]):
     """The places that it is about; where a file has none, it does not apply"""
 
     def unmet(self) -> Unmet | None:
-        return None if self.looks_at.count(self.subject) else self.looks_at.none
+        return None if self.looks_at.count(self.subject) else self.looks_at.unmet_without_places
 
     def figure(self) -> Measurement | str:
         return self.looks_at.measured(self.looks_at.count(self.subject))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.rule import Rule
@@ -122,7 +122,7 @@ def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> J
         else:
             partly = (_explained_rows(cause, shared) for cause, shared in explained)
             kept.append(_with_evidence(finding, *partly))
-    return replace(judgement, findings=in_order(kept))
+    return replace(judgement, findings=sort_findings(kept))
 
 
 def _explained_by(
@@ -211,7 +211,7 @@ def conclude_rule(
         if findings and trainer is not None:
             return _judgement_under_trainer(trainer, kind, findings)
         if findings:
-            return Judgement(in_order(findings))
+            return Judgement(sort_findings(findings))
         unmet = lacking or rule.unmet()
         if unmet is not None:
             return Judgement(not_judged=(describe_unmet(kind, unmet),))
@@ -219,7 +219,7 @@ def conclude_rule(
     except FastPathError:
         raise
     except Exception as error:
-        return Judgement(in_order(findings), not_judged=(describe_failure(kind, error),))
+        return Judgement(sort_findings(findings), not_judged=(describe_failure(kind, error),))
 
 
 def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
@@ -241,7 +241,7 @@ def _judgement_under_trainer(
     trainer: TrainerFacts, kind: type[Rule[Any]], findings: list[Finding]
 ) -> Judgement:
     """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
-    held = in_order(adjust_severities_to_trainer(findings, kind.by_trainer, trainer))
+    held = sort_findings(adjust_severities_to_trainer(findings, kind.by_trainer, trainer))
     if held:
         return Judgement(held)
     return Judgement(

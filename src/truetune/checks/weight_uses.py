@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from truetune.checks.architecture_overrides import (
-    keys_named,
-    keys_of_server,
+    override_keys_in_text,
+    override_keys_of_server_options,
     overrides_of_config,
 )
-from truetune.checks.harness_commands import harness_runs
+from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.source.evidence.adapted_models import (
     adapted_models,
     name_of_model,
@@ -242,7 +242,8 @@ def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator
             use = _command_use(file, command, does, tuple(adapters.split(",")), True)
             written = last_option(words, "--export_dir")
             yield use._replace(
-                writes=(written,) if written else (), overrides=keys_of_server(words)
+                writes=(written,) if written else (),
+                overrides=override_keys_of_server_options(words),
             )
 
 
@@ -272,7 +273,7 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
 
 def _asked_by_harnesses(file: CommandFile) -> Iterator[WeightUse]:
     """The adapters that lm_eval puts on models: `--model_args pretrained=BASE,peft=FOLDER`."""
-    for run in harness_runs(file):
+    for run in find_harness_runs(file):
         adapter = run.argument("peft") or run.argument("lora_local_path")
         if adapter and "$" not in adapter:
             base = run.argument("pretrained") or ""
@@ -300,7 +301,7 @@ def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[We
         template = _template_text(last_option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
         use = _command_use(file, server.command, "serves", folders, bool(adapters), template, base)
-        yield use._replace(overrides=keys_of_server(options))
+        yield use._replace(overrides=override_keys_of_server_options(options))
 
 
 def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
@@ -374,7 +375,7 @@ def _uses_of_load(
         yield use._replace(
             writes=tuple(sorted(written_folders(module))),
             is_merged=is_adapter and _puts_more_on_top(module),
-            overrides=keys_named(module.text),
+            overrides=override_keys_in_text(module.text),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
-from truetune.checks.host_memory_needs import parameters_of_model
+from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.rows_in_memory import held_rows
 from truetune.checks.settings_in_code import setting_at
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
@@ -70,7 +70,7 @@ def weights_of_config(config: Config) -> Iterator[SettingBeside]:
 
 def parameters_by_name(name: str) -> int | None:
     """The parameters of a model by its published shape, else by its name (`Qwen3-30B-A3B` has 30 billion)."""
-    known = parameters_of_model(name)
+    known = parameters_of_published_model(name)
     sizes = [float(size) for size in BILLIONS_IN_NAME.findall(name.replace("_", "-"))]
     by_name = round(max(sizes) * 1e9) if sizes else None
     return known if known is not None else by_name

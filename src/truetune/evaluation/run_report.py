@@ -15,7 +15,7 @@ from pathlib import PurePath
 from statistics import fmean, median
 from typing import Any
 
-from truetune.checks.findings import in_order
+from truetune.checks.findings import sort_findings
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule_catalogue import select_rules
@@ -95,7 +95,7 @@ def build_run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     return RunReport(
         spec=spec,
         subjects=tuple(_describe_run(run) for run in runs),
-        findings=in_order(dated.finding for run in runs for dated in run.findings),
+        findings=sort_findings(dated.finding for run in runs for dated in run.findings),
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,

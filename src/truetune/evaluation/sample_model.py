@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checks.find_causes import find_causes, is_explained
-from truetune.checks.findings import RANK, in_order
+from truetune.checks.find_causes import find_causes, is_symptom_explained
+from truetune.checks.findings import RANK, sort_findings
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
@@ -271,10 +271,10 @@ def judge_with_causes(
     cause_codes = {finding.code for finding in causes}
     all_findings = (*symptoms.findings, *found_causes.findings)
     # One fault, one finding: a symptom that a cause explains would be a second alarm for the same.
-    others = in_order(
+    others = sort_findings(
         finding
         for finding in all_findings
-        if finding.code not in cause_codes and not is_explained(finding, causes)
+        if finding.code not in cause_codes and not is_symptom_explained(finding, causes)
     )
     judgement = Judgement.of([symptoms, found_causes])
     return replace(judgement, findings=(*causes, *others)), evidence.notes

@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
-from truetune.checks.fingerprints import fingerprints
+from truetune.checks.fingerprints import fingerprints_of_findings
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
@@ -209,7 +209,7 @@ def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     findings = list(findings)
     # Of all findings at once: places with the same contents are numbered through the whole
     # report, so that a baseline notices one more of them.
-    prints = fingerprints(findings)
+    prints = fingerprints_of_findings(findings)
     return [
         _finding_json(finding) | {"fingerprints": list(own)}
         for finding, own in zip(findings, prints, strict=True)

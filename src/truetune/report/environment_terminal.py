@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from truetune.checks.check_environment import DoctorReport, package_versions
+from truetune.checks.check_environment import DoctorReport, training_package_versions
 from truetune.doctor.environment import Environment
 from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
@@ -87,7 +87,7 @@ def _software_lines(here: Environment, verbose: bool) -> Iterator[tuple[str, str
     """(name, value) of the packages; with `verbose` those that were imported as well."""
     yield (
         "packages",
-        ", ".join(f"{name} {version}" for name, version in package_versions(here).items())
+        ", ".join(f"{name} {version}" for name, version in training_package_versions(here).items())
         or "none of them",
     )
     fine = [name for name, error in here.loads.items() if not error]

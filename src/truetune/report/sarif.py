@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.fingerprints import fingerprints
+from truetune.checks.fingerprints import fingerprints_of_findings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
 from truetune.checks.rule_catalogue import all_rules, rule_page
@@ -84,7 +84,7 @@ def _result_objects(
     findings: Sequence[Finding], place: dict[str, int], report: Report, state: str | None
 ) -> Iterator[dict[str, Any]]:
     """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
-    for finding, prints in zip(findings, fingerprints(findings), strict=True):
+    for finding, prints in zip(findings, fingerprints_of_findings(findings), strict=True):
         result = _result_object(finding, place, report) | {
             # Code hosts recognise a finding by this after lines have moved, and so keep a
             # dismissal.

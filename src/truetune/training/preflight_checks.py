@@ -14,7 +14,7 @@ from truetune.auditing.record_in_process import record_run as audited
 from truetune.checks.batch.packed_without_boundaries import PackedWithoutBoundaries
 from truetune.checks.batch.template_never_applied import TemplateNeverApplied
 from truetune.checks.check_data import check
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.judge_audit import audit
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
@@ -107,7 +107,7 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
         replace(f, severity="error") if f.rule in ERROR_RULES else f
         for f in judge_rehearsal.findings
     ]
-    return replace(judge_rehearsal, findings=in_order(findings))
+    return replace(judge_rehearsal, findings=sort_findings(findings))
 
 
 def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:

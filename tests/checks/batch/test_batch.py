@@ -172,14 +172,14 @@ def test_lines_that_share_a_length_by_chance_are_not_cut() -> None:
 
 
 def test_images_that_the_batch_holds_as_numbers_are_used() -> None:
-    from truetune.checks.column_contents import holds_media
+    from truetune.checks.column_contents import does_batch_hold_media
 
-    assert holds_media("images", {"input_ids", "pixel_values", "image_grid_thw"})
-    assert holds_media("image", {"pixel_values"})
-    assert holds_media("audio", {"input_features"})
-    assert holds_media("videos", {"pixel_values_videos"})
-    assert not holds_media("images", {"input_ids", "labels"})
-    assert not holds_media("context", {"pixel_values"})
+    assert does_batch_hold_media("images", {"input_ids", "pixel_values", "image_grid_thw"})
+    assert does_batch_hold_media("image", {"pixel_values"})
+    assert does_batch_hold_media("audio", {"input_features"})
+    assert does_batch_hold_media("videos", {"pixel_values_videos"})
+    assert not does_batch_hold_media("images", {"input_ids", "labels"})
+    assert not does_batch_hold_media("context", {"pixel_values"})
 
 
 def hidden(row: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.builders_of_pairs import find_builder_line
 from truetune.checks.check_paths import check_paths
+from truetune.checks.ranking_line_of_pairs import find_ranking_line
 from truetune.settings.run_spec import RunSpec
 
 BUILD = """import json
@@ -39,7 +39,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 )
 def test_the_line_that_orders_is_named(tmp_path: Path, line: str) -> None:
     write(tmp_path, "build.py", BUILD.format(line=line))
-    found = find_builder_line(str(tmp_path / "pairs.jsonl"), "rank")
+    found = find_ranking_line(str(tmp_path / "pairs.jsonl"), "rank")
     assert found is not None
     assert found.place == "build.py:4"
     assert found.text == line
@@ -57,7 +57,7 @@ def test_the_line_that_orders_is_named(tmp_path: Path, line: str) -> None:
 )
 def test_other_scripts_name_no_line(tmp_path: Path, text: str) -> None:
     write(tmp_path, "build.py", text)
-    assert find_builder_line(str(tmp_path / "pairs.jsonl"), "rank") is None
+    assert find_ranking_line(str(tmp_path / "pairs.jsonl"), "rank") is None
 
 
 def test_the_help_of_exchanged_sides(tmp_path: Path) -> None:

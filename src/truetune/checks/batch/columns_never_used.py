@@ -51,8 +51,8 @@ from truetune.checks.batch.evidence.line_documents import keys_of_batches
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
 from truetune.checks.column_contents import (
     PROMPT_COLUMNS,
-    holds_media,
-    is_in_line,
+    does_batch_hold_media,
+    is_mostly_in_rendering,
     is_prose,
     single_spaced,
     texts_of_row,
@@ -163,12 +163,13 @@ def _find_column_use(audit: Audit) -> ColumnUse:
     for row, lines in _rows_with_lines(audit):
         for column, text in texts_of_row(row):
             first.setdefault(column, text)
-            if column not in used and any(is_in_line(text, line) for line in lines):
+            if column not in used and any(is_mostly_in_rendering(text, line) for line in lines):
                 used.add(column)
     keys = keys_of_batches(audit)
     unused = {name: text for name, text in first.items() if name not in used | TECHNICAL_COLUMNS}
     return ColumnUse(
-        len(first), {name: text for name, text in unused.items() if not holds_media(name, keys)}
+        len(first),
+        {name: text for name, text in unused.items() if not does_batch_hold_media(name, keys)},
     )
 
 

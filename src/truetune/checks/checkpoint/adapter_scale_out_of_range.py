@@ -38,8 +38,8 @@ from truetune.checks.hyperparameter_limits import (
     OUT_OF_RANGE,
     SCALE,
     SCALE_NAMES,
-    adapter_scale,
     limit_breaches,
+    lora_scale,
 )
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -94,7 +94,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
         config = self.subject.adapter_config
         alpha, rank = config.get("lora_alpha"), config.get("r")
         # The scale and not alpha alone: alpha of 16 is usual with r = 16 and far out with r = 4096.
-        strength = adapter_scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
+        strength = lora_scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
         values = {setting: config.get(key) for setting, key in KEYS.items()}
         return {**values, "training.lora.r": rank, SCALE: strength}
 

@@ -41,9 +41,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_around, commands_around
+from truetune.checks.adapter_servers import command_files_of_project, shell_commands_of_project
 from truetune.checks.findings import Case, Finding
-from truetune.checks.harness_commands import harness_runs
+from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.served_model_folders import served_names
 from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts
@@ -187,7 +187,7 @@ def _trainings_of(file: CommandFile) -> Iterator[Training]:
 
 def trained_by_commands(path: Path) -> TrainedByScripts | None:
     """The one training that commands of other files of the project start; None where there is none, or several."""
-    found = [(file, one) for file in command_files_around(path) for one in _trainings_of(file)]
+    found = [(file, one) for file in command_files_of_project(path) for one in _trainings_of(file)]
     if len({(one.model, one.output) for _, one in found}) != 1:
         return None
     file, training = found[0]
@@ -253,7 +253,9 @@ def unused_training(path: Path) -> TrainedByScripts | None:
     trained = trained_by_commands(path) or trained_by_scripts(path) or trained_by_settings(path)
     if trained is None:
         return None
-    commands = [one for one in commands_around(path) if training_of(one, path.parent) is None]
+    commands = [
+        one for one in shell_commands_of_project(path) if training_of(one, path.parent) is None
+    ]
     is_used = any(uses_as_model(one, folder) for one in commands for folder in trained.outputs)
     return None if is_used or any(map(_may_use_any_model, commands)) else trained
 
@@ -339,7 +341,7 @@ def _named_by_settings(path: Path) -> tuple[str, str]:
 
 def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
     """The commands that evaluate or serve a model without an adapter."""
-    for run in harness_runs(file):
+    for run in find_harness_runs(file):
         is_loaded = (last_option(run.options, "--model", "-m") or "") in LOADED_BY_HARNESS
         model = run.argument("pretrained")
         adapters = [name for name in ADAPTER_ARGUMENTS if run.argument(name) is not None]

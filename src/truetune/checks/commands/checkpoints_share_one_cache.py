@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, harness_runs
+from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.shell_loops import (
     ASSIGNED,
@@ -97,7 +97,7 @@ class CheckpointsShareOneCache(CommandRule):
     def places(file: CommandFile) -> Iterator[ShellCommand]:
         for loop in find_loops(file):
             yield from (one for one in loop.commands if PROGRAM.search(_program(one)))
-        yield from (run.command for run in harness_runs(file) if _cache_of(run))
+        yield from (run.command for run in find_harness_runs(file) if _cache_of(run))
 
     def findings(self) -> Iterator[Finding]:
         seen: set[tuple[int, str]] = set()
@@ -139,7 +139,7 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
     for loop in loops:
         yield from _caches_of_loop(file, loop)
         yield from _made_once(loop)
-    runs = [run for run in harness_runs(file) if _cache_of(run)]
+    runs = [run for run in find_harness_runs(file) if _cache_of(run)]
     for first, second in itertools.combinations(runs, 2):
         if _share_a_cache(file, first, second):
             yield SharedPath(second.command, _cache_of(second), "", is_cache=True)
@@ -147,7 +147,7 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
 
 def _caches_of_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
     """The caches that stay the same while the weights differ from pass to pass."""
-    for run in harness_runs(CommandFile(file.path, loop.text, loop.commands)):
+    for run in find_harness_runs(CommandFile(file.path, loop.text, loop.commands)):
         path = _cache_of(run)
         weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
         names = loop.names_in(weights)

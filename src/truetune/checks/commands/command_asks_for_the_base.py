@@ -36,9 +36,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import adapter_servers
+from truetune.checks.adapter_servers import find_adapter_servers_of_project
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import harness_runs
+from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, variables_set_once
 
@@ -80,7 +80,7 @@ class CommandAsksForTheBase(CommandRule):
         asked = {request.model for request in requests}
         if not requests or any("$" in name for name in asked):
             return
-        servers = list(adapter_servers(Path(self.subject.path)))
+        servers = list(find_adapter_servers_of_project(Path(self.subject.path)))
         if any(server.adapters & asked for server in servers):
             return
         for server in servers:
@@ -99,7 +99,7 @@ class CommandAsksForTheBase(CommandRule):
 
 def _of_harness(file: CommandFile) -> Iterator[Request]:
     """Runs of lm_eval that ask a server."""
-    for run in harness_runs(file):
+    for run in find_harness_runs(file):
         kind = last_option(run.options, "--model", "-m") or ""
         name = run.argument("model")
         if kind.startswith(OF_ADDRESS) and name is not None:

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import commands_around
+from truetune.checks.adapter_servers import shell_commands_of_project
 from truetune.checks.commands.base_evaluated_after_training import (
     training_of,
     unused_training,
@@ -107,7 +107,7 @@ class EvaluatesAnotherRun(CommandRule):
         trained = unused_training(path)
         if trained is None:
             return
-        written = " ".join(map(_results_of, commands_around(path)))
+        written = " ".join(map(_results_of, shell_commands_of_project(path)))
         for one in used:
             other = _sibling_run(one.folder, trained.outputs)
             # What a command writes there is of that run on purpose.

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.host_memory_needs import model_of_launch
+from truetune.checks.host_memory_needs import fully_trained_model_of_launch
 from truetune.checks.launch_files import LaunchFiles, LocatedValue, find_launches_with_files
 from truetune.checks.launch_memory_settings import (
     BY_SIZE,
@@ -105,7 +105,7 @@ def _one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
 
 def _too_large(launch: LaunchFiles, least: LocatedValue | None) -> tuple[LocatedValue | None, str]:
     """The least size of a unit, where the model has fewer parameters."""
-    model = model_of_launch(launch) if least is not None else None
+    model = fully_trained_model_of_launch(launch) if least is not None else None
     if least is None or model is None or not isinstance(least.value, int):
         return None, ""
     if least.value <= model.parameters:

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 from truetune.checks.commands.harness_run_without_chat_template import WRITES
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, harness_runs
+from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
@@ -58,7 +58,7 @@ class HarnessAsksRowByRow(CommandRule):
     def places(file: CommandFile) -> Iterator[HarnessRun]:
         if file.path.endswith(RESULTS_SUFFIX):
             return
-        for run in harness_runs(file):
+        for run in find_harness_runs(file):
             if (last_option(run.options, "--model", "-m") or "") in BY_TRANSFORMERS:
                 yield run
 

@@ -35,7 +35,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, harness_runs
+from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option
 
@@ -53,10 +53,10 @@ class HarnessRunWithoutChatTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return harness_runs(file)
+        return find_harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
-        for run in harness_runs(self.subject):
+        for run in find_harness_runs(self.subject):
             if run.is_without_template:
                 tasks = last_option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
@@ -69,7 +69,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     ],
                     cases=[self.case(run.command, run.model or run.command.text)],
                 )
-            elif run.joins_its_examples:
+            elif run.puts_examples_in_one_turn:
                 yield self.finding(
                     "the few-shot examples and their answers stand in one user turn: the model sees"
                     " no assistant turn to go by",

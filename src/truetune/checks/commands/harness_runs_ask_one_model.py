@@ -34,7 +34,7 @@ import itertools
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, harness_runs
+from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 
@@ -51,10 +51,10 @@ class HarnessRunsAskOneModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return harness_runs(file)
+        return find_harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
-        for first, second in itertools.combinations(harness_runs(self.subject), 2):
+        for first, second in itertools.combinations(find_harness_runs(self.subject), 2):
             model = _weight_arguments(first)
             is_known = bool(model) and "$" not in first.command.text + second.command.text
             writes_apart = first.options != second.options

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.harness_commands import HarnessRun, harness_runs
+from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
 from truetune.parsing.harness_results import is_harness_results, shots_by_task
@@ -90,10 +90,10 @@ class HarnessRunsNotComparable(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return harness_runs(file, STARTS)
+        return find_harness_runs(file, STARTS)
 
     def findings(self) -> Iterator[Finding]:
-        own = list(harness_runs(self.subject, STARTS))
+        own = list(find_harness_runs(self.subject, STARTS))
         if not own:
             return
         here = Path(self.subject.path)
@@ -102,7 +102,7 @@ class HarnessRunsNotComparable(CommandRule):
         pairs += [
             (one, other, file.path)
             for file in beside
-            for other in harness_runs(file, STARTS)
+            for other in find_harness_runs(file, STARTS)
             for one in own
         ]
         for one, other, path in pairs:

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.deepspeed_schedule import positive_rate, schedule_rate
+from truetune.checks.deepspeed_schedule import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.job_gpus_and_processes import find_launches
@@ -232,7 +232,7 @@ def _of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it; settings of a Trainer are
     judged by schedule-replaces-the-rate."""
     settings = launch.deepspeed
-    found = schedule_rate(settings.value) if settings is not None else None
+    found = peak_rate_of_schedule(settings.value) if settings is not None else None
     if found is None or settings is None or _has_trainer(launch) or _makes_its_schedule(launch):
         return
     own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.option(

@@ -43,8 +43,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.host_memory_needs import (
     BYTES_OF_STATES,
+    fully_trained_model_of_launch,
     memory_to_ask_for,
-    model_of_launch,
 )
 from truetune.checks.host_memory_settings import memory_limit
 from truetune.checks.launch_files import (
@@ -77,14 +77,14 @@ class OffloadBeyondTheJobsMemory(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for launch, place, limit in self.places(self.subject):
-            model = model_of_launch(launch)
-            if model is None or model.states_gib <= float(limit.value):
+            model = fully_trained_model_of_launch(launch)
+            if model is None or model.optimizer_states_gib <= float(limit.value):
                 continue
             yield self.finding(
-                f"the optimizer's states of {model.name} need {model.states_gib:,.0f} GiB of the machine's memory"
+                f"the optimizer's states of {model.name} need {model.optimizer_states_gib:,.0f} GiB of the machine's memory"
                 f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
                 f" allows {float(limit.value):,.0f}: a process is killed while they are made",
-                f"ask for {memory_to_ask_for(model.states_gib):,.0f}G, or keep the states on the GPUs (leave out"
+                f"ask for {memory_to_ask_for(model.optimizer_states_gib):,.0f}G, or keep the states on the GPUs (leave out"
                 f" {place.text.rpartition('.')[2]}), if they fit there",
                 cases=[
                     Case(limit.text, file=limit.file, line=limit.line),

@@ -72,12 +72,12 @@ from truetune.checks.architecture_overrides import (
     ONLY_FAR_POSITIONS,
     POSITIONS,
     Override,
-    config_of_folder,
-    is_other_value,
-    known_positions,
+    does_config_differ,
+    max_positions_of_config,
+    override_value_in_config,
     overrides_of_config,
-    stored_value,
-    written_scaling,
+    read_model_config,
+    scaling_lines_for_config,
 )
 from truetune.checks.config.evidence.model_folder import model_config
 from truetune.checks.config.evidence.setting_places import setting_case
@@ -144,11 +144,15 @@ class PositionsScaledInTrainingOnly(ConfigRule):
 
     def _finding(self, override: Override, use: WeightUse) -> Finding | None:
         merged = _merged_config(use)
-        stored = stored_value(merged.values, override.key) if merged is not None else None
-        is_other = stored is not None and is_other_value(override, stored)
+        stored = (
+            override_value_in_config(merged.values, override.key) if merged is not None else None
+        )
+        is_other = stored is not None and does_config_differ(override, stored)
         if not is_other and (stored is not None or self._is_met(override, use, merged)):
             return None
-        lines = written_scaling(override, self._max_length(), self._known_positions(merged))
+        lines = scaling_lines_for_config(
+            override, self._max_length(), self._known_positions(merged)
+        )
         has = "none" if stored is None else str(stored)
         holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
@@ -191,14 +195,14 @@ class PositionsScaledInTrainingOnly(ConfigRule):
 
     def _known_positions(self, merged: _MergedConfig | None) -> int | None:
         """The positions that the base knows, by its own config.json or that of the merged model."""
-        return known_positions(model_config(self.subject)) or (
-            known_positions(merged.values) if merged is not None else None
+        return max_positions_of_config(model_config(self.subject)) or (
+            max_positions_of_config(merged.values) if merged is not None else None
         )
 
     def _is_no_change(self, override: Override, merged: _MergedConfig | None) -> bool:
         """Does the base compute so already, or does LLaMA-Factory leave the scaling out for rows that fit?"""
         base = model_config(self.subject)
-        if base and str(stored_value(base, override.key)) == str(override.value):
+        if base and str(override_value_in_config(base, override.key)) == str(override.value):
             return True
         limit, known = self._max_length(), self._known_positions(merged)
         is_short = limit is not None and known is not None and limit <= known
@@ -215,7 +219,7 @@ def _effect(override: Override) -> str:
 
 def _merged_config(use: WeightUse) -> _MergedConfig | None:
     """config.json of the model that a use writes, where there is one."""
-    found = (config_of_folder(folder, Path(use.file)) for folder in use.writes)
+    found = (read_model_config(folder, Path(use.file)) for folder in use.writes)
     return next((_MergedConfig(*one) for one in found if one), None)
 
 

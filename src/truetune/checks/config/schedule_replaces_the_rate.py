@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.deepspeed_schedule import ScheduleRate, schedule_rate
+from truetune.checks.deepspeed_schedule import ScheduleRate, peak_rate_of_schedule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.launch_files import find_in_folder_or_parents
@@ -111,7 +111,7 @@ class ScheduleReplacesTheRate(ConfigRule):
         config = self.subject
         value = config.raw.get("deepspeed")
         if isinstance(value, Mapping):
-            rate = schedule_rate(value)
+            rate = peak_rate_of_schedule(value)
             return None if rate is None else _NamedSchedule(rate, config.path, None)
         if not isinstance(value, str):
             return None
@@ -120,7 +120,7 @@ class ScheduleReplacesTheRate(ConfigRule):
             document = located_document.read_document(path) if path is not None else None
         except (TruetuneError, OSError, ValueError):
             return None
-        rate = schedule_rate(document.value) if document is not None else None
+        rate = peak_rate_of_schedule(document.value) if document is not None else None
         if rate is None or document is None:
             return None
         spot = document.spot("scheduler", "params", rate.key) or document.spot("scheduler", "type")

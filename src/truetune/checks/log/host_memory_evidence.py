@@ -11,7 +11,7 @@ from truetune.checks.host_memory_needs import (
     BYTES_OF_STATES,
     GIB,
     memory_to_ask_for,
-    parameters_of_model,
+    parameters_of_published_model,
 )
 from truetune.logs.files_beside import (
     ADAPTED_BASE,
@@ -183,7 +183,7 @@ def _of_float32_load(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """A load without a type, which old releases of transformers make in float32."""
     load = beside.setting(LOADED_IN_FLOAT32)
     name = _name_of_loaded(load, beside)
-    parameters = parameters_of_model(name) if name else None
+    parameters = parameters_of_published_model(name) if name else None
     if load is None or parameters is None:
         return None
     needed = parameters * BYTES_OF_FLOAT32 / GIB

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.gpus_beside import smallest_size
+from truetune.checks.gpus_beside import smallest_memory_of_gpu_gb
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
 from truetune.logs.time_shares import step_seconds_of_training
@@ -110,7 +110,7 @@ class OffloadWithoutNeed(OutputRule):
         if measured:
             return min(measured)
         output = self.subject.output
-        size = smallest_size(output.settings.gpu) if output is not None else None
+        size = smallest_memory_of_gpu_gb(output.settings.gpu) if output is not None else None
         return size * GB / GIB if size is not None else None
 
     def _of_gpu(self) -> str:

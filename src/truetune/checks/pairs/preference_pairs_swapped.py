@@ -46,7 +46,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.builders_of_pairs import find_builder_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -58,6 +57,7 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
+from truetune.checks.ranking_line_of_pairs import find_ranking_line
 from truetune.checks.rows.answer_is_incomplete import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
@@ -312,7 +312,7 @@ class PreferencePairsSwapped(PairRule):
         # "`rank` of ranked.jsonl"
         named = next((name for name, _ in self.beside.most_common(1)), "")
         column = named.partition(" of ")[0].strip("`")
-        line = find_builder_line(self.file, column) if most == "scores" and self.file else None
+        line = find_ranking_line(self.file, column) if most == "scores" and self.file else None
         if line is None:
             where = "exchange the two columns where the pairs are built or in the file"
         else:

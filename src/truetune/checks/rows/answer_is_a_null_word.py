@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -76,7 +76,7 @@ class AnswerIsANullWord(AnswerTextRule):
         if len(bare) > 20 or word not in NULL_WORDS:
             return None
         # A question that names the word ("What does NaN mean?") may have it as its answer.
-        if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt_of(row), re.IGNORECASE):
+        if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text_besides_answers(row), re.IGNORECASE):
             return None
         return bare, f"the answer is {bare!r}"
 

@@ -45,7 +45,12 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, answers_of, prompt_of
+from truetune.checks.answer_text_rule import (
+    AnswerText,
+    AnswerTextRule,
+    learned_answers_of_row,
+    text_besides_answers,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Setup
 from truetune.data.conversation import Conversation
@@ -91,13 +96,13 @@ class AnswerIsIncomplete(AnswerTextRule):
         self.cut_cases: list[Case] = []
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
-        part = unfinished_part(answer.text, prompt_of(row))
+        part = unfinished_part(answer.text, text_besides_answers(row))
         return None if part is None else (part, f"{part}: it ends {answer.text[-60:]!r}")
 
     def batch(self, batch: Batch) -> None:
         super().batch(batch)
         for row in batch.rows:
-            last = next(reversed(list(answers_of(row))), None)
+            last = next(reversed(list(learned_answers_of_row(row))), None)
             if last is None or len(self.cut) + len(self.others) >= MAX_KEPT:
                 continue
             is_cut = len(last.text.split()) >= MIN_LIMIT_WORDS and ends_in_mid_sentence(last.text)

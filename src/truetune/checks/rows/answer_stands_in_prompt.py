@@ -38,7 +38,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers_beside_unread_columns import last_answer, prompt_before_answer
+from truetune.checks.answers_beside_unread_columns import last_answer, texts_before_last_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -103,7 +103,7 @@ class AnswerStandsInPrompt(DataRule):
         for row in batch.rows:
             if len(self.prompts) == MAX_ROWS:
                 return
-            prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
+            prompt, answer = texts_before_last_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
             # The whole prompt is read here: a thread may be longer than what is kept of it.

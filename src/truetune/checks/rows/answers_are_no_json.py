@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
@@ -85,7 +85,7 @@ class AnswersAreNoJson(AnswerTextRule):
         if form is None:
             return None
         self.forms[form] += 1
-        prompt = prompt_of(row)
+        prompt = text_besides_answers(row)
         if form == "json" or asks_for_python(prompt):
             return None
         shown = f"the answer is {answer.text.strip()[:80]!r}"

@@ -38,7 +38,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, answers_of, prompt_of
+from truetune.checks.answer_text_rule import (
+    NO_ANSWERS,
+    learned_answers_of_row,
+    text_besides_answers,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -73,9 +77,9 @@ class AnswersContinueTheDialogue(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            answers = list(answers_of(row))
+            answers = list(learned_answers_of_row(row))
             self.rows += bool(answers)
-            prompt = prompt_of(row)
+            prompt = text_besides_answers(row)
             turns = next(
                 (
                     one

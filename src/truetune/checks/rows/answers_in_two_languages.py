@@ -65,7 +65,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, AnswerText, answers_of
+from truetune.checks.answer_text_rule import NO_ANSWERS, AnswerText, learned_answers_of_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -222,7 +222,7 @@ def exchanges_of(row: Conversation) -> list[Exchange]:
     """The first questions of a row, each with the answer that is learned; none where an answer is a bad example."""
     if row.label is False:
         return []
-    answers = list(answers_of(row))[:MAX_TURNS]
+    answers = list(learned_answers_of_row(row))[:MAX_TURNS]
     if not row.is_chat:
         prompt = row.prompt or ""
         return [Exchange("", prompt, one) for one in answers if prompt.strip() and row.text is None]

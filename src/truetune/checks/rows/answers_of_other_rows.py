@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.answers_beside_unread_columns import last_answer, last_question
+from truetune.checks.answers_beside_unread_columns import last_answer, last_user_text
 from truetune.checks.displaced_answers_of_file import DisplacedAnswersOfFile
 from truetune.checks.find_displaced_answers import DisplacedAnswers
 from truetune.checks.findings import Case, Finding
@@ -65,7 +65,7 @@ class AnswersOfOtherRows(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            self.file.add(last_question(row), last_answer(row) or "", row.origin)
+            self.file.add(last_user_text(row), last_answer(row) or "", row.origin)
 
     def unmet(self) -> Unmet | None:
         self.file.compare()

@@ -43,7 +43,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, answers_of, prompt_of
+from truetune.checks.answer_text_rule import (
+    NO_ANSWERS,
+    learned_answers_of_row,
+    text_besides_answers,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule, Setup
@@ -130,10 +134,10 @@ class AnswersStrippedToWords(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            text = " ".join(answer.text for answer in answers_of(row))
+            text = " ".join(answer.text for answer in learned_answers_of_row(row))
             if len(WORD.findall(text)) < MIN_WORDS or not _is_letters(text):
                 continue
-            prompt = prompt_of(row)
+            prompt = text_besides_answers(row)
             self.answers.add(text)
             self.asking += bool(ASKS_FOR_WORDS.search(prompt))
             if len(WORD.findall(prompt)) >= MIN_PROMPT_WORDS:

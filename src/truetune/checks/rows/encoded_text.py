@@ -38,7 +38,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import prompt_of
+from truetune.checks.answer_text_rule import text_besides_answers
 from truetune.checks.code_text_patterns import ABOUT_CODE, CODE
 from truetune.checks.detect_text_encoding import detect_text_encoding
 from truetune.checks.findings import Finding
@@ -91,5 +91,5 @@ class EncodedText(RowTextRule):
 
 def _asks_for_it(row: Conversation) -> bool:
     """Does the prompt ask for code, a list or something encoded?"""
-    prompt = prompt_of(row)
+    prompt = text_besides_answers(row)
     return bool(ABOUT_ENCODING.search(prompt) or ABOUT_CODE.search(prompt))

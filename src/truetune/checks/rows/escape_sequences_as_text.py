@@ -47,7 +47,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import prompt_of
+from truetune.checks.answer_text_rule import text_besides_answers
 from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
@@ -184,7 +184,7 @@ def _find_markup(prose: str, row: Conversation) -> TextFault | None:
     if end is None or any(not EDITOR_ELEMENT.fullmatch(name) for name in ELEMENT.findall(prose)):
         return None
     words = html.unescape(ELEMENT.sub(" ", prose))  # the semicolon of an entity is none of code
-    if LOOKS_LIKE_CODE.search(words) or ABOUT_MARKUP.search(f"{prompt_of(row)} {words}"):
+    if LOOKS_LIKE_CODE.search(words) or ABOUT_MARKUP.search(f"{text_besides_answers(row)} {words}"):
         return None
     trace = EXPORT_TRACE.search(prose)
     at = (trace or end).start()

@@ -140,11 +140,11 @@ class FewDistinctAnswers(DataRule):
             if _is_one_sentence_frequent(spread):
                 yield self._report_frequent(spread)
             return
-        column, bits = self.sampled.telling_column()
+        column, bits = self.sampled.unread_column_with_more_than_answers()
         labels = [answer for answer, _ in spread.common]
         # Few answers may be the classes of a classifier. Beside a column of prose they are so only
         # where the prompts name them, or their words tell which one it is.
-        if spread.kind == "labels" and (not column or self.sampled.are_classes(labels)):
+        if spread.kind == "labels" and (not column or self.sampled.are_labels_of_prompts(labels)):
             yield self._report_labels(spread)
         else:
             yield self._report_same_answers(spread, column, bits)
@@ -235,7 +235,7 @@ class FewDistinctAnswers(DataRule):
             remedy,
             severity="warning" if is_one_sided else "info",
             evidence=[
-                f"{spread.entropy:.2f} bits a row, of {spread.balanced_entropy:.2f} if each label"
+                f"{spread.entropy:.2f} bits a row, of {spread.entropy_if_balanced:.2f} if each label"
                 " had as many rows"
             ],
             count=spread.total,

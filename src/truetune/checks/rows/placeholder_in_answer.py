@@ -33,7 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
 from truetune.checks.code_text_patterns import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
@@ -84,7 +84,7 @@ class PlaceholderInAnswer(AnswerTextRule):
         if placeholder is None:
             return None
         form, text = placeholder
-        prompt = prompt_of(row)
+        prompt = text_besides_answers(row)
         if (
             PLACEHOLDERS[form].search(prompt)
             or ABOUT_CODE.search(prompt)

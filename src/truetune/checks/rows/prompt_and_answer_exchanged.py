@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, answers_of
+from truetune.checks.answer_text_rule import NO_ANSWERS, learned_answers_of_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -79,7 +79,7 @@ class PromptAndAnswerExchanged(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            texts = [one.text.strip() for one in answers_of(row)]
+            texts = [one.text.strip() for one in learned_answers_of_row(row)]
             if not texts:
                 continue
             self.rows += 1

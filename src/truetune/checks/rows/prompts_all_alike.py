@@ -38,7 +38,7 @@ from typing import NamedTuple
 from truetune.checks.answers_beside_unread_columns import (
     NOT_MAPPED,
     last_answer,
-    prompt_before_answer,
+    texts_before_last_answer,
 )
 from truetune.checks.column_contents import MEDIA_KEYS, UNSPACED_SCRIPT
 from truetune.checks.columns_read_by_scripts import PLACEHOLDER
@@ -287,7 +287,7 @@ def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
     if row.format == "text":
         return _divide_text(row)
     answer = last_answer(row)
-    prompt = prompt_before_answer(row)
+    prompt = texts_before_last_answer(row)
     if answer is None or not answer.strip() or not prompt.strip():
         return None
     return prompt, answer.strip()

@@ -135,7 +135,7 @@ class RowsGroupedBySource(DataRule):
         rows = len(self.words.whole())
         if rows < MIN_ROWS:
             return
-        by_words, keys = self._words_are_grouped(), self.keys.grouped()
+        by_words, keys = self._words_are_grouped(), self.keys.columns_that_group_rows()
         if not keys and not by_words:
             return
         near, random = self.shared
@@ -150,7 +150,7 @@ class RowsGroupedBySource(DataRule):
             )
             if any(runs.column in LABELS for runs in keys):
                 message += ": a split that does not shuffle tests on labels that were not trained"
-        short = all(runs.run_length < SHORT_RUN_ROWS for runs in keys) and not by_words
+        short = all(runs.mean_run_length < SHORT_RUN_ROWS for runs in keys) and not by_words
         others = [
             f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}"
             for runs in self.keys.shared()

@@ -43,7 +43,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -172,7 +172,7 @@ def _is_used_elsewhere(module: Module, training: Module, trained: TrainedModels)
     names = [Path(folder).name for folder in trained.outputs]
     return any(
         name in command.text and not _starts(command.words, training)
-        for file in command_files_around(Path(module.path))
+        for file in command_files_of_project(Path(module.path))
         for command in file.commands
         for name in names
     )

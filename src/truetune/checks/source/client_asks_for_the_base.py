@@ -44,7 +44,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.adapter_servers import AdapterServer, adapter_servers
+from truetune.checks.adapter_servers import AdapterServer, find_adapter_servers_of_project
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -80,7 +80,7 @@ class ClientAsksForTheBase(SourceRule):
         if not requests or any(not request.names for request in requests):
             return
         asked = frozenset().union(*(request.names for request in requests))
-        servers = list(adapter_servers(Path(module.path)))
+        servers = list(find_adapter_servers_of_project(Path(module.path)))
         # A file that asks for the adapter as well compares the two on purpose.
         if any(server.adapters & asked for server in servers):
             return

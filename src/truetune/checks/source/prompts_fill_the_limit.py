@@ -72,11 +72,11 @@ from truetune.checks.batches_without_label import (
     EFFECT,
     GUARD_THE_DIVISION,
     REMEDY,
-    describe_batches,
+    describe_loss_of_unlabelled_batches,
     divides_by_sum_of_mask,
-    guards_division,
-    has_batches_without_label,
-    has_guard,
+    expects_batch_without_label,
+    may_guard_mask_division,
+    may_skip_unlabelled_batches,
 )
 from truetune.checks.config.evidence.script_token_rows import rows_at_limit
 from truetune.checks.examined_code_places import CodePlaces
@@ -109,8 +109,8 @@ def _may_be_sound(module: Module) -> bool:
     """May the run leave such batches out, or average otherwise?"""
     parts = module.with_linked
     if any(map(divides_by_sum_of_mask, parts)):
-        return guards_division(part.text for part in parts)
-    return has_guard(part.text for part in parts)
+        return may_guard_mask_division(part.text for part in parts)
+    return may_skip_unlabelled_batches(part.text for part in parts)
 
 
 class PromptsFillTheLimit(SourceRule):
@@ -125,14 +125,14 @@ class PromptsFillTheLimit(SourceRule):
         if loader is None or _may_be_sound(module):
             return
         cut = rows_at_limit(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
-        if cut is None or not has_batches_without_label(
+        if cut is None or not expects_batch_without_label(
             cut.rows, cut.without_label, cut.rows_at_once
         ):
             return
         yield self.finding(
             f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts alone are longer than"
             f" the {cut.limit:,} tokens that the script keeps, and the answer behind them is cut off;"
-            f" {describe_batches(cut.rows_at_once)}",
+            f" {describe_loss_of_unlabelled_batches(cut.rows_at_once)}",
             f"{REMEDY}; {GUARD_THE_DIVISION}"
             if any(map(divides_by_sum_of_mask, module.with_linked))
             else REMEDY,

@@ -58,7 +58,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import commands_around
+from truetune.checks.adapter_servers import shell_commands_of_project
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -161,7 +161,7 @@ def _is_plain(module: Module) -> bool:
     if NARROWS.search(text) or ON_CPU.search(text):
         return False
     path = Path(module.path)
-    launched = " ".join(command.text for command in commands_around(path))
+    launched = " ".join(command.text for command in shell_commands_of_project(path))
     if LAUNCHED_OTHERWISE.search(launched):
         return False
     return not any(map(_names_mixed_precision, _settings_beside(path)))

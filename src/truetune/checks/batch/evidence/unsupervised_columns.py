@@ -20,7 +20,12 @@ from truetune.checks.answer_diversity import compressed_bits_beyond_known, compr
 from truetune.checks.batch.evidence.canary_texts import LEARNED, LOST
 from truetune.checks.batch.evidence.learned_documents import documents_in_line, line_text
 from truetune.checks.batch.evidence.line_documents import keys_of_batches
-from truetune.checks.column_contents import holds_media, is_prose, single_spaced, texts_of_row
+from truetune.checks.column_contents import (
+    does_batch_hold_media,
+    is_prose,
+    single_spaced,
+    texts_of_row,
+)
 from truetune.probe.watermarks import field_name
 
 # Chosen, not measured. A category beside its reason, or a summary beside its article, differs by
@@ -158,7 +163,7 @@ def _rows_by_their_lines(audit: Audit) -> list[_RowTexts]:
     keys = keys_of_batches(audit)
     learned, lost = set(), set()
     for name, fates in votes.items():
-        if name in TECHNICAL_COLUMNS or holds_media(name, keys):
+        if name in TECHNICAL_COLUMNS or does_batch_hold_media(name, keys):
             continue
         # The median and not the first row: a short text may stand in a line by chance, or be cut
         # off at the limit.

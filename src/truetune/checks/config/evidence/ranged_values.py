@@ -22,8 +22,8 @@ from truetune.checks.hyperparameter_limits import (
     SEEN,
     UPDATES,
     Breach,
-    adapter_scale,
     limit_breaches,
+    lora_scale,
     parse_limit_number,
     settings_with_limits,
 )
@@ -125,7 +125,7 @@ def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     decay = parse_limit_number(found.get("training.weight_decay"))
     strength = None
     if lora is not None and _is_set(config, SCALE):
-        strength = adapter_scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
+        strength = lora_scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
     return {
         **_steps_and_rows(config),
         SCALE: strength,

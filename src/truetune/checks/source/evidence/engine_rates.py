@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.deepspeed_schedule import positive_rate, schedule_rate
+from truetune.checks.deepspeed_schedule import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case
 from truetune.checks.launch_files import (
     LocatedValue,
@@ -118,7 +118,7 @@ def _rate_of_settings(module: Module, given: ast.expr) -> RateOfSettings | None:
     if document is None:
         return None
     rate = first_set_value(document, ("optimizer", "params", "lr"))
-    schedule = schedule_rate(document.value)
+    schedule = peak_rate_of_schedule(document.value)
     if schedule is not None:
         peak = first_set_value(document, ("scheduler", "params", schedule.key)) or first_set_value(
             document, ("scheduler", "type")

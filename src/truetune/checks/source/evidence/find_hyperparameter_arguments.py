@@ -14,8 +14,8 @@ from truetune.checks.hyperparameter_limits import (
     SCALE_NAMES,
     SCALED_RATE,
     Breach,
-    adapter_scale,
     limit_breaches,
+    lora_scale,
     parse_limit_number,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -182,7 +182,7 @@ def _adapter_call(module: Module, call: Call) -> HyperparameterCall:
     named.names["training.lora.lora_dropout"] = "lora_dropout"
     stabilised = call.keywords.get("use_rslora")
     by_root = stabilised is not None and _plain_value(module, stabilised) is True
-    strength = adapter_scale(
+    strength = lora_scale(
         named.values.get("training.lora.lora_alpha"), named.values.get("r"), rank_stabilised=by_root
     )
     if strength is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.evaluation_only_code import function_around
 from truetune.checks.source.evidence.row_parts import share_rows, steps_to
@@ -134,7 +134,7 @@ def files_given_twice(module: Module) -> Iterator[SharedFile]:
     if not trains or not held:
         return
     script = Path(module.path)
-    for file in command_files_around(script):
+    for file in command_files_of_project(script):
         for command in file.commands:
             if any(Path(word).name == script.name for word in command.words):
                 trained = {last_option(command.words, one) for one in trains}

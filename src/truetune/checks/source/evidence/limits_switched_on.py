@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.source.evidence.row_limits_in_runs import (
     MAX_ROWS,
     SAVES,
@@ -223,7 +223,7 @@ def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object
 def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, EnvironmentSetting]]:
     """What each job gives that starts the script, each file that starts nothing where no job does; none of a trial."""
     script = Path(trace.entry.path)
-    files = list(command_files_around(script))
+    files = list(command_files_of_project(script))
     starting = [one for one in files if _starts(one, script.name)]
     jobs = starting or [one for one in files if not one.commands]
     if any(TRIALS.search(Path(job.path).stem) for job in jobs):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.adapter_servers import command_files_of_project
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.shell_commands import ShellCommand, last_option
@@ -166,7 +166,7 @@ class _GivenValues:
     def _read(self) -> None:
         """Read the commands of the project, and the variables that it sets."""
         self._commands = []
-        for file in command_files_around(self._path):
+        for file in command_files_of_project(self._path):
             self._commands.extend(file.commands)
             self._keep_variables(file.text)
             for command in file.commands:

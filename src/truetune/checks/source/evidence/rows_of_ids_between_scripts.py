@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.source.evidence.adapted_models import ENVIRONMENT_READERS, written_text
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
@@ -194,7 +194,7 @@ def _set_by_shell(module: Module, node: ast.AST) -> str | None:
     name = _variable_of(module, node)
     if name is None:
         return None
-    texts = [file.text for file in command_files_around(Path(module.path))]
+    texts = [file.text for file in command_files_of_project(Path(module.path))]
     if not any(re.search(rf"\b{re.escape(name)}=", text) for text in texts):
         return None
     pattern = re.compile(SETS_ENVIRONMENT.format(re.escape(name)), re.M)

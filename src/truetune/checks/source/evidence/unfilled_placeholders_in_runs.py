@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.columns_read_by_scripts import names_read
+from truetune.checks.columns_read_by_scripts import names_read_from_items
 from truetune.checks.source.evidence.encoded_rows_in_runs import (
     reaches_a_model,
     taken_from_callbacks,
@@ -255,7 +255,7 @@ def _last_of(expression: str) -> str:
 
 def _names_around(module: Module, node: ast.AST) -> set[str]:
     """The names that the functions have which use a text, and the columns that the file reads."""
-    names = set(names_read(module))
+    names = set(names_read_from_items(module))
     for use in _uses_of_text(module, node):
         function = next((one for one in module.parents(use) if isinstance(one, FUNCTIONS)), None)
         names |= _bound_names(module, function)

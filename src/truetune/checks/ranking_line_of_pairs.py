@@ -1,4 +1,5 @@
-"""The line of a script beside a file of pairs that orders the answers before one is taken as the chosen side.
+"""Finds the line of a script beside a file of pairs that orders the answers before one of them
+becomes the chosen side.
 
 The line is found by its words, not by a run: a script that names the file of pairs and both sides, and orders or
 compares by the column of scores. It is shown as the place to read, never as proof.
@@ -26,15 +27,15 @@ SCORES = r"scores?|ratings?|rewards?|grades?|stars|up_?votes?|likes?|ranks?|marg
 """Columns that say what an answer is worth"""
 
 
-class BuilderLine(NamedTuple):
-    """Where a script orders the answers."""
+class RankingLine(NamedTuple):
+    """The line of a script that orders the answers of pairs."""
 
     place: str
     """`build_pairs.py:21`"""
     text: str
 
 
-def find_builder_line(pairs_file: str, column: str = "") -> BuilderLine | None:
+def find_ranking_line(pairs_file: str, column: str = "") -> RankingLine | None:
     """The first such line; None where no script beside names the file and orders by its scores.
 
     Args:
@@ -43,7 +44,7 @@ def find_builder_line(pairs_file: str, column: str = "") -> BuilderLine | None:
     """
     path = Path(pairs_file)
     word = re.compile(rf"(?<![A-Za-z])(?:{re.escape(column) if column else SCORES})(?![A-Za-z])")
-    for script in islice(_scripts_near(path), MAX_SCRIPTS):
+    for script in islice(_scripts_near_pairs_file(path), MAX_SCRIPTS):
         try:
             text = read_bounded(script, SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError):
@@ -53,11 +54,11 @@ def find_builder_line(pairs_file: str, column: str = "") -> BuilderLine | None:
         for number, line in enumerate(text.splitlines(), 1):
             code = line.partition("#")[0]
             if ORDERS.search(code) and word.search(code):
-                return BuilderLine(f"{script.name}:{number}", code.strip()[:MAX_TEXT])
+                return RankingLine(f"{script.name}:{number}", code.strip()[:MAX_TEXT])
     return None
 
 
-def _scripts_near(path: Path) -> Iterator[Path]:
+def _scripts_near_pairs_file(path: Path) -> Iterator[Path]:
     """The scripts of the file's folder, of the one above, and of the folders beside it."""
     folder = path.absolute().parent
     try:

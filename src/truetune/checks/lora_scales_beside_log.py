@@ -1,4 +1,5 @@
-"""The scale of the LoRA adapter that files beside a log set: settings of any stack, scripts, a saved adapter.
+"""The LoRA adapters (alpha, rank) and the precisions that the files beside a log set, whatever the
+stack: settings, scripts, saved adapters.
 
 Settings and the arguments of scripts are read as the rules on them read them. A folder may hold the files of several
 runs; a rule takes a scale only where all files agree on it.
@@ -54,28 +55,33 @@ class _Trainings(NamedTuple):
 NO_TRAININGS = _Trainings([], [])
 
 
-def adapters_of_files(files: Iterable[Path]) -> list[AdapterBeside]:
-    """The adapters that these files set; what can't be read sets none."""
+def lora_adapters_of_files(files: Iterable[Path]) -> list[AdapterBeside]:
+    """The LoRA adapters, with alpha and rank, that these files set.
+
+    Files that can't be read set none.
+    """
     return [adapter for file in files for adapter in _trainings_of_file(file).adapters]
 
 
-def files_beside_log(log: Path) -> FilesBeside:
-    """The adapters and precisions that the files in the folder of a log set, where the log alone was named."""
-    files = _scripts_and_settings(log if log.is_dir() else log.parent)
+def adapters_and_precisions_beside_log(log: Path) -> FilesBeside:
+    """The adapters and precisions that the files in the folder of a log set, for a log that was
+    named alone.
+    """
+    files = _scripts_and_settings_in(log if log.is_dir() else log.parent)
     if not files:
         return NOTHING_BESIDE
     trainings = [_trainings_of_file(file) for file in files[:MAX_FILES]]
     configs = (config for one in trainings for config in one.configs)
     return FilesBeside(
         settings=(
-            *(setting for config in configs for setting in _precisions(config)),
+            *(setting for config in configs for setting in _precisions_of_config(config)),
             *(setting for file in files[:MAX_FILES] for setting in schedule_lengths_of_file(file)),
         ),
         adapters=tuple(adapter for one in trainings for adapter in one.adapters),
     )
 
 
-def _scripts_and_settings(folder: Path) -> list[Path]:
+def _scripts_and_settings_in(folder: Path) -> list[Path]:
     """The scripts and the files of settings directly in a folder."""
     suffixes = (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES)
     try:
@@ -86,8 +92,8 @@ def _scripts_and_settings(folder: Path) -> list[Path]:
         return []
 
 
-def _precisions(config: Config) -> Iterator[SettingBeside]:
-    """The precisions that settings ask for."""
+def _precisions_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The precisions (fp16, bf16) that settings ask for, as settings beside a log."""
     for name in PRECISIONS:
         place = config.places.get(f"training.{name}")
         value = getattr(config.spec.training, name)
