@@ -363,7 +363,7 @@ def test_reasoning_of_llamafactory() -> None:
 
 
 VALUES = st.recursive(
-    st.unmet_without_places()
+    st.none()
     | st.booleans()
     | st.integers(0, 2)
     | st.text(max_size=2)

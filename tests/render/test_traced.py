@@ -27,8 +27,8 @@ OPERATIONS: list[Any] = [
         st.tuples(
             st.builds(
                 slice,
-                st.unmet_without_places() | st.integers(-9, 9),
-                st.unmet_without_places() | st.integers(-9, 9),
+                st.none() | st.integers(-9, 9),
+                st.none() | st.integers(-9, 9),
             )
         ),
     ),
@@ -60,7 +60,7 @@ def test_methods_give_what_str_gives(field: str, steps: list[tuple[str, tuple[An
     check(made, wanted, field)
 
 
-@given(TEXT, SEPARATOR | st.unmet_without_places(), st.integers(-1, 2))
+@given(TEXT, SEPARATOR | st.none(), st.integers(-1, 2))
 def test_pieces_of_a_split(field: str, separator: str | None, limit: int) -> None:
     leaf = traced_string.make_leaf(field, Trace(), ("field",))
     for made, wanted in (
@@ -77,7 +77,7 @@ def test_pieces_of_a_split(field: str, separator: str | None, limit: int) -> Non
 
 @given(
     st.recursive(
-        TEXT | st.integers() | st.unmet_without_places() | st.booleans(),
+        TEXT | st.integers() | st.none() | st.booleans(),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     ),
     st.booleans(),

@@ -198,9 +198,9 @@ def broken(made: Any) -> dict[str, tuple[list[make.Row], str]]:
     end = made.tokenizer.vocabulary
     return {
         "labels are a copy": (make.with_labels(rows, make.copied), "IDS008"),
-        "nothing is learned": (make.with_labels(rows, make.unmet_without_places), "IDS009"),
+        "nothing is learned": (make.with_labels(rows, make.none), "IDS009"),
         "half the rows learn nothing": (
-            [*rows[:7], *make.with_labels(rows[7:], make.unmet_without_places)],
+            [*rows[:7], *make.with_labels(rows[7:], make.none)],
             "IDS009",
         ),
         "the mask is turned round": (make.with_labels(rows, _turned_round), "IDS008"),

@@ -16,7 +16,7 @@ from truetune.errors import SpecError
 from truetune.settings.stacks.config_file import read_config
 
 SCALARS = st.one_of(
-    st.unmet_without_places(), st.booleans(), st.integers(-3, 10**12), st.floats(allow_nan=True), st.text(max_size=8),
+    st.none(), st.booleans(), st.integers(-3, 10**12), st.floats(allow_nan=True), st.text(max_size=8),
     st.sampled_from(["auto", "none", "rows.jsonl", "model", "/", "~", "..", "a\0b", "(((", "q_projv_proj", "1e-5"]),
 )  # fmt: skip
 VALUES = st.recursive(

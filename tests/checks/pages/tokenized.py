@@ -57,7 +57,7 @@ def _changed(made: Any, rows: list[make.Row], what: str, how: str) -> list[make.
     if what == "labels":
         ways = {
             "copy": make.copied,
-            "none": make.unmet_without_places,
+            "none": make.none,
             "shifted": make.shifted,
             "early": make.early,
         }

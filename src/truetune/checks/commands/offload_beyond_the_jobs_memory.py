@@ -80,11 +80,12 @@ class OffloadBeyondTheJobsMemory(CommandRule):
             model = fully_trained_model_of_launch(launch)
             if model is None or model.optimizer_states_gib <= float(limit.value):
                 continue
+            states_gib = model.optimizer_states_gib
             yield self.finding(
-                f"the optimizer's states of {model.name} need {model.optimizer_states_gib:,.0f} GiB of the machine's memory"
+                f"the optimizer's states of {model.name} need {states_gib:,.0f} GiB of the machine's memory"
                 f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
                 f" allows {float(limit.value):,.0f}: a process is killed while they are made",
-                f"ask for {memory_to_ask_for(model.optimizer_states_gib):,.0f}G, or keep the states on the GPUs (leave out"
+                f"ask for {memory_to_ask_for(states_gib):,.0f}G, or keep the states on the GPUs (leave out"
                 f" {place.text.rpartition('.')[2]}), if they fit there",
                 cases=[
                     Case(limit.text, file=limit.file, line=limit.line),
