@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.pad_token_of_scripts import without_pad_of_scripts
+from truetune.checks.pad_token_of_scripts import drop_pad_finding_set_by_scripts
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 
 RATE_OF_SCRIPT = Finding(
@@ -72,11 +72,11 @@ LOAD = "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrai
 def test_a_pad_token_that_the_script_sets(line: str, is_kept: bool, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOAD + line, encoding="utf-8")
-    kept = without_pad_of_scripts([PAD_MISSING, FLAT], [str(script)])
+    kept = drop_pad_finding_set_by_scripts([PAD_MISSING, FLAT], [str(script)])
     assert (PAD_MISSING in kept) == is_kept
     assert FLAT in kept
     # Without a script, or beside one that sets none, the files decide.
-    assert PAD_MISSING in without_pad_of_scripts([PAD_MISSING], [])
+    assert PAD_MISSING in drop_pad_finding_set_by_scripts([PAD_MISSING], [])
     other = tmp_path / "other.py"
     other.write_text(LOAD, encoding="utf-8")
-    assert PAD_MISSING in without_pad_of_scripts([PAD_MISSING], [str(script), str(other)])
+    assert PAD_MISSING in drop_pad_finding_set_by_scripts([PAD_MISSING], [str(script), str(other)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.checks.options_of_questions import place_of_option
+from truetune.checks.options_of_questions import position_of_answered_option
 
 WORDS = ("red", "green", "blue", "black")
 
@@ -30,7 +30,7 @@ WORDS = ("red", "green", "blue", "black")
 )
 def test_places(question: str, answer: str, place: str) -> None:
     questions = [question.format(*(f"{word}{n}" for word in WORDS)) for n in range(30)]
-    assert place_of_option(questions, answer) == place
+    assert position_of_answered_option(questions, answer) == place
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
 from truetune.checks.check_data import add_token_views, view_row_tokens
 from truetune.checks.reports import DataReport
-from truetune.checks.row_lookup import rows_at
+from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
@@ -170,7 +170,7 @@ def test_rows_far_in_are_read_without_those_before(kind: str, tmp_path: Path) ->
     else:
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
     wanted = {Origin(str(path), step * i + 1, i) for i in (0, 3, 2600, 4999)}
-    found = list(rows_at(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)}))
+    found = list(read_rows_at_origins(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)}))
     assert {row.origin for row in found} == wanted
     assert [row.prompt for row in found] == ["q0", "q3", "q2600", "q4999"]
 

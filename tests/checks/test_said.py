@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import truetune
 from truetune.checks.check_data import view_row_tokens
 from truetune.checks.check_paths import check_paths
-from truetune.checks.judge_answers import answer_findings
+from truetune.checks.judge_answers import find_in_answers
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
@@ -111,7 +111,7 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
 )
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
-    found = answer_findings(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
+    found = find_in_answers(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
     assert ("ANS005" in {finding.code for finding in found}) is fires
 
 

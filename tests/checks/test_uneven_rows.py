@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import truetune
-from truetune.checks.padding_share import pad_batches
+from truetune.checks.padding_share import estimate_padded_batches
 
 UNEVEN = [3_000 if number % 15 == 0 else 20 for number in range(300)]
 EVEN = [60 + number % 40 for number in range(300)]
@@ -173,7 +173,7 @@ def test_the_share_is_that_of_shuffled_batches() -> None:
     rng = random.Random(1)
     whole = sum(16 * max(rng.sample(lengths, 16)) for _ in range(4_000))
     drawn = 1 - 4_000 * 16 * sum(lengths) / len(lengths) / whole
-    padded = pad_batches(lengths, 16, None)
+    padded = estimate_padded_batches(lengths, 16, None)
     assert padded is not None
     assert abs(padded.share - drawn) < 0.02
     assert padded.long_rows == 20

@@ -7,7 +7,7 @@ import pytest
 
 from tests.troubleshooting.test_ruled_out import log, reason
 from truetune.checks.explaining.project_traits import Trait, traits_shown
-from truetune.checks.reconcile_findings import _without_same_calls
+from truetune.checks.reconcile_findings import _without_repeated_advice
 
 FALLING = list(np.linspace(2.0, 0.6, 9))
 FLAT = [2.0, 1.98, 2.01, 1.99, 2.0, 2.02, 1.97, 2.0, 1.99]
@@ -101,4 +101,4 @@ def test_lines_that_show_a_trait(line: str, trait: Trait, is_shown: bool) -> Non
     ],
 )
 def test_advice_is_not_said_twice(advice: str, given: str, rest: str) -> None:
-    assert _without_same_calls(advice, given) == rest
+    assert _without_repeated_advice(advice, given) == rest

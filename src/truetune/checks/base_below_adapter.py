@@ -18,7 +18,7 @@ from truetune.checks.findings import Case
 from truetune.checks.merged_weights import merges_in_folder
 from truetune.checks.model_identity import (
     explain_other_base,
-    is_owned_by_a_folder,
+    is_owner_a_parent_folder,
     is_published_model_name,
     is_tuned_folder,
     model_identity,
@@ -66,7 +66,7 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
                 cases=(origin,),
             )
         if is_tuned_folder(trained) or (
-            names_own_weights(trained) and is_owned_by_a_folder(trained, path)
+            names_own_weights(trained) and is_owner_a_parent_folder(trained, path)
         ):
             return BaseBelow(
                 f"what {trained} had been trained to is missing below the adapter", is_proved=False

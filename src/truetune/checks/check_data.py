@@ -16,7 +16,7 @@ from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.learned_token_counts import LearnedTokenCounter
 from truetune.checks.reports import DataReport, TokenView
-from truetune.checks.row_lookup import rows_at
+from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import BrokenLines, DataRules
@@ -292,7 +292,7 @@ def _views_of_distant_rows(
 ) -> Iterator[TokenView]:
     """Token views of rows far into a file, each of which is read without the rows before it."""
     renderer = setup.probes.renderer()
-    for row in rows_at(setup.spec, wanted):
+    for row in read_rows_at_origins(setup.spec, wanted):
         yield from make_token_views(
             one_batch([row], renderer, encoder, exact=True), encoder.vocabulary
         )

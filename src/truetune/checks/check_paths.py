@@ -30,8 +30,8 @@ from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rule
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
-from truetune.checks.pad_token_of_scripts import without_pad_of_scripts
-from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
+from truetune.checks.pad_token_of_scripts import drop_pad_finding_set_by_scripts
+from truetune.checks.read_files_beside import find_settings_files_and_logs, read_files_beside
 from truetune.checks.reconcile_findings import (
     NAN_OF_EMPTY_BATCHES,
     NO_LABEL_LEFT,
@@ -164,7 +164,7 @@ class PathsCheck:
     def files_beside(self) -> FilesBeside:
         """What the files among the paths say of the logs among them; they are read once, and only where a log is."""
         if self.beside is None:
-            self.beside = read_files_beside(*files_beside_logs(map(Path, self.named)))
+            self.beside = read_files_beside(*find_settings_files_and_logs(map(Path, self.named)))
         return self.beside
 
     def add(self, report: Report) -> None:
@@ -223,7 +223,7 @@ def check_paths(
     said_once = Judgement(join_equal_findings(whole.findings))
     one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
     logs = [subject.log for subject in whole.subjects if subject.log is not None]
-    kept = without_pad_of_scripts(one_cause.findings, _training_scripts_of(seen))
+    kept = drop_pad_finding_set_by_scripts(one_cause.findings, _training_scripts_of(seen))
     return replace(whole, findings=reconcile_findings(kept, logs, seen.beside))
 
 

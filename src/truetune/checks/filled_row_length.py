@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import data_files_of
-from truetune.checks.read_files_beside import limit_of_config
+from truetune.checks.read_files_beside import length_limit_of_config
 from truetune.data.row_text_sizes import first_row_text_sizes
 from truetune.errors import TruetuneError
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
@@ -24,7 +24,7 @@ class FilledRows(NamedTuple):
 
 def find_what_fills_rows(config: Config) -> FilledRows | None:
     """What fills the rows of a run; None where nothing does."""
-    settings = list(limit_of_config(config))
+    settings = list(length_limit_of_config(config))
     limit = next((one for one in settings if one.name == LENGTH_LIMIT), None)
     fillings = [one for one in settings if one.name == FILLED_TO_LIMIT]
     if limit is None or not fillings or not isinstance(limit.value, int):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case
-from truetune.checks.number_links import link_by_numbers
+from truetune.checks.number_links import link_questions_to_answers_by_number
 from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
 from truetune.generation.gathered_orders import MAX_PROCESSES, gathered_orders
@@ -253,7 +253,9 @@ class DisplacedAnswerSearch:
     def _find_numbered(self) -> DisplacedAnswers | None:
         """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
         too few words to be pairs."""
-        links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
+        links = link_questions_to_answers_by_number(
+            [one[0] for one in self.chunk], [one[1] for one in self.chunk]
+        )
         away = _one_way_links(links.away)
         total = len(away) + links.own
         if len(away) < max(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.named_gpu import REQUESTS, TYPED_REQUEST, find_named_gpu, gpu_size_of
+from truetune.checks.named_gpu import REQUESTS, TYPED_REQUEST, find_named_gpu, gpu_memory_gb
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS
@@ -150,7 +150,7 @@ def smallest_memory_of_gpu_gb(name: str) -> float | None:
 
     None for an unknown name.
     """
-    size = gpu_size_of(name)
+    size = gpu_memory_gb(name)
     if size is None or re.search(r"\d+ ?gb", name, re.I):
         return size
     plain = name.lower()

@@ -1,4 +1,6 @@
-"""What a job asks for, and the processes that its commands start on each node."""
+"""Reads which GPUs a job asks for or makes visible, and how many processes its commands start on
+each node.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ class ProcessLaunch(NamedTuple):
 
 def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first_job_request(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -117,7 +119,7 @@ def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
     return None
 
 
-def _first_request(file: CommandFile, *names: str) -> tuple[str, int]:
+def _first_job_request(file: CommandFile, *names: str) -> tuple[str, int]:
     """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
@@ -129,7 +131,7 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
     """
     own = command.variables.get("CUDA_VISIBLE_DEVICES")
     if own is not None:
-        return _visible_gpus(own, command.line)
+        return _parse_visible_gpus(own, command.line)
     in_container = _gpus_of_container(command, Path(file.path).parent)
     if in_container is not None:
         return in_container
@@ -142,7 +144,7 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
     # A line below the command sets what later commands see.
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
-    return _visible_gpus(settings[0][1], settings[0][0])
+    return _parse_visible_gpus(settings[0][1], settings[0][0])
 
 
 def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount | None:
@@ -152,7 +154,7 @@ def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount 
         gpus
         for one in file.commands
         if one.words[0] in SOURCES and len(one.words) > 1 and one.line < command.line
-        for gpus in _gpus_of_env_file(folder / one.words[1], one.line)
+        for gpus in _visible_gpus_of_env_file(folder / one.words[1], one.line)
     ]
     return found[0] if len(found) == 1 else None
 
@@ -178,20 +180,20 @@ def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
         value = given or words[number + 1]
         if name in ("-e", "--env") and value.startswith(VISIBLE):
             line = command.line_of(value)
-            found += filter(None, [_visible_gpus(value.removeprefix(VISIBLE), line)])
+            found += filter(None, [_parse_visible_gpus(value.removeprefix(VISIBLE), line)])
         elif name == "--env-file":
-            found += _gpus_of_env_file(folder / value, command.line)
+            found += _visible_gpus_of_env_file(folder / value, command.line)
         elif name == "--gpus" and (devices := NAMED_DEVICES.fullmatch(value)) is not None:
             found.append(GpuCount(len(set(devices[1].split(","))), command.line, f"--gpus {value}"))
     # A variable that is set twice, and devices beside it, say different things.
     return found[0] if len(found) == 1 else None
 
 
-def _gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
+def _visible_gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
     """What a file of variables for a container leaves visible, if it names CUDA_VISIBLE_DEVICES."""
     for setting in lines_of_variable_file(path):
         if setting.startswith(VISIBLE):
-            visible = _visible_gpus(setting.removeprefix(VISIBLE), line)
+            visible = _parse_visible_gpus(setting.removeprefix(VISIBLE), line)
             if visible is not None:
                 yield visible._replace(text=f"{visible.text} of {path.name}")
 
@@ -209,12 +211,12 @@ def visible_gpus_set_in_script(
     # Twice: one of them may be a default that the other replaces.
     if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
         return None
-    value = next(_values_of_variable(text), None)
-    visible = _visible_gpus(*value) if value is not None else None
+    value = next(_cuda_visible_devices_in_script(text), None)
+    visible = _parse_visible_gpus(*value) if value is not None else None
     return (visible, str(script)) if visible is not None else None
 
 
-def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
+def _cuda_visible_devices_in_script(text: str) -> Iterator[tuple[str, int]]:
     """What the top of a script sets CUDA_VISIBLE_DEVICES to, where it is plain text, and in which line."""
     try:
         statements = parse_python(text).body
@@ -231,7 +233,7 @@ def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
             yield value, node.lineno
 
 
-def _visible_gpus(value: str, line: int) -> GpuCount | None:
+def _parse_visible_gpus(value: str, line: int) -> GpuCount | None:
     """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves; None where it is not plain numbers."""
     value = value.strip("\"'")
     if DEVICES.fullmatch(value) is None:
@@ -239,8 +241,10 @@ def _visible_gpus(value: str, line: int) -> GpuCount | None:
     return GpuCount(len(set(value.split(","))), line, f"CUDA_VISIBLE_DEVICES={value}")
 
 
-def may_commands_share_gpus(file: CommandFile) -> bool:
-    """May several commands have GPUs of their own, or a server those that the training leaves?"""
+def may_commands_split_gpus(file: CommandFile) -> bool:
+    """Could the commands of a file use different GPUs: several that each take some, or a server
+    that takes those a training leaves?
+    """
     own = any("CUDA_VISIBLE_DEVICES" in command.variables for command in file.commands)
     lines = [line for line in file.text.splitlines() if not PRINTS.match(line)]
     texts = (
@@ -281,7 +285,9 @@ def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
             if launched is None or tasks is None:
                 continue
             spreads = any(
-                _spreads_model(folder / word) for word in started.words if word.endswith(".py")
+                _does_script_spread_model(folder / word)
+                for word in started.words
+                if word.endswith(".py")
             )
             yield launched._replace(
                 command=command,
@@ -301,14 +307,14 @@ def _commands_of_inner_shell(command: ShellCommand) -> Iterator[ShellCommand]:
 
 
 def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
-    """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
+    """How many tasks srun starts of a command on each node; None if that is not plain."""
     if command.words[0] != "srun":
         return 1
     own = last_option(command.words, "--ntasks-per-node")
     # A total of tasks may be shared out among the nodes in any way.
     if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
-    tasks = own or _first_request(file, "--ntasks-per-node")[0]
+    tasks = own or _first_job_request(file, "--ntasks-per-node")[0]
     if tasks:
         return parse_whole_number(tasks)
     # Slurm then counts tasks by GPUs, whose number per node is not said.
@@ -320,8 +326,8 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _tasks_of_node(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = parse_whole_number(_first_request(file, "--ntasks", "-n")[0])
-    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_whole_number(_first_job_request(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first_job_request(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
@@ -363,21 +369,23 @@ def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
 
 
 def commands_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
-    """The programs of a file with what keeps each on the CPU; empty where any of them may use a GPU."""
+    """The programs of a file, each with the setting that keeps it on the CPU; empty if any of them
+    may use a GPU.
+    """
     kept: list[tuple[ShellCommand, str]] = []
     for command in file.commands:
         first = command.words[0].rpartition("/")[2] if command.words else ""
         if first in STARTS_UNSEEN:
             return []
         if first in PROGRAM_STARTERS:
-            reason = _cpu_setting(command, Path(file.path).parent)
+            reason = _setting_that_keeps_on_cpu(command, Path(file.path).parent)
             if reason is None:
                 return []
             kept.append((command, reason))
     return kept
 
 
-def _cpu_setting(command: ShellCommand, folder: Path) -> str | None:
+def _setting_that_keeps_on_cpu(command: ShellCommand, folder: Path) -> str | None:
     """What tells a command to train on the CPU: an option, or a line of the settings that it names."""
     options = command.behind("accelerate", "launch")
     if options is not None and last_option(options_before_script(options), "--cpu") is not None:
@@ -413,7 +421,7 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
     nodes: Any = (
         parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
     )
-    if not _is_whole_share(count, nodes):
+    if not _are_processes_split_evenly(count, nodes):
         return None
     if option is not None:
         setting, text = "--num_processes", f"--num_processes {option}"
@@ -423,7 +431,7 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
     return ProcessLaunch(command, count // nodes, nodes, setting, text, False)
 
 
-def _is_whole_share(processes: Any, nodes: Any) -> bool:
+def _are_processes_split_evenly(processes: Any, nodes: Any) -> bool:
     """Are both counts known, and does each node get the same number of processes, at least one?"""
     if not isinstance(processes, int) or not isinstance(nodes, int):
         return False
@@ -482,8 +490,8 @@ def _accelerate_config(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _spreads_model(script: Path) -> bool:
-    """Does a script say that it spreads a model over several GPUs?"""
+def _does_script_spread_model(script: Path) -> bool:
+    """Does a script, by its words, spread one model over several GPUs?"""
     text = _file_head(script)
     return any(name in text for name in SPREADS)
 

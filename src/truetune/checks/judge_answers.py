@@ -1,4 +1,6 @@
-"""watching: what the rules on answers say about a run so far, or about one look at a finished model."""
+"""Judges sampled answers by the rules on answers: those of a run so far, or of one sampling pass of
+a finished model.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from truetune.generation.answer_samples import SampledRun
 from truetune.settings.run_spec import RunSpec
 
 
-def answer_findings(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
-    """What the rules that `spec` selects find in what was watched; nothing before the first look."""
+def find_in_answers(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+    """The findings of the rules that `spec` selects on sampled answers; none before the first
+    sampling pass.
+    """
     return judge_answers(watched, spec).findings
 
 
 def judge_answers(watched: SampledRun, spec: RunSpec | None = None) -> Judgement:
-    """What the rules that `spec` selects say of what was watched; nothing before the first look."""
+    """The judgement of the rules that `spec` selects on sampled answers; empty before the first
+    sampling pass.
+    """
     if not watched.looks:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
@@ -33,7 +39,9 @@ def judge_answers(watched: SampledRun, spec: RunSpec | None = None) -> Judgement
 
 
 def _correctness_not_judged(watched: SampledRun) -> tuple[NotJudged, ...]:
-    """How near the answers come to their references: no rule says from where on that is too far."""
+    """Says that no rule judges how near the answers come to their references: no threshold is
+    known.
+    """
     scores = [sample.scores for sample in watched.looks[-1].samples]
     known = [score.overlap for score in scores if score.overlap is not None]
     if not known or any(score.parsed is not None for score in scores):
@@ -46,8 +54,8 @@ def _correctness_not_judged(watched: SampledRun) -> tuple[NotJudged, ...]:
     return (NotJudged("whether the answers are right", overlap, unlock=unlock, asked=False),)
 
 
-def answer_report(watched: SampledRun, spec: RunSpec, path: str) -> Report:
-    """The same as a report on `path`, the model or run that answered."""
+def report_on_answers(watched: SampledRun, spec: RunSpec, path: str) -> Report:
+    """The report on sampled answers; `path` is the model or the run that answered."""
     started = time.perf_counter()
     facts = {
         "looks": ", ".join(f"step {look.step:,}" for look in watched.looks),
@@ -69,8 +77,8 @@ def answer_report(watched: SampledRun, spec: RunSpec, path: str) -> Report:
     )
 
 
-def new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list[Finding]:
-    """Those findings that are new, or are worse than when they were last in `known`, which is brought up to date.
+def findings_new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list[Finding]:
+    """The findings that are new, or worse than when they were last in `known`, which is updated.
 
     Worse is a higher severity, or a share of bad answers that is half as large again.
     """

@@ -1,4 +1,4 @@
-"""audit: what the rules say about a run that is about to start, as its processes recorded it."""
+"""Judges an audit: what the rules on batches say of what the processes of a starting run recorded."""
 
 from __future__ import annotations
 

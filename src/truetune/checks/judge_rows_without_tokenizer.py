@@ -1,4 +1,4 @@
-"""Judges rows without a tokenizer: by the rules that compare texts, and no tokens.
+"""Judges rows without a tokenizer, by the rules that compare texts and need no tokens.
 
 Whether two answers are the same, or an answer is a null word, is a matter of texts. So where no tokenizer is named (or
 that of the hub is not on this machine) the rows are read through a tokenizer of bytes, which tells all texts apart, and

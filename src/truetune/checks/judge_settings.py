@@ -1,4 +1,6 @@
-"""The rules on the settings of a run, and on the machine where it starts."""
+"""Judges the settings of a run by the rules on settings, and by the rules on the machine where it
+starts.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,13 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     trainer = trainer_facts_of_run(
         config.spec.model_copy(update={"trained_by": trained_by, "training": training})
     )
-    unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))
+    unknown = Judgement(not_judged=tuple(_settings_parts_without_rules(config)))
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
     of_machine = run_rules(Launch(config, _this_machine()), choose_rules(spec, DeviceRule))
     return Judgement.of([of_config, of_machine, unknown])
 
 
-def _methods_without_rules(config: Config) -> Iterator[NotJudged]:
+def _settings_parts_without_rules(config: Config) -> Iterator[NotJudged]:
     """Parts of a run about whose settings there are no rules."""
     method = config.spec.training.method
     if method in REASON_BY_METHOD_WITHOUT_RULES:

@@ -85,6 +85,6 @@ class Judgement:
         )
 
 
-def list_unjudged_parts(parts: Iterable[NotJudged]) -> Iterator[NotJudged]:
-    """Those that were asked for."""
+def requested_parts_not_judged(parts: Iterable[NotJudged]) -> Iterator[NotJudged]:
+    """The parts that could not be judged although they were asked for."""
     return (part for part in parts if part.asked)

@@ -106,34 +106,34 @@ def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
         is_launch = launch is not None or "deepspeed" in " ".join(command.words)
         name = next((word for word in command.words if word.endswith(".py")), "")
         # Without a script or a module nothing says which settings the launcher's files are compared with.
-        if not is_launch or not (name or _module_of(command)):
+        if not is_launch or not (name or _launched_library_module(command)):
             continue
         script = find_in_folder_or_parents(folder, name)
         accelerate = read_document_in_folder_or_parents(
             folder, last_option(launch or (), "--config-file")
         )
         settings = read_document_in_folder_or_parents(
-            folder, last_option(_behind_script(command), *SETTINGS_OPTIONS)
+            folder, last_option(_options_of_script(command), *SETTINGS_OPTIONS)
         )
         yield LaunchFiles(
             command,
             accelerate,
-            _deepspeed_file(command, accelerate, settings, script, folder),
+            _find_deepspeed_file(command, accelerate, settings, script, folder),
             settings,
             script,
             file.path,
         )
 
 
-def _behind_script(command: ShellCommand) -> tuple[str, ...]:
+def _options_of_script(command: ShellCommand) -> tuple[str, ...]:
     """The options of the script; those of the launcher stand before it."""
     names = [number for number, word in enumerate(command.words) if word.endswith(".py")]
-    if not names and (module := _module_of(command)):
+    if not names and (module := _launched_library_module(command)):
         names = [command.words.index(module)]
     return command.words[names[0] + 1 :] if names else ()
 
 
-def _module_of(command: ShellCommand) -> str:
+def _launched_library_module(command: ShellCommand) -> str:
     """The module of a library that a launcher starts: `-m trl.scripts.sft`; empty where it starts none."""
     behind = command.behind("accelerate", "launch") or ()
     module = last_option(behind, "-m", "--module")
@@ -153,14 +153,16 @@ def _commands_with_inner(file: CommandFile) -> Iterator[ShellCommand]:
             yield replace(inner, line=command.line)
 
 
-def _deepspeed_file(
+def _find_deepspeed_file(
     command: ShellCommand,
     accelerate: LocatedDocument | None,
     settings: LocatedDocument | None,
     script: Path | None,
     folder: Path,
 ) -> LocatedDocument | None:
-    """The DeepSpeed file of a launch, by whoever names it first."""
+    """The DeepSpeed file of a launch: that of the command, else of accelerate's file, of the
+    settings or of the script.
+    """
     # In the order in which the programs themselves decide: a launcher's option wins over the script's.
     named = last_option(command.words, "--deepspeed-config-file")
     for name in DEEPSPEED_OPTIONS:
@@ -173,12 +175,14 @@ def _deepspeed_file(
         named = setting.value if setting is not None and isinstance(setting.value, str) else None
     tree = parse_script(script) if not named else None
     if tree is not None:
-        named = next(_named_in_code(tree), None)
+        named = next(_deepspeed_files_in_trainer_arguments(tree), None)
     return read_document_in_folder_or_parents(folder, named)
 
 
-def _named_in_code(tree: ast.Module) -> Iterator[str]:
-    """`TrainingArguments(deepspeed="ds.json")`"""
+def _deepspeed_files_in_trainer_arguments(tree: ast.Module) -> Iterator[str]:
+    """The DeepSpeed files that a script names in the arguments of a trainer:
+    `TrainingArguments(deepspeed="ds.json")`.
+    """
     for call in trainer_arguments_calls(tree):
         for keyword in call.keywords:
             is_named = keyword.arg == "deepspeed" and isinstance(keyword.value, ast.Constant)
@@ -186,11 +190,13 @@ def _named_in_code(tree: ast.Module) -> Iterator[str]:
                 value = keyword.value.value
                 if isinstance(value, str):
                     yield value
-    yield from _given_to_engine(tree)
+    yield from _deepspeed_files_of_initialize(tree)
 
 
-def _given_to_engine(tree: ast.Module) -> Iterator[str]:
-    """`deepspeed.initialize(config="ds.json")`, also of `config = json.load(open("ds.json"))`"""
+def _deepspeed_files_of_initialize(tree: ast.Module) -> Iterator[str]:
+    """The DeepSpeed files that a script gives to the engine:
+    `deepspeed.initialize(config="ds.json")`, also by `config = json.load(open("ds.json"))`.
+    """
     assigned = {
         ast.unparse(target): node.value
         for node in ast.walk(tree)
@@ -211,7 +217,9 @@ def _given_to_engine(tree: ast.Module) -> Iterator[str]:
 
 
 def trainer_arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls that make the settings of a Trainer."""
+    """The calls of a script that make the arguments of a Trainer: `TrainingArguments(...)` and its
+    kin.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).rpartition(".")[2]
@@ -253,7 +261,9 @@ def read_document_in_folder_or_parents(folder: Path, name: str | None) -> Locate
 def first_set_value(
     document: LocatedDocument | None, *ways: tuple[str, ...]
 ) -> LocatedValue | None:
-    """The value behind the first of these keys that a file sets; None for "auto" and where there is none."""
+    """The value of the first of these key paths that a document sets, with its place; None for
+    "auto", and if none is set.
+    """
     for way in ways:
         value: Any = document.value if document is not None else None
         for key in way:

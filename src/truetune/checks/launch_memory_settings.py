@@ -1,4 +1,5 @@
-"""What the files of a launch say about memory: accelerate's FSDP settings, and what DeepSpeed or FSDP put on the CPU.
+"""Settings about GPU memory in the files of a launcher: FSDP units and recomputation of accelerate,
+ZeRO stage, loss scale and offload of DeepSpeed.
 
 A log and a script know nothing of them: `accelerate launch --config_file fsdp.yaml` decides whether layers are gathered
 one at a time, whether activations are computed twice, and where the states of the optimizer lie.
@@ -38,10 +39,10 @@ def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside
     document = parse_document(text, str(path))
     if not isinstance(document.value, Mapping):
         return
-    yield from _unit_of_fsdp(document)
-    recomputed = _of_fsdp(document, "activation_checkpointing")
+    yield from _large_fsdp_units(document)
+    recomputed = _fsdp_setting(document, "activation_checkpointing")
     if recomputed is not None and recomputed.value is True:
-        yield _beside(RECOMPUTED_BY_LAUNCHER, True, recomputed)
+        yield _setting_at_line(RECOMPUTED_BY_LAUNCHER, True, recomputed)
     stage = first_set_value(
         document,
         ("zero_optimization", "stage"),
@@ -49,43 +50,53 @@ def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside
         ("deepspeed_config", "zero_optimization", "stage"),
     )
     if stage is not None and isinstance(stage.value, int):
-        yield _beside(ZERO_STAGE, stage.value, stage)
+        yield _setting_at_line(ZERO_STAGE, stage.value, stage)
     scale = first_set_value(document, ("fp16", "loss_scale"))
     if scale is not None and isinstance(scale.value, int | float) and scale.value:
-        yield _beside(LOSS_SCALE, scale.value, scale)
-    place = optimizer_on_cpu(document)
+        yield _setting_at_line(LOSS_SCALE, scale.value, scale)
+    place = line_of_optimizer_offload(document)
     if place is not None:
-        yield _beside(OPTIMIZER_ON_CPU, True, place)
+        yield _setting_at_line(OPTIMIZER_ON_CPU, True, place)
 
 
-def _unit_of_fsdp(document: LocatedDocument) -> Iterator[SettingBeside]:
-    """The policy by which FSDP makes units, where it makes one of the whole model, or may."""
+def _large_fsdp_units(document: LocatedDocument) -> Iterator[SettingBeside]:
+    """The FSDP policy that makes one unit of the whole model, or the least size of a unit if units
+    are made by size.
+    """
     policy = one_unit_policy(document)
     if policy is not None:
-        yield _beside(SHARDED_AS_ONE_UNIT, True, policy)
-    least = least_unit(document)
+        yield _setting_at_line(SHARDED_AS_ONE_UNIT, True, policy)
+    least = min_unit_parameters(document)
     if least is not None and isinstance(least.value, int):
-        yield _beside(LEAST_UNIT, least.value, least)
+        yield _setting_at_line(LEAST_UNIT, least.value, least)
 
 
 def one_unit_policy(document: LocatedDocument) -> LocatedValue | None:
-    """`fsdp_auto_wrap_policy: NO_WRAP`, where weights are sharded; None elsewhere."""
-    policy = _of_fsdp(document, "auto_wrap_policy")
+    """The FSDP policy `NO_WRAP`, which makes one unit of the whole model, if weights are sharded;
+    else None.
+    """
+    policy = _fsdp_setting(document, "auto_wrap_policy")
     is_none = policy is not None and str(policy.value).upper() == NO_POLICY
-    return policy if is_none and _gathers(document) else None
+    return policy if is_none and _gathers_sharded_weights(document) else None
 
 
-def least_unit(document: LocatedDocument) -> LocatedValue | None:
-    """The least parameters of a unit, where units are made by size and weights are sharded; None elsewhere."""
-    policy = _of_fsdp(document, "auto_wrap_policy")
-    if policy is None or str(policy.value).upper() != BY_SIZE or not _gathers(document):
+def min_unit_parameters(document: LocatedDocument) -> LocatedValue | None:
+    """The least number of parameters of an FSDP unit, if units are made by size and weights are
+    sharded; else None.
+    """
+    policy = _fsdp_setting(document, "auto_wrap_policy")
+    if (
+        policy is None
+        or str(policy.value).upper() != BY_SIZE
+        or not _gathers_sharded_weights(document)
+    ):
         return None
-    return _of_fsdp(document, "min_num_params")
+    return _fsdp_setting(document, "min_num_params")
 
 
-def _gathers(document: LocatedDocument) -> bool:
-    """Are weights sharded and gathered for each pass? The default of FSDP is that they are."""
-    strategy = _of_fsdp(document, "reshard_after_forward") or _of_fsdp(
+def _gathers_sharded_weights(document: LocatedDocument) -> bool:
+    """Does FSDP shard weights and gather them for each pass? Its default is that it does."""
+    strategy = _fsdp_setting(document, "reshard_after_forward") or _fsdp_setting(
         document, "sharding_strategy"
     )
     if strategy is None:
@@ -94,13 +105,15 @@ def _gathers(document: LocatedDocument) -> bool:
     return value.upper() in GATHERING or value.lower() in GATHERING
 
 
-def _of_fsdp(document: LocatedDocument, name: str) -> LocatedValue | None:
-    """A setting of FSDP, with or without its prefix."""
+def _fsdp_setting(document: LocatedDocument, name: str) -> LocatedValue | None:
+    """A setting of accelerate's `fsdp_config`, with or without the prefix `fsdp_`."""
     return first_set_value(document, ("fsdp_config", f"fsdp_{name}"), ("fsdp_config", name))
 
 
-def optimizer_on_cpu(document: LocatedDocument) -> LocatedValue | None:
-    """The line that puts the states of the optimizer into the machine's memory; None where none does."""
+def line_of_optimizer_offload(document: LocatedDocument) -> LocatedValue | None:
+    """The line that puts the optimizer's states into the machine's memory, in a DeepSpeed or
+    accelerate file; None if none does.
+    """
     found = first_set_value(
         document,
         ("zero_optimization", "offload_optimizer", "device"),
@@ -112,6 +125,6 @@ def optimizer_on_cpu(document: LocatedDocument) -> LocatedValue | None:
     return found if found is not None and str(found.value).lower() in ON_CPU else None
 
 
-def _beside(name: str, value: bool | int | float, place: LocatedValue) -> SettingBeside:
-    """A setting at the line that makes it, by its last key alone."""
+def _setting_at_line(name: str, value: bool | int | float, place: LocatedValue) -> SettingBeside:
+    """A value as a setting beside a log, at the line that sets it, named by its last key alone."""
     return SettingBeside(name, value, place.file, place.line, place.text.rpartition(".")[2])

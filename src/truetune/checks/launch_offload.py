@@ -1,4 +1,5 @@
-"""What of a run a launcher's files put on the CPU: accelerate's configuration, and the DeepSpeed file of a command.
+"""Finds what the files of a launcher put on the CPU: accelerate's configuration, and the DeepSpeed
+file of a command.
 
 Settings and scripts say it themselves where they name a DeepSpeed file. A script that `accelerate launch` starts knows
 nothing of it: then the job beside it says which configuration holds.
@@ -38,7 +39,7 @@ def find_launch_offload(path: str) -> LaunchOffload | None:
     script = Path(path)
     for launch in _launches_of(script):
         for document in (launch.deepspeed, launch.accelerate):
-            found = _offload_of(document) if document is not None else None
+            found = _offload_of_document(document) if document is not None else None
             if found is not None:
                 return found
     return None
@@ -62,7 +63,7 @@ def _launches_of(script: Path) -> Iterator[LaunchFiles]:
         )
 
 
-def _offload_of(document: LocatedDocument) -> LaunchOffload | None:
+def _offload_of_document(document: LocatedDocument) -> LaunchOffload | None:
     """What a file of DeepSpeed or of accelerate puts on the CPU."""
     value: Any = document.value
     if not isinstance(value, dict):
@@ -70,25 +71,27 @@ def _offload_of(document: LocatedDocument) -> LaunchOffload | None:
     zero = value.get("zero_optimization")
     if isinstance(zero, dict):
         offload = find_offload(zero_offloads(zero))
-        return _if_offloaded(f"ZeRO-{zero.get('stage', 0)}", offload, document)
+        return _launch_offload_or_none(f"ZeRO-{zero.get('stage', 0)}", offload, document)
     for key in ("deepspeed_config", "fsdp_config"):
         inner = value.get(key)
         if not isinstance(inner, dict):
             continue
         how = "FSDP" if key == "fsdp_config" else f"ZeRO-{inner.get('zero_stage', 2)}"
-        found = _if_offloaded(how, find_offload(_without_none(flatten_settings(inner))), document)
+        found = _launch_offload_or_none(
+            how, find_offload(_without_disabled_settings(flatten_settings(inner))), document
+        )
         if found is not None:
             return found
     return None
 
 
-def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+def _without_disabled_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without those that are switched off by a word."""
     off = ("none", "false", "False", "no")
     return {name: value for name, value in settings.items() if value not in off}
 
 
-def _if_offloaded(
+def _launch_offload_or_none(
     how: str, offload: frozenset[Offload], document: LocatedDocument
 ) -> LaunchOffload | None:
     """What is on the CPU, with the file that says so; None where nothing is."""

@@ -1,4 +1,5 @@
-"""How the launch beside a script shares out its training: processes, stage of ZeRO or FSDP, and what is on the CPU.
+"""Finds how the launch beside a script distributes its training: processes, ZeRO stage or FSDP, and
+CPU offload.
 
 A script that `accelerate launch` or torchrun starts knows none of it. A plan of its memory that takes it for one
 process would call a run too large that shares its weights among four.
@@ -46,7 +47,7 @@ class LaunchedTraining(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What was taken from the launch, as a note of a plan."""
+        """A sentence for a memory plan: what was taken from the launch."""
         how = "FSDP" if self.is_fsdp else f"ZeRO-{self.stage}" if self.stage else ""
         parts = [
             f"{self.processes} process{'es' * (self.processes != 1)}",
@@ -111,10 +112,10 @@ def _launches_in(file: CommandFile, name: str) -> Iterator[LaunchedTraining]:
         processes = launch.processes * launch.machines
         files = documents.get(id(launch.command))
         launched = LaunchedTraining(place, processes, None, False, frozenset())
-        yield _with_files(launched, files) if files is not None else launched
+        yield _with_settings_of_files(launched, files) if files is not None else launched
 
 
-def _with_files(launched: LaunchedTraining, launch: LaunchFiles) -> LaunchedTraining:
+def _with_settings_of_files(launched: LaunchedTraining, launch: LaunchFiles) -> LaunchedTraining:
     """The launch with the stage of ZeRO, with FSDP, and with what lies on the CPU, as its files say."""
     stage = (
         first_set_value(launch.deepspeed, ("zero_optimization", "stage"))
@@ -134,19 +135,19 @@ def _with_files(launched: LaunchedTraining, launch: LaunchFiles) -> LaunchedTrai
     return launched._replace(
         stage=number,
         is_fsdp=is_fsdp,
-        offload=_offload_of(launch),
+        offload=_offload_of_launch(launch),
         is_recomputed=recomputed is not None and recomputed.value is True,
         unit=unit.text.rpartition(".")[2] if unit is not None else "",
     )
 
 
-def _offload_of(launch: LaunchFiles) -> frozenset[Offload]:
+def _offload_of_launch(launch: LaunchFiles) -> frozenset[Offload]:
     """What the files of a launch put on the CPU."""
-    zero = _table(launch, "deepspeed", "zero_optimization")
+    zero = _table_of_launch_file(launch, "deepspeed", "zero_optimization")
     if zero:
         return find_offload(zero_offloads(zero))
     for key in ("deepspeed_config", "fsdp_config"):
-        settings = flatten_settings(_table(launch, "accelerate", key))
+        settings = flatten_settings(_table_of_launch_file(launch, "accelerate", key))
         if settings:
             return find_offload(
                 {name: value for name, value in settings.items() if value not in OFF}
@@ -154,7 +155,7 @@ def _offload_of(launch: LaunchFiles) -> frozenset[Offload]:
     return frozenset()
 
 
-def _table(launch: LaunchFiles, which: str, key: str) -> dict[str, Any]:
+def _table_of_launch_file(launch: LaunchFiles, which: str, key: str) -> dict[str, Any]:
     """A part of the DeepSpeed file, or of accelerate's; empty where it has none."""
     document = launch.deepspeed if which == "deepspeed" else launch.accelerate
     value = document.value.get(key) if document is not None else None

@@ -73,11 +73,11 @@ class LearnedTokenCounts:
 
     @property
     def reaches(self) -> int:
-        """Supervised tokens that reach the loss."""
+        """The number of supervised tokens that reach the loss, after masked pads and cuts."""
         return self.supervised - self.lost
 
     def report_data(self) -> dict[str, Any]:
-        """As plain values."""
+        """The counts as plain values for the report's `data`."""
         return {**asdict(self), "reaches": self.reaches}
 
 
@@ -101,7 +101,7 @@ class LearnedTokenCounter:
         self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
 
     def labelled(self, batch: Batch) -> Batch:
-        """The batch with the labels of the trainer, which are counted."""
+        """The batch with the trainer's labels in place of the ideal ones; its tokens are counted."""
         mask = self._mask(batch)
         pads = mask & (batch.ids == self.pad)
         # Only trainers that mask by id: a supervised token that equals the pad loses its label, which is often the
@@ -118,7 +118,7 @@ class LearnedTokenCounter:
             self.lost += int((mask & gone).sum())
             self._count_kept(batch, mask & ~gone)
         elif self.facts.name is None and self.spec.max_length is not None:
-            self._count_kept(batch, mask & (_places(batch) < self.spec.max_length))
+            self._count_kept(batch, mask & (_positions_in_examples(batch) < self.spec.max_length))
         return replace(batch, supervised=mask)
 
     def _count_kept(self, batch: Batch, kept: NDArray[np.bool_]) -> None:
@@ -129,12 +129,12 @@ class LearnedTokenCounter:
         self.answers_left += int((np.diff(ends) > 0).sum())
 
     def _mask(self, batch: Batch) -> NDArray[np.bool_]:
-        """(tokens,) what the trainer labels."""
+        """(tokens,) true for the tokens that the trainer labels."""
         what: What = self.spec.learn.what
         if self.facts.name is None or self.facts.as_served.value is not False:
             return batch.supervised.copy()
         if what == "completion" and self.kind != "instruction":
-            return _to_the_end(batch)
+            return _mask_from_first_supervised(batch)
         return batch.supervised.copy()
 
     def _gone(self, batch: Batch, limit: int) -> NDArray[np.bool_]:
@@ -143,24 +143,24 @@ class LearnedTokenCounter:
         if self.cut.action in ("drop", "count"):
             self.left_out += int(long.sum())
             return np.asarray(np.repeat(long, batch.lengths))
-        place = _places(batch)
+        place = _positions_in_examples(batch)
         if self.from_end:
             return np.asarray(place < np.repeat(batch.lengths - limit, batch.lengths))
         return np.asarray(place >= limit)
 
     def learned(self) -> LearnedTokenCounts:
-        """The counts."""
+        """The counts over all batches so far, with what decided the trainer's mask."""
         facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return LearnedTokenCounts(
             trainer=facts.name,
             called=facts.title_for_pairs if pairs else facts.called,
-            because=self._because(),
+            because=self._reason_of_mask(),
             sure=(
                 facts.name is not None
                 and (pairs or self.decision.learned is not None)
                 and not self.spec.training.other.get(LABELS_BY_SCRIPT)
             ),
-            about=facts.template.value == "own" or self._finds_otherwise(),
+            about=facts.template.value == "own" or self._finds_answers_otherwise(),
             tokens=self.tokens,
             supervised=self.supervised,
             masked_as_pads=self.masked,
@@ -175,15 +175,17 @@ class LearnedTokenCounter:
             installed=_other_installed_release(facts),
         )
 
-    def _finds_otherwise(self) -> bool:
+    def _finds_answers_otherwise(self) -> bool:
         """Does the trainer find the answers by another way than the contract?"""
         if self.kind == "instruction" and self.facts.as_served.value is False:
             return True  # such trainers write rows of this kind into a prompt of their own
         by = self.facts.finds_answers_by.value
         return self.spec.learn.what in ("assistant", "last") and by not in (None, "contract")
 
-    def _because(self) -> str:
-        """What decided: the default of the trainer, where the settings ask for nothing else."""
+    def _reason_of_mask(self) -> str:
+        """What decided which tokens are learned, in words: the trainer's default, or the setting
+        `learn`.
+        """
         if self.row is not None and self.row.is_preference:
             return "the answers of pairs and verdicts"
         learned = self.spec.learn.what
@@ -191,8 +193,9 @@ class LearnedTokenCounter:
 
 
 def ideal_loss_mask(batch: Batch) -> NDArray[np.bool_]:
-    """(tokens,) what inference must produce: every assistant turn that is to be learned, through its stop token; of
-    plain rows the completion, or all text."""
+    """(tokens,) true for the tokens that inference must produce: every assistant turn that is to be
+    learned, through its stop token; of plain rows the completion, or all text.
+    """
     mask = np.zeros(len(batch.ids), dtype=np.bool_)
     for i, example in enumerate(batch.examples):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
@@ -208,7 +211,7 @@ def _ideal_spans(example: Example) -> list[tuple[int, int]]:
     """Characters of an example that inference must produce."""
     row, rendering = example
     if row.is_chat:
-        turns = (turn for turn in rendering.turns if _is_ideal(turn, example))
+        turns = (turn for turn in rendering.turns if _must_turn_be_produced(turn, example))
         return [(turn.start, turn.end) for turn in turns]
     head = (Source.BOS,) if row.text is not None else (Source.BOS, Source.USER)
     start = next(
@@ -217,7 +220,7 @@ def _ideal_spans(example: Example) -> list[tuple[int, int]]:
     return [(start, len(rendering.text))]
 
 
-def _is_ideal(turn: Turn, example: Example) -> bool:
+def _must_turn_be_produced(turn: Turn, example: Example) -> bool:
     """Must inference produce a turn, and may it be trained?"""
     row, rendering = example
     # Both sides of a pair share the turns before the answers: no trainer of preferences learns them.
@@ -229,15 +232,16 @@ def _is_ideal(turn: Turn, example: Example) -> bool:
     return bool(row.messages[turn.message].get("train", True))
 
 
-def _places(batch: Batch) -> NDArray[np.int64]:
-    """(tokens,) the place of each token in its example: over the batch, less where its example begins."""
+def _positions_in_examples(batch: Batch) -> NDArray[np.int64]:
+    """(tokens,) the position of each token in its example, from 0 on."""
     return np.asarray(np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths))
 
 
-def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
-    """(tokens,) from the first supervised token of each example to its end: trainers that mask the prompt label
-    whatever stands behind it, what the template writes after the last turn too."""
-    return np.asarray(_places(batch) >= np.repeat(batch.contexts, batch.lengths))
+def _mask_from_first_supervised(batch: Batch) -> NDArray[np.bool_]:
+    """(tokens,) true from the first supervised token of each example to its end: trainers that mask
+    the prompt label all that follows it, also what the template writes after the last turn.
+    """
+    return np.asarray(_positions_in_examples(batch) >= np.repeat(batch.contexts, batch.lengths))
 
 
 def _other_installed_release(facts: TrainerFacts) -> str | None:

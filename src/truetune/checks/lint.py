@@ -1,4 +1,6 @@
-"""Lint: Python files and notebooks, past every rule of the source station and of the settings in them."""
+"""Lints Python files, notebooks and files of commands: runs the rules on source and commands, and
+those on the settings in them, and applies fixes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding, sort_findings
 from truetune.checks.fix_source import SourceChange, fix_module, write_change
 from truetune.checks.judge_settings import judge_settings
-from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
+from truetune.checks.judgement import Examined, Judgement, NotJudged, requested_parts_not_judged
 from truetune.checks.measurement import Measurement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
@@ -133,8 +135,8 @@ def lint(
         if progress is not None:
             progress(len(results), len(files))
         result = lint_module(module, spec, rows, uses)
-        if makes_changes and not _is_link_in_folder(module.path, named):
-            change = _fix_module(module, result, spec, unsafe)
+        if makes_changes and not _is_unnamed_link(module.path, named):
+            change = _module_after_fixes(module, result, spec, unsafe)
             if change is not None:
                 changes.append(change)
                 # What was fixed is judged again, so that the report says what is left.
@@ -146,8 +148,11 @@ def lint(
     return _make_report(spec, results, files, facts, changes, time.perf_counter() - started)
 
 
-def _is_link_in_folder(path: str, named: Sequence[str]) -> bool:
-    """Is it a link that was met in a folder? It may lead out of it: only a named file is changed through one."""
+def _is_unnamed_link(path: str, named: Sequence[str]) -> bool:
+    """Is a path a link that was found in a folder and not named itself?
+
+    It may lead out of the folder, so it is not changed.
+    """
     return Path(path).is_symlink() and path not in named
 
 
@@ -189,14 +194,14 @@ def _make_report(
     in_order_of_files = [looks[path] for path in files]
     judgement = Judgement.of(
         [
-            _over_all_files([seen.judged for seen in in_order_of_files]),
-            *_beside_the_point(in_order_of_files),
+            _join_over_files([seen.judged for seen in in_order_of_files]),
+            *_files_without_relevant_code(in_order_of_files),
         ]
     )
     return LintReport(
         spec=spec,
         subjects=tuple(
-            Subject(_kind_in_words(name), name, tuple(notes)) for name, notes in facts.items()
+            Subject(_describe_path_kind(name), name, tuple(notes)) for name, notes in facts.items()
         ),
         findings=sort_findings(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judgement.examined,
@@ -214,24 +219,30 @@ def lint_module(
 ) -> FileResult:
     """What the rules that `spec` selects find in one module, in the order of its text; `rows`, `uses` as in `lint`."""
     parts = [
-        _of_this_file(run_rules(module, choose_rules(spec, SourceRule)), module.path),
-        _unparsed_code(module, spec),
-        *_judge_settings(module, spec, rows, uses),
+        _with_path_in_failures(run_rules(module, choose_rules(spec, SourceRule)), module.path),
+        _judge_unparsed_code(module, spec),
+        *_judge_settings_of_module(module, spec, rows, uses),
     ]
     commands = read_notebook_commands(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judgement = Judgement.of([*parts, of_commands])
     # A file without any of the libraries applies where a rule has a place in it: such a place may need none.
     applies = bool(of_commands.examined or judgement.findings)
-    applies = applies or _uses_a_library(module) or _has_places(judgement)
+    applies = applies or _uses_a_library(module) or _has_examined_places(judgement)
     if not applies or (module.broken and not module.tree.body):
         judgement = replace(
-            judgement, examined=(), not_judged=tuple(list_unjudged_parts(judgement.not_judged))
+            judgement,
+            examined=(),
+            not_judged=tuple(requested_parts_not_judged(judgement.not_judged)),
         )
     findings = list(dict.fromkeys(judgement.findings))
     # Duplicates: a rule of commands and one of source may find one line of a notebook alike.
     comments = find_ignore_comments(module)
-    kept = [f for f in findings if not any(_is_covered(module, f, comment) for comment in comments)]
+    kept = [
+        f
+        for f in findings
+        if not any(_is_ignored_by_comment(module, f, comment) for comment in comments)
+    ]
     return FileResult(
         tuple(sorted(kept, key=lambda f: _finding_offset(module, f))),
         judgement,
@@ -241,7 +252,7 @@ def lint_module(
     )
 
 
-def _judge_settings(
+def _judge_settings_of_module(
     module: Module, spec: RunSpec, rows: Sequence[str], uses: tuple[WeightUse, ...]
 ) -> list[Judgement]:
     """What is said of the settings that a module makes, with what is known of the rows that they train on."""
@@ -282,13 +293,15 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
     applies = bool(judgement.findings or judgement.examined)
     # A Dockerfile or a CI script that starts no training is no subject of these rules: it is left out without a word.
     if not applies:
-        judgement = replace(judgement, not_judged=tuple(list_unjudged_parts(judgement.not_judged)))
+        judgement = replace(
+            judgement, not_judged=tuple(requested_parts_not_judged(judgement.not_judged))
+        )
     return FileResult(judgement.findings, judgement, applies=applies, trains=False)
 
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
     """What the rules say on commands, on settings that they give as options, and on Modelfiles that they write."""
-    parts = [_of_this_file(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
+    parts = [_with_path_in_failures(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
     parts += [
         run_rules(modelfile, choose_rules(spec, ModelfileRule))
         for modelfile in modelfiles_in_script(Path(file.path))
@@ -316,15 +329,20 @@ def _uses_a_library(module: Module) -> bool:
     return used or any(module.methods("apply_chat_template"))
 
 
-def _has_places(judgement: Judgement) -> bool:
-    """Has a rule a place that it looks at: a script that asks a server or scores answers needs no library of these?"""
+def _has_examined_places(judgement: Judgement) -> bool:
+    """Has any rule examined a place?
+
+    A script that asks a server or scores answers needs no known library.
+    """
     return any(
         examined.rule != SourceNotParsed.name() and examined.of for examined in judgement.examined
     )
 
 
-def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
-    """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
+def _judge_unparsed_code(module: Module, spec: RunSpec) -> Judgement:
+    """The parts of a file that could not be parsed, as not judged; empty if the rule that reports
+    them is left out by name.
+    """
     is_selected = SourceNotParsed in select_rules((), spec.ignore, "source")
     return Judgement(
         not_judged=tuple(
@@ -340,7 +358,7 @@ def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
     )
 
 
-def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
+def _join_over_files(parts: Sequence[Judgement]) -> Judgement:
     """The judgements of files as one, in which a rule on source has one line: what it examined in all of them.
 
     It does not apply where no file has a place that it is about.
@@ -352,7 +370,7 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
     }
     whole = Judgement.of(parts)
     counts = _places_examined(parts, kinds)
-    figures = {name: _measure_files(kinds[name], count) for name, count in counts.items()}
+    figures = {name: _measurement_over_files(kinds[name], count) for name, count in counts.items()}
     examined = (_with_figure(one, figures.get(one.rule)) for one in whole.examined)
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     # A rule that one file gave nothing to look at has judged the others: "it is about ..." would be said of all.
@@ -370,7 +388,7 @@ def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Count
     return counts
 
 
-def _measure_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+def _measurement_over_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
     """The figure of a rule over all files."""
     return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
 
@@ -382,7 +400,7 @@ def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
     return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
 
 
-def _beside_the_point(looks: Sequence[FileResult]) -> Iterator[Judgement]:
+def _files_without_relevant_code(looks: Sequence[FileResult]) -> Iterator[Judgement]:
     """Files in which no rule has anything to look at: said, for they are no part of `no findings`."""
     count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
     if count:
@@ -391,8 +409,8 @@ def _beside_the_point(looks: Sequence[FileResult]) -> Iterator[Judgement]:
         yield Judgement(not_judged=(NotJudged(what, reason, asked=False),))
 
 
-def _of_this_file(judgement: Judgement, path: str) -> Judgement:
-    """What failed on this file names it."""
+def _with_path_in_failures(judgement: Judgement, path: str) -> Judgement:
+    """The judgement of a file, in which the rules that failed name the file."""
     named = (
         replace(part, reason=f"{path}: {part.reason}") if part.asked else part
         for part in judgement.not_judged
@@ -400,9 +418,9 @@ def _of_this_file(judgement: Judgement, path: str) -> Judgement:
     return replace(judgement, not_judged=tuple(named))
 
 
-def _is_covered(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
+def _is_ignored_by_comment(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
     # Old codes too: a comment in a file outlives the renaming of a rule.
-    """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
+    """Does an ignore comment silence a finding, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_name(finding.rule), former_code(finding.code))
     return comment.covers(_finding_offset(module, finding), *names)
 
@@ -455,10 +473,13 @@ def _parse_module(path: str, source: _Text) -> Module:
         return unreadable_module(path, str(error).removeprefix(f"{path}: "))
 
 
-def _fix_module(
+def _module_after_fixes(
     module: Module, seen: FileResult, spec: RunSpec, unsafe: bool
 ) -> SourceChange | None:
-    """The file after its fixes; each is tried in a small group of the files that it runs with."""
+    """The change that all helpful fixes make to a file; None if none helps.
+
+    Each is tried in a small group of the files that it runs with.
+    """
     if not any(finding.fix is not None for finding in seen.findings):
         return None
     if module.program is None:
@@ -480,7 +501,7 @@ MAX_NAMED_FILES = 100
 """Files of a folder by which it is called. Chosen: the first hundred are of all its kinds"""
 
 
-def _folder_in_words(folder: Path) -> str:
+def _describe_folder(folder: Path) -> str:
     """What a folder is, by the files in it that are read."""
     files = [file for _, file in islice(find_source_files([str(folder)]), MAX_NAMED_FILES)]
     if not files or any(file.suffix in SOURCE_SUFFIXES for file in files):
@@ -491,7 +512,7 @@ def _folder_in_words(folder: Path) -> str:
     return "folder of shell scripts"
 
 
-def _kind_in_words(name: str) -> str:
+def _describe_path_kind(name: str) -> str:
     """What a path is, as the report says it."""
     path = Path(name)
     if path.is_file() and is_command_file(path):
@@ -501,5 +522,5 @@ def _kind_in_words(name: str) -> str:
             return "manifest of Kubernetes"
         return "compose file" if is_compose_file(path) else "shell script"
     if path.is_dir():
-        return _folder_in_words(path)
+        return _describe_folder(path)
     return "notebook" if path.suffix == ".ipynb" else "Python source"

@@ -1,4 +1,6 @@
-"""Whether a log shows that training moved the weights: what a claim that all updates are lost must not contradict."""
+"""Tells from a log whether training moved the weights; a claim that all updates are lost must not
+contradict it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ MIN_SHARE = 0.1
 """Of the value at the start, by which a curve has to change: a loss of 2.0 to 1.8"""
 
 
-def has_moved(log: RunLog) -> bool:
+def have_weights_moved(log: RunLog) -> bool:
     """Does a figure of the model change over the run, far beyond the noise of its records?"""
-    return any(_drifts(log.curve(name).finite().value) for name in CURVES)
+    return any(_do_ends_of_curve_differ(log.curve(name).finite().value) for name in CURVES)
 
 
-def _drifts(values: Floats) -> bool:
+def _do_ends_of_curve_differ(values: Floats) -> bool:
     """Do the first and the last quarter of a curve lie apart?"""
     if values.size < MIN_RECORDS:
         return False

@@ -1,4 +1,5 @@
-"""What a reported loss is a mean of, by the settings of a run, so that those of two runs can be compared.
+"""Describes what a reported loss is a mean of, by the settings of a run, so that the losses of two
+runs can be compared.
 
 A loss is a mean over the supervised tokens of some rows. The switches that choose the tokens, that change what is added
 up, and that choose the evaluation rows are read in the words of each stack, with their defaults.
@@ -70,13 +71,13 @@ NOT_EVALUATED = frozenset(("", "no", "none", "false"))
 def loss_basis(config: Config) -> LossBasis:
     """What the loss of a run is a mean of."""
     spec = config.spec
-    raw_values = dict(_settings_within(config.raw, "", MAX_DEPTH))
+    raw_values = dict(_nested_settings(config.raw, "", MAX_DEPTH))
     settings: list[LossSetting] = []
     for switches in (TOKEN_SWITCHES, SUM_SWITCHES, PACKING_SWITCHES, ROW_SWITCHES):
         for key, default in switches.items():
-            settings += _setting(config, raw_values, key, default)
+            settings += _loss_setting(config, raw_values, key, default)
     learned = spec.learn.what if "learn" in spec.model_fields_set else ""
-    rows = spec.data or config.row_files or tuple(_names_of_rows(config.raw))
+    rows = spec.data or config.row_files or tuple(_names_of_training_rows(config.raw))
     has_rows = bool(spec.eval_data) or any(
         one.key in ROW_SWITCHES and one.line and one.value not in ("0", "none", "false")
         for one in settings
@@ -86,21 +87,23 @@ def loss_basis(config: Config) -> LossBasis:
     return LossBasis(tuple(settings), learned, tuple(sorted(map(str, rows))), is_evaluated)
 
 
-def _setting(
+def _loss_setting(
     config: Config, raw_values: Mapping[str, tuple[str, Any]], key: str, default: str
 ) -> Iterator[LossSetting]:
-    """A switch with the value that takes effect; none where only the program knows it."""
+    """A setting that changes the loss, with the value that takes effect; none if only the program
+    knows it.
+    """
     named = raw_values.get(key)
     if named is None:
         packed_as = raw_values.get(PACKED_AS.get(key, ""))
-        yield LossSetting(key, default if packed_as is None else _as_text(packed_as[1]), 0)
+        yield LossSetting(key, default if packed_as is None else _canonical_text(packed_as[1]), 0)
         return
     way, value = named
     if isinstance(value, str | bool | int | float | list | tuple) or value is None:
-        yield LossSetting(key, _as_text(value), setting_place(config, way, key).line)
+        yield LossSetting(key, _canonical_text(value), setting_place(config, way, key).line)
 
 
-def _settings_within(value: Any, way: str, depth: int) -> Iterator[tuple[str, tuple[str, Any]]]:
+def _nested_settings(value: Any, way: str, depth: int) -> Iterator[tuple[str, tuple[str, Any]]]:
     """The keys of settings, of tables in them, and of tables in lists, with the way to each; the outermost counts."""
     entries: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):
@@ -111,13 +114,13 @@ def _settings_within(value: Any, way: str, depth: int) -> Iterator[tuple[str, tu
     below = [(f"{way}.{key}".lstrip("."), item) for key, item in entries]
     if depth:
         for path, item in below:
-            yield from _settings_within(item, path, depth - 1)
+            yield from _nested_settings(item, path, depth - 1)
     for (key, item), (path, _) in zip(entries, below, strict=True):
         yield key, (path, item)
 
 
-def _as_text(value: object) -> str:
-    """A value as text, so that 0.0 and 0, `no` and false are the same."""
+def _canonical_text(value: object) -> str:
+    """A value as text in one form, so that 0.0 equals 0, and `no` equals false."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -125,7 +128,7 @@ def _as_text(value: object) -> str:
     return str(value).lower() if value is None or value in ("True", "False") else str(value)
 
 
-def _names_of_rows(raw: Mapping[str, Any]) -> Iterator[str]:
+def _names_of_training_rows(raw: Mapping[str, Any]) -> Iterator[str]:
     """The training rows as settings name them, where they are not on this machine."""
     for key in NAMES_OF_ROWS:
         value = raw.get(key)

@@ -1,4 +1,4 @@
-"""What a row loses with its end, in the words of all rules on limits."""
+"""Texts about what a row loses when its end is cut, shared by all rules on length limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Measurement: the figure of a hypothesis that was examined and is not so."""
+"""The figure of a rule that found nothing: how many of how many things were examined and are as
+they should be.
+"""
 
 from __future__ import annotations
 

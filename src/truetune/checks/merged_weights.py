@@ -33,7 +33,7 @@ class MergedWeights(NamedTuple):
     line: int
 
 
-def merged_with(base: str, adapters: tuple[str, ...], file: Path) -> MergedWeights | None:
+def find_merge_of_adapter(base: str, adapters: tuple[str, ...], file: Path) -> MergedWeights | None:
     """The merge that wrote the model `base`, where one of the adapters is in it already; else None.
 
     Args:
@@ -41,9 +41,9 @@ def merged_with(base: str, adapters: tuple[str, ...], file: Path) -> MergedWeigh
         adapters: Folders, as `file` names them.
         file: What puts them on; what lies beside it is read.
     """
-    mounts = _mounts(file)
-    names = tuple(_on_the_host(adapter, mounts) for adapter in adapters)
-    model = _on_the_host(base, mounts)
+    mounts = _container_mounts(file)
+    names = tuple(_host_path(adapter, mounts) for adapter in adapters)
+    model = _host_path(base, mounts)
     for merge in merges_in_folder(file.parent):
         is_base = is_same_folder(model, merge.folder)
         if is_base and any(is_same_folder(name, merge.adapter) for name in names):
@@ -69,12 +69,12 @@ def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
         except (TruetuneError, OSError, ValueError):
             continue
         for command in commands:
-            yield from _merged_by_script(path, command)
+            yield from _merge_of_script_command(path, command)
 
 
-def _merged_by_script(path: Path, command: ShellCommand) -> Iterator[MergedWeights]:
+def _merge_of_script_command(path: Path, command: ShellCommand) -> Iterator[MergedWeights]:
     """What a command merges that runs a script of the folder: by its options for the adapter and the output."""
-    if MERGING not in script_of_command(path, command):
+    if MERGING not in read_script_of_command(path, command):
         return
     adapter = option_value(command, ADAPTER_OPTION)
     folder = option_value(command, OUTPUT_OPTION)
@@ -82,10 +82,10 @@ def _merged_by_script(path: Path, command: ShellCommand) -> Iterator[MergedWeigh
         yield MergedWeights(folder, adapter, str(path), command.line)
 
 
-def script_of_command(path: Path, command: ShellCommand) -> bytes:
+def read_script_of_command(path: Path, command: ShellCommand) -> bytes:
     """The script beside a file of commands that one of them runs; empty where it runs none, or it can't be read."""
     script = next((word for word in command.words if word.endswith(".py")), None)
-    return b"" if script is None else _head(path.parent / script)
+    return b"" if script is None else _read_beginning(path.parent / script)
 
 
 def option_value(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
@@ -100,23 +100,23 @@ def option_value(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
     return None
 
 
-def _head(path: Path) -> bytes:
-    """A script; empty where it can't be read."""
+def _read_beginning(path: Path) -> bytes:
+    """The beginning of a file as bytes; empty if it can't be read."""
     try:
         return read_bounded(path, SETTINGS)
     except (OSError, TruetuneError, ValueError):
         return b""
 
 
-def _mounts(file: Path) -> tuple[tuple[str, str], ...]:
+def _container_mounts(file: Path) -> tuple[tuple[str, str], ...]:
     """Folders of the host and their places in a container, the longest place first."""
     if file.suffix == ".py":
         return ()
-    found = MOUNT.findall(_head(file).decode("utf-8", "replace"))
+    found = MOUNT.findall(_read_beginning(file).decode("utf-8", "replace"))
     return tuple(sorted(found, key=lambda one: len(one[1]), reverse=True))
 
 
-def _on_the_host(name: str, mounts: tuple[tuple[str, str], ...]) -> str:
+def _host_path(name: str, mounts: tuple[tuple[str, str], ...]) -> str:
     """A folder of a container by its name on the host."""
     for source, target in mounts:
         if name == target or name.startswith(f"{target.rstrip('/')}/"):

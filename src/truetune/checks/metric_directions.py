@@ -52,7 +52,7 @@ HIGHER_IS_BETTER = frozenset(
 )
 
 
-def directed_words(metric: str) -> list[str]:
+def words_with_known_direction(metric: str) -> list[str]:
     """The words of a metric's name whose better direction is known."""
     return [
         word

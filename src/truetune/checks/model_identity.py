@@ -134,19 +134,19 @@ def explain_different_weights(one: str, other: str) -> str | None:
         return None
     if here.family != there.family:
         return f"family {here.family} and {there.family}"
-    are_published = _are_published(one, other)
+    are_published = _are_hub_names(one, other)
     for part in ("generation", "size", "release"):
         # A published name without a generation is of the first: `llama-7b` is Llama 1. Sizes and releases are often
         # left out of a name that has them.
         is_complete = part == "generation" and are_published
-        difference = _different_part(here, there, part, is_complete=is_complete)
+        difference = _explain_different_part(here, there, part, is_complete=is_complete)
         if difference is not None:
             return difference
     domains = here.domains ^ there.domains
     return f"only one is named {', '.join(sorted(domains))}" if domains and are_published else None
 
 
-def _different_part(
+def _explain_different_part(
     here: ModelIdentity, there: ModelIdentity, part: str, *, is_complete: bool
 ) -> str | None:
     """`size 7 and 13`, where both names say the part, or `is_complete` makes one that is left out the first."""
@@ -158,7 +158,7 @@ def _different_part(
 def are_base_and_instruct_model(one: str, other: str) -> bool:
     """Is one the base and the other its instruction-tuned model, by published names?"""
     here, there = model_identity(one), model_identity(other)
-    if here is None or there is None or not _are_published(one, other):
+    if here is None or there is None or not _are_hub_names(one, other):
         return False
     return here.is_tuned != there.is_tuned
 
@@ -187,7 +187,7 @@ def explain_other_base(served: str, trained: str) -> OtherBase | None:
 
 def is_published_model_name(name: str) -> bool:
     """Is it a name of the hub, `owner/model`, of a family that is known?"""
-    return _are_published(name) and model_identity(name) is not None
+    return _are_hub_names(name) and model_identity(name) is not None
 
 
 def is_tuned_folder(name: str) -> bool:
@@ -204,15 +204,18 @@ def names_own_weights(name: str) -> bool:
     return OWN_WEIGHTS.search(name.rstrip("/").rpartition("/")[2].lower()) is not None
 
 
-def is_owned_by_a_folder(name: str, beside: Path) -> bool:
-    """Is `work` of `work/sft-merged` a folder above a file, and so no owner on the hub?"""
+def is_owner_a_parent_folder(name: str, beside: Path) -> bool:
+    """Is the first part of a name, `work` of `work/sft-merged`, a folder above the file?
+
+    Then it is no owner on the hub.
+    """
     first, slash, _ = name.partition("/")
     if not slash or not first or "\0" in first or len(first) > MAX_NAME:
         return False
     return any((above / first).is_dir() for above in list(beside.absolute().parents)[:3])
 
 
-def _are_published(*names: str) -> bool:
+def _are_hub_names(*names: str) -> bool:
     """Are these names of the hub, `owner/model`, and no folders?"""
     return all(
         re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) is not None and not Path(name).exists()

@@ -68,7 +68,7 @@ class MakingStep(NamedTuple):
     output: str
 
 
-def making_steps(commands: tuple[ShellCommand, ...], folder: Path) -> Iterator[MakingStep]:
+def model_making_steps(commands: tuple[ShellCommand, ...], folder: Path) -> Iterator[MakingStep]:
     """The commands of a file that make a model of another one.
 
     Args:
@@ -76,13 +76,15 @@ def making_steps(commands: tuple[ShellCommand, ...], folder: Path) -> Iterator[M
         folder: of the file, from which its paths count.
     """
     for command in commands:
-        step = _of_python(command, folder) or _of_program(command, folder)
+        step = _step_of_python_script(command, folder) or _step_of_known_program(command, folder)
         if step is not None and step.model and step.output and step.model != step.output:
             yield step
 
 
-def _of_program(command: ShellCommand, folder: Path) -> MakingStep | None:
-    """LLaMA-Factory's export and llama.cpp's export of an adapter."""
+def _step_of_known_program(command: ShellCommand, folder: Path) -> MakingStep | None:
+    """The step of a known program: LLaMA-Factory's export, or llama.cpp's export of an adapter;
+    None for any other.
+    """
     words = command.behind("llamafactory-cli", "export")
     if words is not None:
         model, output = (
@@ -90,7 +92,7 @@ def _of_program(command: ShellCommand, folder: Path) -> MakingStep | None:
             last_option(words, "--export_dir"),
         )
         settings = next((word for word in words if word.endswith((".yml", ".yaml"))), None)
-        named = ("", "") if settings is None else _named_by_settings(folder / settings)
+        named = ("", "") if settings is None else _export_paths_in_settings(folder / settings)
         return MakingStep(command, model or named[0], output or named[1])
     words = command.behind("llama-export-lora")
     if words is not None:
@@ -99,7 +101,7 @@ def _of_program(command: ShellCommand, folder: Path) -> MakingStep | None:
     return None
 
 
-def _named_by_settings(path: Path) -> tuple[str, str]:
+def _export_paths_in_settings(path: Path) -> tuple[str, str]:
     """The model and the folder of an export in a file of settings; empty where it is not there."""
     try:
         raw = read_config(path).raw
@@ -108,13 +110,13 @@ def _named_by_settings(path: Path) -> tuple[str, str]:
     return str(raw.get("model_name_or_path") or ""), str(raw.get("export_dir") or "")
 
 
-def _of_python(command: ShellCommand, folder: Path) -> MakingStep | None:
+def _step_of_python_script(command: ShellCommand, folder: Path) -> MakingStep | None:
     """A Python script that saves another model than it loads."""
     place = next((n for n, word in enumerate(command.words) if word.endswith(".py")), None)
     if place is None:
         return None
     name, words = command.words[place], command.words[place + 1 :]
-    module = _script(folder / name)
+    module = _parse_named_script(folder / name)
     if module is None:
         if not MAKER_SCRIPT.search(name):
             return None
@@ -123,11 +125,11 @@ def _of_python(command: ShellCommand, folder: Path) -> MakingStep | None:
     if not MAKES_A_MODEL.search(module.text):
         return None
     loaded = {
-        path_given(module, call.argument(0, "pretrained_model_name_or_path"), words)
+        resolve_path_argument(module, call.argument(0, "pretrained_model_name_or_path"), words)
         for call in module.calls(*LOADS)
     }
     saved = {
-        path_given(module, call.argument(0, "save_directory"), words)
+        resolve_path_argument(module, call.argument(0, "save_directory"), words)
         for call in module.methods(*SAVES)
     }
     # Of several models or folders, which one is meant is not seen.
@@ -136,7 +138,7 @@ def _of_python(command: ShellCommand, folder: Path) -> MakingStep | None:
     return MakingStep(command, loaded.pop(), saved.pop())
 
 
-def _script(path: Path) -> Module | None:
+def _parse_named_script(path: Path) -> Module | None:
     """A script that a command names; None where it is not here."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_SCRIPT_BYTES:
@@ -146,7 +148,7 @@ def _script(path: Path) -> Module | None:
         return None
 
 
-def path_given(module: Module, node: ast.expr | None, words: tuple[str, ...]) -> str:
+def resolve_path_argument(module: Module, node: ast.expr | None, words: tuple[str, ...]) -> str:
     """The path that an expression is when a script is started with some words; empty where it is not seen.
 
     Args:
@@ -158,13 +160,13 @@ def path_given(module: Module, node: ast.expr | None, words: tuple[str, ...]) ->
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) == 1:
-        given = _given_by_words(module, origins[0], words)
+        given = _value_given_by_words(module, origins[0], words)
         if given is not None:
             return given
     return written_text(module, node) or ""
 
 
-def _given_by_words(module: Module, node: ast.AST, words: tuple[str, ...]) -> str | None:
+def _value_given_by_words(module: Module, node: ast.AST, words: tuple[str, ...]) -> str | None:
     """What the words give for an option, a parameter or a place of sys.argv; None where they give nothing."""
     if isinstance(node, ast.arg):
         return last_option(words, f"--{node.arg}")
@@ -174,13 +176,13 @@ def _given_by_words(module: Module, node: ast.AST, words: tuple[str, ...]) -> st
         return words[number - 1] if is_argument and 0 < number <= len(words) else None
     if not isinstance(node, ast.Attribute):
         return None
-    flags = _flags_of(module, node.attr)
+    flags = _option_spellings(module, node.attr)
     if flags and all(not flag.startswith("-") for flag in flags):
-        return _positional(module, node.attr, words)
+        return _positional_word(module, node.attr, words)
     return last_option(words, *(flags or [f"--{node.attr}"]))
 
 
-def _flags_of(module: Module, attribute: str) -> list[str]:
+def _option_spellings(module: Module, attribute: str) -> list[str]:
     """The spellings of the option that becomes an attribute."""
     for call in module.methods("add_argument"):
         flags = [one.value for one in call.args if isinstance(one, ast.Constant)]
@@ -191,7 +193,7 @@ def _flags_of(module: Module, attribute: str) -> list[str]:
     return []
 
 
-def _positional(module: Module, attribute: str, words: tuple[str, ...]) -> str | None:
+def _positional_word(module: Module, attribute: str, words: tuple[str, ...]) -> str | None:
     """The word of an argument without dashes, where no option stands before it."""
     names = [
         str(call.args[0].value)

@@ -76,7 +76,7 @@ def find_named_gpu(path: str, text: str) -> NamedGpu | None:
         path: The script or the settings.
         text: Its text.
     """
-    found: list[NamedGpu | None] = list(_gpus_of_jobs(Path(path)))
+    found: list[NamedGpu | None] = list(_gpus_requested_by_jobs(Path(path)))
     found += _gpus_in_comments(path, text)
     named = [gpu for gpu in found if gpu is not None]
     if not named or len(named) < len(found) or len({gpu.gigabytes for gpu in named}) > 1:
@@ -84,7 +84,7 @@ def find_named_gpu(path: str, text: str) -> NamedGpu | None:
     return named[0]
 
 
-def _gpus_of_jobs(path: Path) -> Iterator[NamedGpu | None]:
+def _gpus_requested_by_jobs(path: Path) -> Iterator[NamedGpu | None]:
     """The GPU that each job file beside a run asks for; None for several, or a type that is not known."""
     try:
         files = sorted(path.parent.iterdir())[:MAX_FILES]
@@ -97,12 +97,12 @@ def _gpus_of_jobs(path: Path) -> Iterator[NamedGpu | None]:
             commands = read_commands(file)
         except TruetuneError:
             continue
-        if _starts(commands, path):
+        if _does_file_start_run(commands, path):
             yield from _requested_gpu(commands)
             yield from _gpus_in_comments(str(file), commands.text)
 
 
-def _starts(file: CommandFile, path: Path) -> bool:
+def _does_file_start_run(file: CommandFile, path: Path) -> bool:
     """Does a command of the file name the script or the settings, or is the file that of the run itself?"""
     if Path(file.path).name == path.name:
         return True
@@ -119,7 +119,7 @@ def _requested_gpu(file: CommandFile) -> Iterator[NamedGpu | None]:
             continue
         value, line = file.requests[name]
         match = TYPED_REQUEST.fullmatch(value)
-        size = gpu_size_of(match[1]) if match is not None else None
+        size = gpu_memory_gb(match[1]) if match is not None else None
         if match is None or size is None or match[2] != "1" or nodes != "1":
             # A number alone says how many, and a comment may say which.
             if value not in ("1", "gpu:1") or nodes != "1":
@@ -143,7 +143,7 @@ def _gpus_in_comments(path: str, text: str) -> Iterator[NamedGpu | None]:
 def _gpu_of_match(match: re.Match[str], path: str, line: int) -> Iterator[NamedGpu | None]:
     """The GPU that words of a comment name; None for several, nothing for words that may mean anything."""
     count, name, gigabytes, behind = match.groups()
-    size = gpu_size_of(name)
+    size = gpu_memory_gb(name)
     if size is None or behind or (count and count.lower() not in ONE):
         yield None
         return
@@ -154,7 +154,7 @@ def _gpu_of_match(match: re.Match[str], path: str, line: int) -> Iterator[NamedG
     yield NamedGpu(name, known, path, line, match[0].strip())
 
 
-def gpu_size_of(name: str) -> float | None:
+def gpu_memory_gb(name: str) -> float | None:
     """GB of a GPU by its name, as people and job files write it; None where it is not known."""
     plain = re.sub(r"^(?:nvidia|geforce|tesla)[ _-]*", "", name.lower())
     # `a100_80gb`, `a100-sxm4-80gb`: what is behind the name says the variant.

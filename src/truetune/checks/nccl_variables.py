@@ -1,4 +1,5 @@
-"""Variables that switch a transport of NCCL off, and what comes of each in a job of some nodes and GPUs.
+"""Describes what an NCCL variable that switches a transport off costs a job, by its numbers of
+nodes and GPUs.
 
 Whether it costs anything depends on the job: without several nodes nothing goes over InfiniBand, and without several
 GPUs of a node nothing goes from GPU to GPU. Consumer GPUs need NCCL_P2P_DISABLE, and Accelerate asks for both variables
@@ -25,7 +26,7 @@ class TransportLost(NamedTuple):
     instead: str
 
 
-def switches_off(name: str, value: str) -> bool:
+def does_switch_transport_off(name: str, value: str) -> bool:
     """Does a variable with this value switch a transport off?"""
     wanted = BETWEEN_NODES.get(name) or WITHIN_NODE.get(name)
     return value == wanted or (wanted == "1" and value.lower() in SWITCHED_ON)
@@ -42,15 +43,15 @@ def lost_transport(
         nodes: of the job; None where it is not known.
         gpus: of each node; None where that is not known.
     """
-    if not switches_off(name, value):
+    if not does_switch_transport_off(name, value):
         return None
     if name in BETWEEN_NODES:
-        return None if nodes == 1 else _between_nodes(name, value, nodes)
-    return None if gpus == 1 else _within_node(name, value, gpus)
+        return None if nodes == 1 else _loss_between_nodes(name, value, nodes)
+    return None if gpus == 1 else _loss_within_node(name, value, gpus)
 
 
-def _between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
-    """InfiniBand and RoCE are left out."""
+def _loss_between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
+    """The finding's parts for a variable that keeps NCCL from InfiniBand and RoCE between nodes."""
     who = f"the {nodes} nodes" if nodes else "nodes, where there are several,"
     return TransportLost(
         "warning" if nodes else "info",
@@ -60,8 +61,10 @@ def _between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
     )
 
 
-def _within_node(name: str, value: str, gpus: int | None) -> TransportLost:
-    """Copies from GPU to GPU are left out."""
+def _loss_within_node(name: str, value: str, gpus: int | None) -> TransportLost:
+    """The finding's parts for a variable that keeps NCCL from direct copies between the GPUs of a
+    node.
+    """
     who = f"the {gpus} GPUs of a node" if gpus else "GPUs of one node"
     if name == "NCCL_SHM_DISABLE":
         return TransportLost(

@@ -58,7 +58,7 @@ class CommonSystemPrompt(NamedTuple):
 
 def find_nearby_chats(path: str) -> NearbyChats | None:
     """The chats in the one file beside `path` that holds them; None where there is none, or several."""
-    read = (_read_chats(file) for file in _chat_files(Path(path).parent))
+    read = (_read_chats(file) for file in _candidate_chat_files(Path(path).parent))
     chats_of_files = [chats for chats in read if chats is not None]
     # Two files of chats may be trained one after the other, or one of them not at all: then nothing is known.
     return chats_of_files[0] if len(chats_of_files) == 1 else None
@@ -80,7 +80,7 @@ def count_answers_cut_by_stop(chats: NearbyChats, stop: str) -> int:
     return sum(stop in answer.rstrip() for answer in chats.answers)
 
 
-def _chat_files(folder: Path) -> Iterator[Path]:
+def _candidate_chat_files(folder: Path) -> Iterator[Path]:
     """The files beside a path whose names and sizes let them be training data."""
     places = (folder / name for name in FOLDERS)
     files = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))

@@ -1,4 +1,5 @@
-"""How the nodes of a job come together: how many a command counts on, and the address at which they meet.
+"""Finds how the nodes of a job meet: how many nodes a command expects, and the address at which
+they connect.
 
 A launcher is run on each node, and all of them connect to one address, that of the first. Variables are followed where
 the file sets them once; the number of nodes that Slurm gives a job is what the job asks for. What an environment from
@@ -88,18 +89,20 @@ def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
     """The launches of a file whose number of nodes is plain, and more than one."""
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
         return  # the first node meets itself, and so do all where one machine plays several
-    text = _name_substitutions(file.text)
+    text = _replace_substitutions_by_variables(file.text)
     assigned = variables_set_once(text)
     job_nodes = node_count_of_job(file)
     for command in parse_commands(text, file.path).commands:
         for start in started_commands(file, command, assigned):
-            meeting = _meeting_of(file, command, start, assigned, job_nodes)
+            meeting = _rendezvous_of_launch(file, command, start, assigned, job_nodes)
             if meeting is not None and meeting.nodes > 1:
                 yield meeting
 
 
-def _name_substitutions(text: str) -> str:
-    """A text with variables in place of `$(...)` and of backticks, which the reader of commands takes apart."""
+def _replace_substitutions_by_variables(text: str) -> str:
+    """A text with variables in place of `$(...)` and of backticks, which the parser of commands
+    would split.
+    """
     # Backticks first: `$(...)` may stand inside of them, and not the other way round.
     text = re.sub(r"`([^`\n]*)`", lambda found: f"$({found[1]})", text)
     text = ESCAPED_NAME.sub(rf"\g<1>{ESCAPED}", text)
@@ -166,11 +169,11 @@ def _lines_of_inner_shells(text: str) -> frozenset[int]:
         elif is_open:
             inside.add(number)
         else:
-            is_open = _opens_inner_shell(line)
+            is_open = _opens_multiline_inner_shell(line)
     return frozenset(inside)
 
 
-def _opens_inner_shell(line: str) -> bool:
+def _opens_multiline_inner_shell(line: str) -> bool:
     """Does a line hand a shell of the nodes a text in single quotes that ends on a later line?"""
     before, quote, behind = line.partition("'")
     if not quote or "'" in behind or not before.rstrip().endswith(INNER_SHELLS):
@@ -205,24 +208,26 @@ def _resolve_variables(word: str, assigned: Mapping[str, str]) -> str:
     return word
 
 
-def _meeting_of(
+def _rendezvous_of_launch(
     file: CommandFile,
     command: ShellCommand,
     start: StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> NodeRendezvous | None:
-    """Where one launch meets; None where it starts no processes on several nodes."""
+    """The number of nodes and the address of one launch; None if it starts no processes on several
+    nodes.
+    """
     view = ShellCommand(start.words, command.line, command.text)
     folder = Path(file.path).parent
     # A view with the words taken apart: the readers of launchers look at words, not at text.
     launched = (
-        _torchrun_meeting(view)
-        or _accelerate_meeting(view, folder)
-        or _deepspeed_meeting(view, folder)
+        _torchrun_rendezvous(view)
+        or _accelerate_rendezvous(view, folder)
+        or _deepspeed_rendezvous(view, folder)
     )
     if launched is None:
-        return _script_meeting(file, command, start, assigned, job_nodes)
+        return _rendezvous_by_master_addr(file, command, start, assigned, job_nodes)
     nodes, address, setting = launched
     count = (
         job_nodes
@@ -236,15 +241,15 @@ def _meeting_of(
     return NodeRendezvous(command, count, address, setting, on_each_node)
 
 
-def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
-    """Nodes, address and the option that gives it; of torchrun."""
+def _torchrun_rendezvous(command: ShellCommand) -> tuple[str, str, str] | None:
+    """(nodes, address, option that gives it) of a torchrun command; None for any other."""
     behind = (command.behind(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
     own = options_before_script(options)
     nodes = last_option(own, "--nnodes")
-    if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
+    if nodes is None or "--standalone" in own or _is_command_of_first_node(own, "--node-rank"):
         return None
     for setting in ("--rdzv-endpoint", "--master-addr"):
         address = last_option(own, setting)
@@ -253,8 +258,10 @@ def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     return nodes, "", "--rdzv-endpoint"
 
 
-def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
-    """The same of accelerate, by its options or the configuration that it is given."""
+def _accelerate_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """(nodes, address, option that gives it) of an accelerate launch, by its options or its
+    configuration; None for any other.
+    """
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
@@ -266,7 +273,7 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
     config = _accelerate_config(folder / name) if name else {}
     nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
     address = last_option(own, "--main-process-ip")
-    is_first = _is_first_node(own, "--machine-rank")
+    is_first = _is_command_of_first_node(own, "--machine-rank")
     if address is None:
         setting = f"main_process_ip of {name}"
         # "?": an address stands in a file that is not here, so that nothing can be wrong with it.
@@ -274,8 +281,12 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
     return None if is_first else (nodes, address, "--main_process_ip")
 
 
-def _deepspeed_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
-    """The same of DeepSpeed; without an address it takes the first line of its host file."""
+def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """(nodes, address, option that gives it) of a DeepSpeed launch; without an address it takes the
+    first line of its host file.
+
+    None for any other.
+    """
     options = command.behind("deepspeed")
     own = options_before_script(options) if options is not None else ()
     address = last_option(own, "--master-addr")
@@ -296,21 +307,24 @@ def _count_hosts(path: Path) -> int:
     return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
-def _script_meeting(
+def _rendezvous_by_master_addr(
     file: CommandFile,
     command: ShellCommand,
     start: StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> NodeRendezvous | None:
-    """A script that Slurm itself starts on each node, which meets at MASTER_ADDR; None where it finds the first node
-    itself, or is not there to be read."""
+    """The rendezvous of a script that Slurm itself starts on each node, at MASTER_ADDR; None if the
+    script finds the first node itself, or can't be read.
+    """
     words = start.words
     script = next((word for word in words if word.endswith(".py")), None)
     is_python = any(re.fullmatch(r"python[\d.]*", word.rpartition("/")[2]) for word in words)
     if "srun" not in words[:2] or script is None or not is_python or job_nodes is None:
         return None
-    if takes_own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
+    if does_srun_take_fewer_nodes(words) or _may_script_find_first_node(
+        Path(file.path).parent / script
+    ):
         return None
     exported = exported_variable(words[: words.index(script)], "MASTER_ADDR")
     own = _resolve_variables(command.variables.get("MASTER_ADDR", ""), assigned)
@@ -328,14 +342,14 @@ def exported_variable(words: tuple[str, ...], name: str) -> str:
     return value
 
 
-def takes_own_nodes(words: tuple[str, ...]) -> bool:
+def does_srun_take_fewer_nodes(words: tuple[str, ...]) -> bool:
     """Does srun take fewer nodes than the job, as it does for one task: `srun -n1 -r1`?"""
     if last_option(words, *NODES_OF_STEP) is not None or last_option(words, *TASKS_OF_STEP) == "1":
         return True
     return any(GLUED_NODES.fullmatch(word) for word in words)
 
 
-def _finds_first_node(script: Path) -> bool:
+def _may_script_find_first_node(script: Path) -> bool:
     """Does a script find the first node itself? So it may where it can't be read."""
     try:
         with script.open("rb") as file:
@@ -346,7 +360,7 @@ def _finds_first_node(script: Path) -> bool:
     return any(name in text for name in MANAGES)
 
 
-def _is_first_node(options: tuple[str, ...], name: str) -> bool:
+def _is_command_of_first_node(options: tuple[str, ...], name: str) -> bool:
     """Is the command that of the first node alone? It may call itself by any name."""
     return last_option(options, name) == "0"
 

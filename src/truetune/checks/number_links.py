@@ -32,8 +32,12 @@ class NumberLinks(NamedTuple):
     """Numbers that stand twice on one side, and not on the other"""
 
 
-def link_by_numbers(questions: Sequence[str], answers: Sequence[str]) -> NumberLinks:
-    """The numbers that stand in one question and in one answer."""
+def link_questions_to_answers_by_number(
+    questions: Sequence[str], answers: Sequence[str]
+) -> NumberLinks:
+    """The links between a question and an answer that share a number which stands in no other
+    question or answer.
+    """
     asked, answered = _rows_by_number(questions), _rows_by_number(answers)
     own, away, by_chance = 0, [], 0
     for number in sorted(asked.keys() | answered.keys()):

@@ -1,4 +1,4 @@
-"""Options of multiple choice questions: which place the option has that an answer names."""
+"""Finds which position an option of a multiple choice question has that an answer names."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MIN_SHARE = 0.8
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
-def place_of_option(questions: Sequence[str], answer: str) -> str:
+def position_of_answered_option(questions: Sequence[str], answer: str) -> str:
     """`first` where nearly all questions list options and this answer names the first; empty where it names none."""
     label = LABEL.fullmatch(answer.strip())
     if label is None or not questions:
         return ""
-    places = Counter(_place_in(question, label.group(1)) for question in questions)
+    places = Counter(_position_among_options(question, label.group(1)) for question in questions)
     place, count = places.most_common(1)[0]
     return PLACES[place] if place >= 0 and count >= MIN_SHARE * len(questions) else ""
 
 
-def _place_in(question: str, label: str) -> int:
+def _position_among_options(question: str, label: str) -> int:
     """The place of a label among the options that a question lists in order; -1 where it lists none of that name."""
     labels = next(one for one in LABELS if label in one)
     named = [one for one in OPTION.findall(question) if one in labels]

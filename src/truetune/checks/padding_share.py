@@ -58,7 +58,9 @@ def estimate_tokens(characters: Iterable[int]) -> list[int]:
     return [one // CHARACTERS_PER_TOKEN + TEMPLATE_TOKENS for one in characters]
 
 
-def pad_batches(lengths: Sequence[int], batch: int, limit: int | None) -> PaddedBatches | None:
+def estimate_padded_batches(
+    lengths: Sequence[int], batch: int, limit: int | None
+) -> PaddedBatches | None:
     """What random batches of these rows hold; None where the rows are too few to tell.
 
     Args:
@@ -104,23 +106,23 @@ def describe_padding(padded: PaddedBatches) -> str:
     """The share with the lengths that cause it."""
     return (
         f"about {padded.share:.0%} of what each batch computes are pads: the longest of {padded.batch} rows has about"
-        f" {_rounded(padded.expected):,} tokens on average, and the median row {_rounded(padded.median):,} (the longest"
-        f" {_rounded(padded.longest):,})"
+        f" {_round_to_two_digits(padded.expected):,} tokens on average, and the median row {_round_to_two_digits(padded.median):,} (the longest"
+        f" {_round_to_two_digits(padded.longest):,})"
     )
 
 
-def describe_long_rows(padded: PaddedBatches) -> str:
+def advise_on_few_long_rows(padded: PaddedBatches) -> str:
     """The remedy by the few long rows; empty where it is no few."""
     if not padded.long_rows:
         return ""
     share = padded.long_rows / padded.rows
     return (
-        f"; or drop, cut or split the {padded.long_rows:,} rows ({share:.0%}) of about {_rounded(padded.long_from):,}"
+        f"; or drop, cut or split the {padded.long_rows:,} rows ({share:.0%}) of about {_round_to_two_digits(padded.long_from):,}"
         " tokens and more"
     )
 
 
-def _rounded(tokens: int) -> int:
+def _round_to_two_digits(tokens: int) -> int:
     """An estimate, with two digits that mean something."""
     if tokens < 1:
         return tokens

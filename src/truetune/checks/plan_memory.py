@@ -1,4 +1,6 @@
-"""The run whose memory is planned: from settings, a script, or a model alone."""
+"""Plans the GPU memory of a run: reads the run from settings, a script or a model alone, and hands
+it to the memory planner.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ def plan_of_config(
     filled = None if length else find_what_fills_rows(config) or _filled_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
-    config = replace(config, notes=(*config.notes, *_memory_errors_beside(config)))
+    config = replace(config, notes=(*config.notes, *_note_on_memory_error_beside(config)))
     return plan_of(
         config,
         model=model,
@@ -135,12 +137,12 @@ def _config_of_path(path: str) -> Config:
     if Path(path).name == "config.json" or (
         Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
     ):
-        return _of_model(path)
+        return _config_of_model(path)
     kinds = recognise_kinds(path)
     if kinds[0] in ("model", "tokenizer"):
-        return _of_model(path)
+        return _config_of_model(path)
     if kinds[0] in ("source", "notebook"):
-        config = _of_script(Path(path)) if Path(path).is_file() else None
+        config = _config_of_script(Path(path)) if Path(path).is_file() else None
         if config is not None:
             return config
         raise UsageError(
@@ -157,7 +159,7 @@ def _config_of_path(path: str) -> Config:
     )
 
 
-def _of_script(path: Path) -> Config | None:
+def _config_of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
     # The first of several: a script that trains twice needs the memory of one run at a time.
     module = read_training_module(path)
@@ -172,7 +174,7 @@ def _of_script(path: Path) -> Config | None:
         length = encoded_row_length(module)
         spec = config.spec.model_copy(update={"max_length": length})
         config = replace(config, spec=spec) if length is not None else config
-    config = _as_it_is_launched(config, path)
+    config = _with_launch_of_script(config, path)
     # A quantized load is cast by that function too; only without one are all weights four bytes.
     if next(casts_to_float32(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
@@ -184,7 +186,11 @@ def _of_script(path: Path) -> Config | None:
     config = _with_unused_adapter(config, module)
     return replace(
         config,
-        notes=(*config.notes, *_loads_beside(module), *_memory_errors_of_notebook(path)),
+        notes=(
+            *config.notes,
+            *_notes_on_second_models(module),
+            *_note_on_memory_error_of_notebook(path),
+        ),
     )
 
 
@@ -203,7 +209,7 @@ def _with_unused_adapter(config: Config, module: Module) -> Config:
     return replace(config, unused_adapter=use, notes=(*config.notes, note))
 
 
-def _as_it_is_launched(config: Config, path: Path) -> Config:
+def _with_launch_of_script(config: Config, path: Path) -> Config:
     """The run with the processes, the sharding and the offload of the launch beside its script."""
     launched = find_launched_training(path) if config.spec.training.devices == 1 else None
     if launched is None:
@@ -211,8 +217,10 @@ def _as_it_is_launched(config: Config, path: Path) -> Config:
     return replace(config, spec=launched.applied(config.spec), notes=(*config.notes, launched.note))
 
 
-def _loads_beside(module: Module) -> Iterator[str]:
-    """A second model that the script loads while it holds the first one: a moment of its own, in no column."""
+def _notes_on_second_models(module: Module) -> Iterator[str]:
+    """A note for each second model that the script loads while it holds the first: the plan has no
+    column for it.
+    """
     for one in second_loads(module):
         size = second_model_gb(module, one)
         line, _ = module.place(one.second.node)
@@ -225,7 +233,7 @@ def _loads_beside(module: Module) -> Iterator[str]:
         )
 
 
-def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
+def _note_on_memory_error_of_notebook(path: Path) -> Iterator[str]:
     """A note, where a notebook's own output ends in an out-of-memory error: then no estimate shows that it fits."""
     if path.suffix != ".ipynb":
         return
@@ -243,12 +251,12 @@ def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
     )
 
 
-def _memory_errors_beside(config: Config) -> Iterator[str]:
+def _note_on_memory_error_beside(config: Config) -> Iterator[str]:
     """A note, where a log in the folder of the settings ends in an out-of-memory error of a training."""
     path = Path(config.path)
     if path.suffix == ".ipynb" or not path.is_file():
         return
-    for log in _logs_that_may_end_so(path.parent):
+    for log in _logs_that_may_end_out_of_memory(path.parent):
         try:
             run = read_run(log)
         except DataError:
@@ -263,7 +271,7 @@ def _memory_errors_beside(config: Config) -> Iterator[str]:
             return
 
 
-def _logs_that_may_end_so(folder: Path) -> list[Path]:
+def _logs_that_may_end_out_of_memory(folder: Path) -> list[Path]:
     """The logs in a folder whose last bytes speak of memory."""
     try:
         files = sorted(one for one in folder.iterdir() if one.suffix in LOG_SUFFIXES)
@@ -290,6 +298,6 @@ def _memory_error_of(output: ConsoleOutput | None) -> MemoryFigures | None:
     return read_memory_error(failure.raised.text)
 
 
-def _of_model(path: str) -> Config:
+def _config_of_model(path: str) -> Config:
     """A run of a model alone, without settings."""
     return Config(stack="transformers", version="", path=path, spec=RunSpec(model=path))

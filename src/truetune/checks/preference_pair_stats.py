@@ -1,4 +1,6 @@
-"""Pairs and verdicts in figures: how long both sides are, what they share, and by how much the better one is better."""
+"""Figures of preference pairs and verdicts: how long both sides are, what they share, and by how
+much the chosen one scores higher.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,14 @@ class PairStats:
             data["pairs"] = {
                 "count": count, "longer": self.longer, "shorter": self.shorter, "same_length": self.same,
                 "identical": self.identical, "shared": self.shared.tolist(),
-                **self._sides("chosen", "rejected"),
-                **({"margins": _margin_histogram(self.margins.whole())} if self.margins.parts else {}),
+                **self._length_histograms_of_sides("chosen", "rejected"),
+                **({"margins": _score_margin_histogram(self.margins.whole())} if self.margins.parts else {}),
             }  # fmt: skip
         if self.lengths["true"].any() or self.lengths["false"].any():
-            data["labels"] = self._sides("true", "false")
+            data["labels"] = self._length_histograms_of_sides("true", "false")
         return data
 
-    def _sides(self, *names: str) -> dict[str, Any]:
+    def _length_histograms_of_sides(self, *names: str) -> dict[str, Any]:
         """The lengths of these sides in bins that both share."""
         both = add_counts(*(self.lengths[name] for name in names))
         # The 99th percentile: one answer of 100,000 tokens would leave all others in the first bin.
@@ -115,8 +117,11 @@ def measure_common_beginnings(
     return np.minimum(first - begins, shorter), shorter, longer
 
 
-def _margin_histogram(values: NDArray[np.float32]) -> dict[str, Any]:
-    """Of the scores that rows give their sides: chosen less rejected. The outermost hundredths are in the last bins."""
+def _score_margin_histogram(values: NDArray[np.float32]) -> dict[str, Any]:
+    """A histogram of the score margins of pairs: chosen less rejected.
+
+    The outermost hundredths are in the last bins.
+    """
     # The outermost hundredths: scores are often free numbers, of which one may be a thousand times the others.
     low, high = (float(np.quantile(values, share)) for share in (0.01, 0.99))
     counts, at = np.histogram(

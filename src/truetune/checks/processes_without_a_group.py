@@ -82,40 +82,50 @@ def find_lone_trainings(file: CommandFile) -> Iterator[LoneTrainings]:
     for command in file.commands:
         starter = command.words[0].rpartition("/")[2]
         if starter == SRUN or starter in MPI:
-            yield from _of_tasks(file, command, starter)
-    yield from _of_loops(file)
+            yield from _lone_trainings_of_tasks(file, command, starter)
+    yield from _lone_trainings_of_loops(file)
 
 
-def _of_tasks(file: CommandFile, command: ShellCommand, starter: str) -> Iterator[LoneTrainings]:
+def _lone_trainings_of_tasks(
+    file: CommandFile, command: ShellCommand, starter: str
+) -> Iterator[LoneTrainings]:
     """The training that each task of one command starts."""
-    tasks = _tasks(file, command) if starter == SRUN else _tasks_of_mpi(command)
+    tasks = _tasks_of_srun(file, command) if starter == SRUN else _tasks_of_mpi(command)
     if tasks is None or tasks[0] < 2:
         return
-    for words, text in _started(file, command):
+    for words, text in _commands_of_each_task(file, command):
         if NUMBERS_TASKS.search(text) or SETS_RANKS.search(text):
             return
-        module = _lone_module(_script_of(file, words))
+        module = _training_without_group(_script_run_by_python(file, words))
         if module is None or (starter != SRUN and BY_ACCELERATE.search(module.text)):
             continue
         count, setting, line = tasks
         name = Path(module.path).name
-        yield LoneTrainings(command, starter, count, setting, line, name, _is_meant(module))
+        yield LoneTrainings(
+            command, starter, count, setting, line, name, _is_made_for_several_processes(module)
+        )
         return
 
 
-def _of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
+def _lone_trainings_of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
     """Loops that start one training on each GPU, with nothing but the GPU that differs."""
     for loop in find_loops(file):
         head = next((one for one in file.commands if one.line == loop.line), None)
-        times = _passes(head.words) if head is not None else 0
+        times = _passes_of_loop(head.words) if head is not None else 0
         if head is None or times < 2:
             continue
         for command in loop.commands:
-            module = _lone_module(_script_of_loop(file, loop, command))
+            module = _training_without_group(_script_of_loop(file, loop, command))
             if module is not None:
                 name = Path(module.path).name
                 yield LoneTrainings(
-                    command, "a loop", times, head.text, loop.line, name, _is_meant(module)
+                    command,
+                    "a loop",
+                    times,
+                    head.text,
+                    loop.line,
+                    name,
+                    _is_made_for_several_processes(module),
                 )
 
 
@@ -123,16 +133,16 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
     """The script that a loop starts on each GPU in the background, with the same words; None where it does not."""
     lines = file.text.splitlines()
     text = lines[command.line - 1] if command.line <= len(lines) else ""
-    variables, words = _assignments(command)
+    variables, words = _split_assignments(command)
     is_one_a_gpu = set(variables) == {VISIBLE} and loop.names_in(variables[VISIBLE])
     if not is_one_a_gpu or BACKGROUND.search(text) is None:
         return None
     own = _without_redirections(words)
-    return _script_of(file, own) if loop.is_same_in_each_pass(" ".join(own)) else None
+    return _script_run_by_python(file, own) if loop.is_same_in_each_pass(" ".join(own)) else None
 
 
-def _assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What is set for a command alone, also after `do`, and its words without that."""
+def _split_assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(variables set for a command alone, its words without them), also after `do`."""
     words = without_keywords(command.words)
     variables = dict(command.variables)
     while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:
@@ -141,7 +151,7 @@ def _assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]
     return variables, without_keywords(words)
 
 
-def _passes(words: tuple[str, ...]) -> int:
+def _passes_of_loop(words: tuple[str, ...]) -> int:
     """How often `for i in 0 1 2 3` runs; 0 where that is not plain."""
     if len(words) < 4 or words[0] != "for" or words[2] != "in":
         return 0
@@ -159,7 +169,7 @@ def _without_redirections(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[:end]
 
 
-def _tasks(file: CommandFile, command: ShellCommand) -> tuple[int, str, int] | None:
+def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> tuple[int, str, int] | None:
     """How many tasks srun starts in all, the setting that says so, and its line; None where that is not plain."""
     own = own_options(command)
     total = last_option(own, "--ntasks", "-n")
@@ -220,7 +230,9 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
     return (count, f"-np {value}", command.line) if count else None
 
 
-def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[str, ...], str]]:
+def _commands_of_each_task(
+    file: CommandFile, command: ShellCommand
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """The commands that each task runs with their text: in the line itself, in quotes or in a script beside the job."""
     # `bash -c 'python train.py'`: the command in quotes is one word.
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
@@ -236,7 +248,7 @@ def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[s
     yield command.words, command.text
 
 
-def _script_of(file: CommandFile, words: tuple[str, ...]) -> Path | None:
+def _script_run_by_python(file: CommandFile, words: tuple[str, ...]) -> Path | None:
     """The script that Python runs; None where a launcher stands before it, or it is not here."""
     place = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
     if place is None or "-m" in words[:place]:
@@ -245,17 +257,17 @@ def _script_of(file: CommandFile, words: tuple[str, ...]) -> Path | None:
     if {"torchrun", "accelerate", "deepspeed"} & set(programs):
         return None
     starts = any(PYTHON.fullmatch(one) for one in programs) or "uv" in programs
-    name = _without_variable(words[place])
+    name = _without_folder_variable(words[place])
     return find_in_folder_or_parents(Path(file.path).parent, name) if starts else None
 
 
-def _without_variable(name: str) -> str:
+def _without_folder_variable(name: str) -> str:
     """`train.py` of `$HOME/train.py` and `${SLURM_SUBMIT_DIR}/train.py`: the folder of the job or of its project."""
     plain = name.rpartition("}/")[2] if name.startswith("$") else name
     return plain.partition("/")[2] if plain.startswith("$") else plain
 
 
-def _lone_module(script: Path | None) -> Module | None:
+def _training_without_group(script: Path | None) -> Module | None:
     """The script, if it trains and joins no process group without a launcher; else None."""
     if script is None:
         return None
@@ -280,7 +292,7 @@ def _joins_only_if_several(module: Module) -> bool:
     return True
 
 
-def _is_meant(module: Module) -> bool:
+def _is_made_for_several_processes(module: Module) -> bool:
     """Is the script made for several processes: by a trainer of a library, or by the variables that it reads?"""
     return bool(
         READS_RANKS.search(module.text) or re.search(r"Trainer\(|Accelerator\(", module.text)

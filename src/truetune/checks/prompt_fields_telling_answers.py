@@ -1,4 +1,5 @@
-"""Prompt fields: the parts of a prompt that stand at the same place in many rows, and how well each tells the answer.
+"""Finds the fields of prompts (`Group: FIN-BILLING`, `[billing]`) whose value alone tells the
+answer of nearly all rows.
 
 A field is a line `Group: FIN-BILLING`, a pair `group=billing` or `"group": "billing"`, a tag `[billing]`, an element
 `<group>billing</group>`, a path or an address, the first or the last word. A field that tells the answer of nearly
@@ -124,13 +125,13 @@ def find_fields_telling_answers(
     for name, by_row in values.items():
         if len(by_row) < SHARE * len(distinct):
             continue
-        field = _prompt_field(name, by_row, answers, labels)
+        field = _telling_field_or_none(name, by_row, answers, labels)
         if field is not None and _is_beside_a_question(by_row, prompts, constant):
             fields.append(field)
     return sorted(fields, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
 
 
-def _prompt_field(
+def _telling_field_or_none(
     name: str, by_row: Mapping[int, str], answers: Sequence[str], labels: frozenset[str]
 ) -> TellingField | None:
     """The field where it tells the answers of nearly all rows that have it; else None."""
@@ -141,7 +142,7 @@ def _prompt_field(
     copied = sum(_copies_answer(value, answers[row], labels) for row, value in by_row.items())
     field_copies = copied
     if labels and copied < TELLS * len(by_row):
-        field_copies = _told_by_value(by_row, answers)
+        field_copies = _count_rows_told_by_value(by_row, answers)
     if field_copies < TELLS * len(by_row):
         return None
     example = next(iter(by_row))
@@ -166,11 +167,13 @@ def _copies_answer(value: str, answer: str, labels: frozenset[str]) -> bool:
     )
 
 
-def _told_by_value(by_row: Mapping[int, str], answers: Sequence[str]) -> int:
-    """Rows whose answer is that of most other rows with the same value as it stands, or without its numbers."""
+def _count_rows_told_by_value(by_row: Mapping[int, str], answers: Sequence[str]) -> int:
+    """The number of rows whose answer is that of most other rows with the same value, as it stands
+    or without its numbers.
+    """
     matches = 0
     # Without its digits: `ticket 4711` and `ticket 4712` are one value of a field.
-    for form in (str.casefold, _normalise_text):
+    for form in (str.casefold, _without_case_and_numbers):
         groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for row, value in by_row.items():
             groups[form(value)][answers[row]] += 1
@@ -189,7 +192,7 @@ def _is_beside_a_question(
         lines = (line for line in prompts[row].splitlines() if line.strip() not in constant)
         rests.append(" ".join(line.replace(value, " ") for line in lines))
     words = sorted(len(WORD.findall(rest)) for rest in rests)
-    varied = len({_normalise_text(rest) for rest in rests})
+    varied = len({_without_case_and_numbers(rest) for rest in rests})
     return words[len(words) // 2] >= QUESTION_WORDS and varied >= VARIED * len(rests)
 
 
@@ -213,6 +216,6 @@ def _split_words(text: str) -> str:
     return f" {words} " if words else ""
 
 
-def _normalise_text(text: str) -> str:
+def _without_case_and_numbers(text: str) -> str:
     """A text without case and numbers."""
     return DIGITS.sub("#", text.casefold()).strip()

@@ -1,4 +1,5 @@
-"""A spoiled loss in a log, told together with the fault of the rows or the script that spoiled it.
+"""Puts the fault of rows or scripts before the bad loss in a log that it explains, and makes it
+that finding's help.
 
 The log alone can't tell a batch without a label from an overflow, or whose rate is in force. Where the script or its
 rows prove it, that fault comes first, and the advice of the log does not lead elsewhere.
@@ -25,13 +26,14 @@ from truetune.checks.source.scheduler_length_miscounted import SchedulerLengthMi
 
 def put_causes_of_losses_first(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, with faults that explain a loss before what the log says of it."""
-    kept = _with_rows_without_label(list(findings))
-    return _with_schedule_of_the_script(_with_rate_of_the_script(kept))
+    kept = _explain_nan_loss_by_unlabelled_rows(list(findings))
+    return _explain_flat_loss_by_schedule(_join_rate_findings_of_log_and_script(kept))
 
 
-def _with_schedule_of_the_script(findings: list[Finding]) -> list[Finding]:
-    """A flat loss whose rate a miscounted schedule holds down, with the help of the script: the rate itself may be
-    right."""
+def _explain_flat_loss_by_schedule(findings: list[Finding]) -> list[Finding]:
+    """A flat loss whose rate a miscounted schedule of a script holds down takes the script's help:
+    the rate itself may be right.
+    """
     scripts = [one for one in findings if one.rule == SchedulerLengthMiscounted.name()]
     if len(scripts) != 1 or not scripts[0].cases:
         return findings
@@ -48,8 +50,10 @@ def _with_schedule_of_the_script(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _with_rows_without_label(findings: list[Finding]) -> list[Finding]:
-    """Batches without a label once, counted by tokens where they are, and before the loss that they make nan."""
+def _explain_nan_loss_by_unlabelled_rows(findings: list[Finding]) -> list[Finding]:
+    """Puts batches without a label once, with the count of tokens if there is one, before the nan
+    loss that they cause.
+    """
     causes = [one for one in findings if IS_NAN in one.message]
     if not causes:
         return findings
@@ -57,12 +61,12 @@ def _with_rows_without_label(findings: list[Finding]) -> list[Finding]:
     counted = [one for one in causes if one.rule != PromptsFillTheLimit.name()] or causes
     cause = counted[0]
     others = [one for one in findings if one not in causes]
-    told = [_with_help_of_the_rows(one, cause) for one in others]
+    told = [_with_help_of_unlabelled_rows(one, cause) for one in others]
     place = next((n for n, one in enumerate(others) if one.rule == LossNotFinite.name()), len(told))
     return [*told[:place], cause, *told[place:]]
 
 
-def _with_help_of_the_rows(finding: Finding, cause: Finding) -> Finding:
+def _with_help_of_unlabelled_rows(finding: Finding, cause: Finding) -> Finding:
     """A loss of the training that is not finite, with the help of the rows that make it so."""
     is_training = finding.rule == LossNotFinite.name() and finding.message.startswith("loss ")
     if not is_training and finding.rule != GradNormExplodes.name():
@@ -74,8 +78,10 @@ def _with_help_of_the_rows(finding: Finding, cause: Finding) -> Finding:
     )
 
 
-def _with_rate_of_the_script(findings: list[Finding]) -> list[Finding]:
-    """One finding of a rate that DeepSpeed takes from its settings, where the script shows it and the log proves it."""
+def _join_rate_findings_of_log_and_script(findings: list[Finding]) -> list[Finding]:
+    """Joins two findings of a rate that DeepSpeed takes from its settings: the script shows it, and
+    the log proves it.
+    """
     scripts = [one for one in findings if one.rule == EngineTakesTheRateOfItsSettings.name()]
     logs = [one for one in findings if one.rule == RateInForceIsAnother.name()]
     if len(scripts) != 1:

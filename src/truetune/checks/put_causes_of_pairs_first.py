@@ -1,4 +1,5 @@
-"""Pairs whose sides are surely exchanged have other findings too: lengths, few answers, refusals. These come of it.
+"""Makes findings on pairs notes if another finding proves that the sides are exchanged, for then
+they follow from it.
 
 Advice to balance the lengths of exchanged sides would be wrong: whoever follows it trains the worse answers all the
 same. Such findings become notes that name the cause.
@@ -26,12 +27,12 @@ def put_causes_of_pairs_first(findings: Sequence[Finding]) -> list[Finding]:
         return list(findings)
     remedy = f"exchange the sides first: see {proofs[0].rule}"
     return [
-        replace(one, severity="info", remedy=remedy) if _is_of_pairs(one) else one
+        replace(one, severity="info", remedy=remedy) if _follows_from_exchanged_sides(one) else one
         for one in findings
     ]
 
 
-def _is_of_pairs(finding: Finding) -> bool:
+def _follows_from_exchanged_sides(finding: Finding) -> bool:
     """Does a finding come of exchanged sides? Few answers do so only where the rejected ones differ."""
     if finding.rule == FewDistinctAnswers.name():
         return "rejected" in finding.message

@@ -1,4 +1,5 @@
-"""Answers without an end, of a model whose training rows lose theirs: the limit comes first, and is their help.
+"""Puts a length limit that cuts most training rows before the endless answers that follow from it,
+and makes it their help.
 
 A row that is cut has no stop token. Where most rows are cut, advice on pads, templates and servers is beside the point:
 the model has hardly seen how an answer ends.
@@ -32,7 +33,7 @@ MOST = 0.5
 def put_cuts_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, a limit that cuts most rows before the answers that do not stop."""
     cuts = sorted(filter(_loses_most_ends, findings), key=lambda one: CUTS.index(one.rule))
-    endless = [one for one in findings if _is_endless(one)]
+    endless = [one for one in findings if _is_about_endless_answers(one)]
     if not cuts or not endless:
         return list(findings)
     answers = f"the answers show it: {endless[0].message}"
@@ -46,8 +47,8 @@ def put_cuts_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     return [cause, *rest]
 
 
-def _is_endless(finding: Finding) -> bool:
-    """Is it about answers that do not stop, and no note?"""
+def _is_about_endless_answers(finding: Finding) -> bool:
+    """Is a finding about answers that do not stop, and graver than a note?"""
     return finding.rule in CONSEQUENCES and RANK[finding.severity] >= RANK["warning"]
 
 

@@ -1,4 +1,5 @@
-"""Bad answers of a model that its training has broken: the training's fault comes first, and is their help.
+"""Puts a training fault that broke the model before the bad answers that follow from it, and makes
+it their help.
 
 A preference run with a rate a hundred times too high ends in garbage, loops, other languages and answers without an
 end. Advice on tokenizers, data and stop tokens is beside the point then.
@@ -46,7 +47,7 @@ def put_training_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     )
     if not proofs or not any(one.rule in BROKEN for one in serious):
         return list(findings)
-    causes = [*filter(_sets_the_rate, findings), proofs[0]]
+    causes = [*filter(_is_excessive_rate_setting, findings), proofs[0]]
     remedy = f"the training broke the model ({proofs[0].rule}): {causes[0].remedy}, and train again"
     rest = [
         replace(one, remedy=remedy) if one.rule in CONSEQUENCES else one
@@ -57,6 +58,6 @@ def put_training_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     return [*(replace(one, severity="error") for one in causes), *rest]
 
 
-def _sets_the_rate(finding: Finding) -> bool:
+def _is_excessive_rate_setting(finding: Finding) -> bool:
     """Is it a setting of a learning rate far above what is published?"""
     return finding.rule == LearningRateFarFromPublished.name() and "far above" in finding.message

@@ -1,4 +1,6 @@
-"""Values of messages that a chat template prints as Python text."""
+"""Finds values of messages (lists, objects, null) that a chat template prints as Python text, not
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -39,34 +41,43 @@ class PythonValueFinder:
 
     def first(self, example: Example) -> PythonPrintedValue | None:
         """The first such value of an example; None where there is none."""
-        return next(chain(self._containers(example), self._nulls(example.row)), None)
+        return next(
+            chain(self._printed_containers(example), self._printed_nulls(example.row)), None
+        )
 
-    def _containers(self, example: Example) -> Iterator[PythonPrintedValue]:
-        """Lists and objects, of which the outermost that is printed is given."""
+    def _printed_containers(self, example: Example) -> Iterator[PythonPrintedValue]:
+        """The lists and objects of an example that are printed as Python text; of nested ones the
+        outermost.
+        """
         text = example.rendering.text
         malformed = [
             id(problem.message) for problem in example.row.problems
         ]  # `malformed-rows` names these contents
         for turn, message in enumerate(example.row.messages):
-            for value in _containers_of(message) if id(message) not in malformed else ():
+            for value in (
+                _containers_written_differently(message) if id(message) not in malformed else ()
+            ):
                 self.looked_at += 1
                 printed = repr(value)
                 # A row that talks about Python shows such a text itself.
-                if printed in text and not _holds_value(example.row.messages, printed):
+                if printed in text and not _stands_in_row_text(example.row.messages, printed):
                     kind: Kind = "list" if isinstance(value, list) else "object"
                     yield PythonPrintedValue(turn, kind, printed, text.index(printed))
 
-    def _nulls(self, row: Conversation) -> Iterator[PythonPrintedValue]:
-        """Contents that are null: truetune leaves them out, and trainers that hand them on have them printed."""
+    def _printed_nulls(self, row: Conversation) -> Iterator[PythonPrintedValue]:
+        """Null contents that the template prints as `None`.
+
+        truetune leaves them out; trainers that pass them on have them printed.
+        """
         for turn, message in enumerate(row.messages):
             if (
                 "content" in message
                 and message["content"] is None
-                and self._none_is_printed(row, turn)
+                and self._is_none_printed(row, turn)
             ):
                 yield PythonPrintedValue(turn, "null", "None", -1)
 
-    def _none_is_printed(self, row: Conversation, turn: int) -> bool:
+    def _is_none_printed(self, row: Conversation, turn: int) -> bool:
         """Does the template write `None` for the null of a turn? Asked once for turns of one role with one set of keys.
 
         Both renderings differ in this content alone, so that `None` which stands in other texts is in both.
@@ -104,7 +115,7 @@ class PythonValueFinder:
         return "".join(parts(text))
 
 
-def _containers_of(value: Any) -> Iterator[Any]:
+def _containers_written_differently(value: Any) -> Iterator[Any]:
     """Lists and objects inside of a message that JSON and Python write differently, the outer before the inner."""
     items = value.values() if isinstance(value, dict) else value
     for item in items:
@@ -114,13 +125,13 @@ def _containers_of(value: Any) -> Iterator[Any]:
         plain = plain_data(item)
         if repr(plain) != json.dumps(plain, ensure_ascii=False, default=str):
             yield plain
-        yield from _containers_of(item)
+        yield from _containers_written_differently(item)
 
 
-def _holds_value(value: Any, printed: str) -> bool:
-    """Does a text of the row hold this by itself?"""
+def _stands_in_row_text(value: Any, printed: str) -> bool:
+    """Does a text of the row itself hold this printed value?"""
     if isinstance(value, str):
         return printed in value
     if isinstance(value, dict):
-        return any(_holds_value(item, printed) for item in value.values())
-    return isinstance(value, list) and any(_holds_value(item, printed) for item in value)
+        return any(_stands_in_row_text(item, printed) for item in value.values())
+    return isinstance(value, list) and any(_stands_in_row_text(item, printed) for item in value)

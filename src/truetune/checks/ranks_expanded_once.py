@@ -1,4 +1,5 @@
-"""Numbers of nodes and tasks that a batch script reads once, for all of them.
+"""Finds ranks (numbers of nodes and tasks) that a batch script expands once on the first node, so
+that all nodes get the same.
 
 The body of a Slurm job runs on the first node, where SLURM_NODEID, SLURM_PROCID and SLURM_LOCALID are 0. `srun` starts
 its command on every node, but the words of that command were expanded before. Only a shell that srun starts reads the
@@ -18,11 +19,11 @@ from typing import NamedTuple
 from truetune.checks.launch_files import find_in_folder_or_parents
 from truetune.checks.node_rendezvous import (
     TORCHRUN,
+    does_srun_take_fewer_nodes,
     exported_variable,
     node_count_of_job,
     split_variables,
     started_commands,
-    takes_own_nodes,
 )
 from truetune.checks.tasks_around_launchers import shell_script
 from truetune.parsing.bounded_files import read_bounded
@@ -74,33 +75,37 @@ def find_ranks_read_once(file: CommandFile) -> Iterator[RankReadOnce]:
     """The launches of a Slurm job in which every node, or every task, is told the same number."""
     if not file.requests or "srun" not in file.text:
         return
-    marked = _mark_numbers_of_each_task(file.text)
+    marked = _rename_ranks_read_on_nodes(file.text)
     job = parse_commands(marked, file.path)
     assigned = variables_set_once(marked)
     for command in job.commands:
-        if command.words[0].rpartition("/")[2] != "srun" or takes_own_nodes(command.words):
+        if command.words[0].rpartition("/")[2] != "srun" or does_srun_take_fewer_nodes(
+            command.words
+        ):
             continue
-        found = _of_launchers(job, command, assigned) or _of_tasks(job, command, assigned)
+        found = _rank_of_launchers_read_once(job, command, assigned) or _rank_of_tasks_read_once(
+            job, command, assigned
+        )
         if found is not None:
-            line = _line_of_variable(file.text, found.variable) or command.line
+            line = _line_that_reads_variable(file.text, found.variable) or command.line
             yield found._replace(line=line)
 
 
-def _mark_numbers_of_each_task(text: str) -> str:
+def _rename_ranks_read_on_nodes(text: str) -> str:
     """A script in which the numbers that shells on the nodes read have another name, and each quote is on one line."""
     parts: list[str] = []
     begin = 0
-    for match in _parts_of_shell(text):
+    for match in _quoted_and_commented_parts(text):
         parts.append(text[begin : match.start()])
         begin = match.end()
         found = match[0]
         if found.startswith("<<"):
-            begin = _end_of_document(text, match)
+            begin = _end_of_here_document(text, match)
             found = OWN_NUMBER.sub(OF_EACH_TASK, text[match.start() : begin])
         elif found.startswith("'"):
-            found = _on_one_line(OWN_NUMBER.sub(OF_EACH_TASK, found))
+            found = _join_quoted_commands(OWN_NUMBER.sub(OF_EACH_TASK, found))
         elif found.startswith('"'):
-            found = _on_one_line(ESCAPED_NUMBER.sub(rf"\g<1>{OF_EACH_TASK}", found))
+            found = _join_quoted_commands(ESCAPED_NUMBER.sub(rf"\g<1>{OF_EACH_TASK}", found))
         elif found.startswith("\\$"):
             number = OWN_NUMBER.match(text, begin + (text[begin : begin + 1] == "{"))
             begin = number.end() if number is not None else begin
@@ -109,32 +114,32 @@ def _mark_numbers_of_each_task(text: str) -> str:
     return "".join(parts) + text[begin:]
 
 
-def _parts_of_shell(text: str) -> Iterator[re.Match[str]]:
+def _quoted_and_commented_parts(text: str) -> Iterator[re.Match[str]]:
     """The parts of a script that are quoted, escaped or commented, and none that stands in a here-document."""
     at = 0
     while (match := SHELL_PARTS.search(text, at)) is not None:
         yield match
-        at = _end_of_document(text, match) if match["mark"] else match.end()
+        at = _end_of_here_document(text, match) if match["mark"] else match.end()
 
 
-def _end_of_document(text: str, mark: re.Match[str]) -> int:
+def _end_of_here_document(text: str, mark: re.Match[str]) -> int:
     """Where a here-document ends; the end of the text where its mark never comes."""
     end = re.compile(rf"^[ \t]*{mark['mark']}[ \t]*$", re.M).search(text, mark.end())
     return end.end() if end is not None else len(text)
 
 
-def _on_one_line(quoted: str) -> str:
+def _join_quoted_commands(quoted: str) -> str:
     """A text in quotes whose lines are commands, as one line."""
     lines = [line.strip() for line in quoted.splitlines()]
     kept = [line for line in lines if line and not line.startswith("#")]
     return re.sub(r"\\; ", " ", "; ".join(kept)) if len(kept) > 1 else quoted
 
 
-def _of_launchers(
+def _rank_of_launchers_read_once(
     job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
 ) -> RankReadOnce | None:
     """The launcher of processes of which every node starts one with the same number."""
-    for words in _words_on_nodes(job, command, assigned):
+    for words in _commands_on_nodes(job, command, assigned):
         options = _node_rank_options(ShellCommand(words, command.line, command.text))
         if options is None:
             continue
@@ -147,7 +152,7 @@ def _of_launchers(
     return None
 
 
-def _words_on_nodes(
+def _commands_on_nodes(
     job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
 ) -> Iterator[tuple[str, ...]]:
     """The commands that srun starts, in the line itself, in quotes, or in a script beside the job."""
@@ -169,20 +174,22 @@ def _node_rank_options(command: ShellCommand) -> tuple[str, str, str] | None:
         options = command.behind(*words)
         if options is not None:
             own = options_before_script(options)
-            return _heeded(own, "--node-rank", "--nnodes")
+            return _node_rank_if_read(own, "--node-rank", "--nnodes")
     options = command.behind("accelerate", "launch")
     if options is not None:
         own = options_before_script(options)
         # A configuration may meet dynamically, where the number is not heeded.
         if last_option(own, "--config-file") is not None:
             return None
-        return _heeded(own, "--machine-rank", "--num-machines")
+        return _node_rank_if_read(own, "--machine-rank", "--num-machines")
     options = command.behind("deepspeed")
     own = options_before_script(options) if options is not None else ()
-    return _heeded(own, "--node-rank", "--num-nodes") if "--no_ssh" in own else None
+    return _node_rank_if_read(own, "--node-rank", "--num-nodes") if "--no_ssh" in own else None
 
 
-def _heeded(own: tuple[str, ...], setting: str, count: str) -> tuple[str, str, str] | None:
+def _node_rank_if_read(
+    own: tuple[str, ...], setting: str, count: str
+) -> tuple[str, str, str] | None:
     """An option, its value, and the number of nodes, where the launcher gives no numbers by itself (c10d, etcd)."""
     value = last_option(own, setting)
     backend = last_option(own, "--rdzv-backend") or "static"
@@ -191,13 +198,13 @@ def _heeded(own: tuple[str, ...], setting: str, count: str) -> tuple[str, str, s
     return setting, value, last_option(own, count) or ""
 
 
-def _of_tasks(
+def _rank_of_tasks_read_once(
     job: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
 ) -> RankReadOnce | None:
     """A script that srun starts in several tasks, all of which are told one rank by the environment."""
     tasks = _count_tasks(job, command.words)
     script = next((word for word in command.words if word.endswith(".py")), None)
-    if tasks is None or tasks < 2 or script is None or _finds_rank_itself(job, script):
+    if tasks is None or tasks < 2 or script is None or _may_script_find_rank(job, script):
         return None
     before = command.words[: command.words.index(script)]
     for name in RANK_VARIABLES:
@@ -222,7 +229,7 @@ def _count_tasks(job: CommandFile, words: tuple[str, ...]) -> int | None:
     return None if per_node is None else per_node * (node_count_of_job(job) or 1)
 
 
-def _finds_rank_itself(job: CommandFile, script: str) -> bool:
+def _may_script_find_rank(job: CommandFile, script: str) -> bool:
     """May a script find its rank itself? So it may where it can't be read."""
     path = find_in_folder_or_parents(Path(job.path).parent, script)
     if path is None:
@@ -234,7 +241,7 @@ def _finds_rank_itself(job: CommandFile, script: str) -> bool:
     return MANAGES.search(text) is not None
 
 
-def _line_of_variable(text: str, variable: str) -> int | None:
+def _line_that_reads_variable(text: str, variable: str) -> int | None:
     """The first line of code that reads a variable; None where none does."""
     if not variable:
         return None

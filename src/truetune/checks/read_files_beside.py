@@ -1,4 +1,6 @@
-"""Read the files beside a log for what rules on logs ask of them: settings, caps of servers, other logs."""
+"""Reads the files beside a log for what the rules on logs need: settings of trainings, caps of
+servers, rows, and runs of other logs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from truetune.checks.host_memory_settings import (
 )
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.lora_scales_beside_log import lora_adapters_of_files
-from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
+from truetune.checks.nccl_variables import NCCL_VARIABLES, does_switch_transport_off
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
 from truetune.checks.settings_in_code import setting_at
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
@@ -185,17 +187,17 @@ def _runs_of_logs(logs: Sequence[Path]) -> Iterator[RunBeside]:
             yield run
 
 
-def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """The files with settings, and the logs, among the paths of a check and in folders among them."""
+def find_settings_files_and_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """(files with settings, logs) among the paths of a check, and in the folders among them."""
     files: list[Path] = []
     for path in named:
-        files += _files_of_folder(path) if path.is_dir() else [path]
-        files += _metrics_of_folder(path) if path.is_dir() else []
+        files += _files_of_folder_and_subfolders(path) if path.is_dir() else [path]
+        files += _lightning_metrics_below(path) if path.is_dir() else []
     logs = [file for file in files if file.suffix in GPU_SUFFIXES]
     return [file for file in files if _may_hold_settings(file)], logs
 
 
-def _metrics_of_folder(folder: Path) -> list[Path]:
+def _lightning_metrics_below(folder: Path) -> list[Path]:
     """The curves that Lightning wrote below a folder, the last versions first."""
     found = [
         path for pattern in METRICS_FOLDERS for path in folder.glob(f"{pattern}/{METRICS_FILE}")
@@ -203,7 +205,7 @@ def _metrics_of_folder(folder: Path) -> list[Path]:
     return sorted(found, reverse=True)[:MAX_LOGS]
 
 
-def _files_of_folder(folder: Path) -> list[Path]:
+def _files_of_folder_and_subfolders(folder: Path) -> list[Path]:
     """The files of a folder, and of its folders: `logs/`, `conf/`."""
     try:
         entries = sorted(folder.iterdir())
@@ -285,7 +287,7 @@ def _rows_of_file(file: Path) -> list[RowsBeside]:
 
 
 def _rows_of_config(config: Config) -> RowsBeside | None:
-    """The rows of one run, where all of its files are here; None elsewhere."""
+    """The training rows of one config, if all of its files are here; else None."""
     counted = training_rows(config)
     if counted is None or not config.spec.data:
         return None
@@ -321,8 +323,8 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         name = config.spec.model
         yield SettingBeside("model", name, model.file, model.line, f"{model.key}={name}")
     yield from _warmup_of_config(config)
-    yield from _engine_of_rollouts(config)
-    yield from limit_of_config(config)
+    yield from _rollout_engine_of_config(config)
+    yield from length_limit_of_config(config)
     yield from weight_size_of_published_model(config)
     yield from weights_of_config(config)
     for name in WORD_FIELDS:
@@ -339,7 +341,7 @@ def _warmup_of_config(config: Config) -> Iterator[SettingBeside]:
         yield SettingBeside(WARMUP_STEPS, value, place.file, place.line, f"{WARMUP_STEPS}: {value}")
 
 
-def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
+def _rollout_engine_of_config(config: Config) -> Iterator[SettingBeside]:
     """Whether an engine generates the completions of a reinforcement run of TRL: off where nothing sets it."""
     if config.spec.training.method != "grpo" or config.stack not in ("trl", "transformers"):
         return
@@ -355,8 +357,10 @@ def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
         )
 
 
-def limit_of_config(config: Config) -> Iterator[SettingBeside]:
-    """The tokens at which rows are cut, and what fills every row to them: packing, or padding to the limit."""
+def length_limit_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The length at which a config cuts rows, in tokens, and what fills every row to it: packing,
+    or padding to the limit.
+    """
     place = config.places.get("max_length")
     if place is None or config.limit is None:
         return
@@ -385,20 +389,22 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
         yield from _settings_of_config(config)
     for command in file.commands:
         if any(word.endswith(".py") for word in command.words):
-            yield from _options_of_script(file, command)
-        yield from _caps_of_command(file, command)
-    yield from _adapters_at_once(file)
-    yield from _image_without_verbs(file)
+            yield from _training_options_of_command(file, command)
+        yield from _server_caps_of_command(file, command)
+    yield from _adapters_mixed_by_vllm(file)
+    yield from _image_without_infiniband(file)
     for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_whole_number(variable.value)
-        if variable.name in NCCL_VARIABLES and switches_off(variable.name, variable.value):
+        if variable.name in NCCL_VARIABLES and does_switch_transport_off(
+            variable.name, variable.value
+        ):
             yield SettingBeside(variable.name, True, variable.file, variable.line, text)
         elif variable.name in CAP_VARIABLES and number:
             yield SettingBeside(variable.name, number, variable.file, variable.line, text)
 
 
-def _image_without_verbs(file: CommandFile) -> Iterator[SettingBeside]:
+def _image_without_infiniband(file: CommandFile) -> Iterator[SettingBeside]:
     """The image of a Dockerfile that is a plain system, where no line installs the library of InfiniBand."""
     if not PLAIN_IMAGE.search(file.image) or BRINGS_VERBS.search(file.text):
         return
@@ -408,7 +414,7 @@ def _image_without_verbs(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(IMAGE_WITHOUT_VERBS, file.image, file.path, number, text)
 
 
-def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
+def _server_caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
     """The caps that a command gives a server."""
     for name, *options in CAP_OPTIONS:
         programs = CAP_PROGRAMS.get(name)
@@ -421,7 +427,7 @@ def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[Setti
             yield SettingBeside(name, value, file.path, line, text)
 
 
-def _adapters_at_once(file: CommandFile) -> Iterator[SettingBeside]:
+def _adapters_mixed_by_vllm(file: CommandFile) -> Iterator[SettingBeside]:
     """How many adapters a batch of vLLM may mix, where fewer than it serves: one where --max-loras is not given."""
     for server in find_vllm_server_commands(file):
         served = len(adapters_by_served_name(server))
@@ -433,7 +439,9 @@ def _adapters_at_once(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(ADAPTERS_AT_ONCE, mixed, file.path, line, text)
 
 
-def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
+def _training_options_of_command(
+    file: CommandFile, command: ShellCommand
+) -> Iterator[SettingBeside]:
     """Settings of a training that a command hands to its script under the Trainer's own names."""
     for name in TRAINING_FIELDS:
         given = last_option(command.words, f"--{name}")
@@ -454,18 +462,18 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_config(config)
     if not configs and any(module.methods("backward")):
         yield from _settings_of_loop(module)
-    yield from _padding_to_a_length(module)
+    yield from _padding_to_fixed_length(module)
     yield from _pictures_without_limit(module)
     yield from efficient_loading_off_in_script(module)
     yield from loads_in_default_float32(module)
     yield from optimizer_states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
-    yield from _frozen_in_code(module)
+    yield from _weights_frozen_in_code(module)
     yield from _soft_prompts(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
-    yield from _labels_of_pads(module)
-    yield from _second_model(module)
+    yield from _labels_counted_from_pads(module)
+    yield from _loads_of_second_model(module)
     yield from weights_of_script(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
@@ -524,7 +532,7 @@ def _period_of_test(module: Module, test: ast.expr) -> int:
     return 0
 
 
-def _padding_to_a_length(module: Module) -> Iterator[SettingBeside]:
+def _padding_to_fixed_length(module: Module) -> Iterator[SettingBeside]:
     """Calls that pad rows to a fixed length: to max_length, or without it to the tokenizer's own maximum."""
     for call in module.all_calls:
         pads = module.flow.value(call.keywords.get("padding")) == "max_length"
@@ -575,7 +583,7 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
                 )
 
 
-def _labels_of_pads(module: Module) -> Iterator[SettingBeside]:
+def _labels_counted_from_pads(module: Module) -> Iterator[SettingBeside]:
     """Labels of the script that are counted from the side of the pads."""
     for finding in LabelsCutAtThePads(module).findings():
         case = finding.cases[0]
@@ -584,7 +592,7 @@ def _labels_of_pads(module: Module) -> Iterator[SettingBeside]:
         )
 
 
-def _second_model(module: Module) -> Iterator[SettingBeside]:
+def _loads_of_second_model(module: Module) -> Iterator[SettingBeside]:
     """Loads of a second model while the first one is held on the GPU."""
     for finding in ModelLoadedBesideAnother(module).findings():
         case, rule = finding.cases[0], ModelLoadedBesideAnother.name()
@@ -605,7 +613,7 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
             )
 
 
-def _frozen_in_code(module: Module) -> Iterator[SettingBeside]:
+def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
     """Where a script without an adapter chooses by itself which weights of a model are trained."""
     if any(module.calls(*ADAPTER_MAKERS)):
         return

@@ -1,4 +1,5 @@
-"""Findings of several files, read together: what one file proves must not be advised against by another.
+"""Reconciles the findings of several files: what one file proves corrects the findings and the
+advice on another.
 
 Each rule sees one file. A client that asks row by row is advised to ask for 32 answers at once, which is of no use
 where the server's own log or command says that it works on one; a cap of requests is none where the server's cache was
@@ -33,7 +34,7 @@ from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
-from truetune.checks.log_movement import has_moved
+from truetune.checks.log_movement import have_weights_moved
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
@@ -103,39 +104,39 @@ def reconcile_findings(
 ) -> tuple[Finding, ...]:
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
-    kept = _with_labels_of_a_cast(_without_second_ends(findings))
+    kept = _join_cast_and_its_labels(_drop_repeated_job_ends(findings))
     kept = put_causes_of_pairs_first(kept)
     kept = put_causes_of_losses_first(kept)
-    kept = _with_warning_of_the_log(kept)
-    kept = _with_help_of_the_script(kept)
-    kept = _with_help_of_the_own_loss(kept)
-    kept = _with_evaluation_rows_without_labels(kept)
-    kept = _with_pairs_that_ran_without_labels(kept)
-    kept = _with_rewards_of_the_log(kept)
-    kept = _with_cause_of_full_memory(kept)
-    kept = _with_sharding_that_is_not_read(kept)
-    kept = _with_transport_of_the_log(kept)
-    kept = _with_reports_of_the_server(kept)
-    kept = _with_cache_of_the_log(kept)
-    kept = _without_more_slots(kept)
-    kept = [_with_cache_of_all_requests(one, logs) for one in kept]
-    kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
-    if any(map(_is_cache_full, logs)):
+    kept = _join_float32_of_script_and_log(kept)
+    kept = _explain_ended_rate_by_script(kept)
+    kept = _explain_summed_loss_by_script(kept)
+    kept = _explain_nan_evaluation_by_rows(kept)
+    kept = _prove_unlabelled_pairs_by_log(kept)
+    kept = _prove_reference_by_first_rewards(kept)
+    kept = _put_memory_faults_before_error(kept)
+    kept = _put_unread_sharding_before_memory_error(kept)
+    kept = _prove_slow_transport_by_log(kept)
+    kept = _add_server_reports_to_row_by_row(kept)
+    kept = _prove_missing_cache_by_log(kept)
+    kept = _drop_advice_on_ollama_slots(kept)
+    kept = [_explain_cpu_layers_by_cache(one, logs) for one in kept]
+    kept = [_weaken_stop_refuted_by_log(one, logs) for one in kept]
+    if any(map(_does_server_report_full_cache, logs)):
         kept = [one for one in kept if not _is_cap_alone(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
-    kept = [_with_step_times(one, beside) for one in add_steps_of_other_log(kept, logs)]
+    kept = [_add_step_times_of_logs(one, beside) for one in add_steps_of_other_log(kept, logs)]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)
-    return tuple(_with_cap(one, *cap) for one in kept)
+    return tuple(_add_cap_of_server(one, *cap) for one in kept)
 
 
-def _is_cache_full(log: RunLog) -> bool:
+def _does_server_report_full_cache(log: RunLog) -> bool:
     """Does a server say that its cache is full, so that a cap is not what makes requests wait?"""
     return bool(log.server) and log.output is not None and log.output.served.is_cache_full
 
 
-def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
+def _join_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
     """One finding where a script's cast made all labels true: the cast is the cause, and the labels its evidence."""
     casts = [
         one for one in findings if one.rule == CastMakesColumnConstant.name() and _is_cast(one)
@@ -152,7 +153,7 @@ def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
     return [with_labels if one is casts[0] else one for one in findings if one not in labels]
 
 
-def _with_warning_of_the_log(findings: list[Finding]) -> list[Finding]:
+def _join_float32_of_script_and_log(findings: list[Finding]) -> list[Finding]:
     """One finding of a training in float32, where the script says why and the log that it is so."""
     scripts = [one for one in findings if one.rule == TrainingComputedInFloat32.name()]
     logs = [one for one in findings if one.rule == TensorCoresStandIdle.name()]
@@ -164,7 +165,7 @@ def _with_warning_of_the_log(findings: list[Finding]) -> list[Finding]:
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
 
 
-def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
+def _explain_ended_rate_by_script(findings: list[Finding]) -> list[Finding]:
     """The help of a rate that ended early is that of the script's own fault, where one beside the log has it.
 
     A schedule "over the optimizer steps" is the very fault of one that a process steps for all others.
@@ -172,21 +173,21 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
     scripts = [one for one in findings if one.rule == LrSchedulerSteppedPerProcess.name()]
     if not scripts:
         return findings
-    help_of_script = f"{scripts[0].remedy} ({_place_of(scripts[0].cases[0])})"
+    help_of_script = f"{scripts[0].remedy} ({_describe_place(scripts[0].cases[0])})"
     return [
         replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
         for one in findings
     ]
 
 
-def _with_evaluation_rows_without_labels(findings: list[Finding]) -> list[Finding]:
+def _explain_nan_evaluation_by_rows(findings: list[Finding]) -> list[Finding]:
     """A loss of the evaluation that is nan, where rows of that evaluation have no label left: these are its cause."""
     empty = list(filter(_is_of_evaluation_rows, findings))
     lost = list(filter(_is_evaluation_not_finite, findings))
     if not empty or not lost:
         return findings
     # The log proves that the rows are evaluated, whatever the trainer does with those of the training.
-    proved = list(map(_proved_by_the_log, empty))
+    proved = list(map(_unlabelled_rows_as_error, empty))
     first = proved[0]
     helped = [replace(one, remedy=f"{first.remedy}: {first.message}") for one in lost]
     rest = [one for one in findings if one not in empty and one not in lost]
@@ -204,13 +205,13 @@ def _is_evaluation_not_finite(finding: Finding) -> bool:
     return finding.rule == LossNotFinite.name() and finding.message.startswith("eval_loss")
 
 
-def _proved_by_the_log(finding: Finding) -> Finding:
+def _unlabelled_rows_as_error(finding: Finding) -> Finding:
     """A finding on rows without a label as an error, where the log shows that the trainer did not drop them."""
     evidence = tuple(line for line in finding.evidence if DROPPED_ROWS not in line)
     return replace(finding, severity="error", evidence=evidence)
 
 
-def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding]:
+def _prove_unlabelled_pairs_by_log(findings: list[Finding]) -> list[Finding]:
     """Pairs whose answers are cut away, where the log shows that they were trained all the same: none was dropped."""
     ran = [
         one
@@ -219,10 +220,12 @@ def _with_pairs_that_ran_without_labels(findings: list[Finding]) -> list[Finding
     ]
     if not ran:
         return findings
-    return [_proved_by_the_log(one) if one.rule == NO_LABEL_LEFT else one for one in findings]
+    return [
+        _unlabelled_rows_as_error(one) if one.rule == NO_LABEL_LEFT else one for one in findings
+    ]
 
 
-def _with_rewards_of_the_log(findings: list[Finding]) -> list[Finding]:
+def _prove_reference_by_first_rewards(findings: list[Finding]) -> list[Finding]:
     """A reference without the adapter of the SFT, where the first rewards of the log prove that it is another model."""
     shown = [one for one in findings if one.rule == RewardsNotZeroAtFirst.name()]
     if not shown:
@@ -237,12 +240,12 @@ def _with_rewards_of_the_log(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
+def _explain_summed_loss_by_script(findings: list[Finding]) -> list[Finding]:
     """A loss that is logged as a sum, where a script beside computes it: no update of transformers fixes that."""
     scripts = [one for one in findings if one.rule == CustomLossBreaksGradientAccumulation.name()]
     if not scripts:
         return findings
-    place = _place_of(scripts[0].cases[0])
+    place = _describe_place(scripts[0].cases[0])
     return [
         replace(
             one, remedy=f"{one.remedy.partition(';')[0]}; {place} is the cause: {scripts[0].remedy}"
@@ -253,7 +256,7 @@ def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
+def _put_memory_faults_before_error(findings: list[Finding]) -> list[Finding]:
     """An error on full memory comes after the fault of the script that fills it, and its help names that fault first.
 
     Smaller batches and shorter rows gain little where a fault takes most of the memory.
@@ -261,11 +264,11 @@ def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
     for error in findings:
         causes = [one for one in findings if _fills_memory(one, error)]
         if causes:
-            return _with_causes_first(findings, error, causes)
+            return _put_causes_before_error(findings, error, causes)
     return findings
 
 
-def _with_sharding_that_is_not_read(findings: list[Finding]) -> list[Finding]:
+def _put_unread_sharding_before_memory_error(findings: list[Finding]) -> list[Finding]:
     """An error on full memory comes after the ZeRO or FSDP file that was to prevent it, and is not in use.
 
     What the message may mean in general is left out: smaller rows and more GPUs gain nothing while each GPU holds all.
@@ -290,10 +293,10 @@ def _with_sharding_that_is_not_read(findings: list[Finding]) -> list[Finding]:
         ),
     )
     kept = [plain if one is errors[0] else one for one in findings]
-    return _with_causes_first(kept, plain, causes)
+    return _put_causes_before_error(kept, plain, causes)
 
 
-def _with_causes_first(
+def _put_causes_before_error(
     findings: list[Finding], error: Finding, causes: Sequence[Finding]
 ) -> list[Finding]:
     """The findings, with the faults that fill the memory right before the error, as errors themselves."""
@@ -309,23 +312,23 @@ def _with_causes_first(
 
 def _with_help_of_the_cause(error: Finding, cause: Finding) -> Finding:
     """An error on full memory, whose help begins with the fault that fills it."""
-    place = f" ({_place_of(cause.cases[0])})" if cause.cases else ""
+    place = f" ({_describe_place(cause.cases[0])})" if cause.cases else ""
     remedy = f"{cause.remedy}{place}: see {cause.rule}"
-    rest = _without_same_calls(error.remedy, cause.remedy)
+    rest = _without_repeated_advice(error.remedy, cause.remedy)
     if PIECES not in error.remedy and rest:
         remedy += f". Only if that does not suffice: {rest}"
     evidence = tuple(one for one in error.evidence if PIECES not in one)
     return replace(error, remedy=remedy, evidence=evidence)
 
 
-def _without_same_calls(advice: str, given: str) -> str:
+def _without_repeated_advice(advice: str, given: str) -> str:
     """Advice without the parts that name no other calls than advice that is given already."""
     calls = set(CALL_IN_ADVICE.findall(given))
-    parts = [part for part in advice.split("; ") if not _names_only(part, calls)]
+    parts = [part for part in advice.split("; ") if not _names_only_calls_of(part, calls)]
     return "; ".join(parts)
 
 
-def _names_only(part: str, calls: set[str]) -> bool:
+def _names_only_calls_of(part: str, calls: set[str]) -> bool:
     """Does a part of advice name calls, and no others than these?"""
     named = set(CALL_IN_ADVICE.findall(part))
     return bool(named) and named <= calls
@@ -341,7 +344,7 @@ def _fills_memory(finding: Finding, error: Finding) -> bool:
     return any(sign in one for one in error.evidence)
 
 
-def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
+def _prove_slow_transport_by_log(findings: list[Finding]) -> list[Finding]:
     """A variable that a job sets is a warning where the log shows that NCCL took the slower way for it."""
     logs = [one for one in findings if one.rule == GradientsCrossASlowNetwork.name()]
     return [
@@ -354,7 +357,7 @@ def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _with_reports_of_the_server(findings: list[Finding]) -> list[Finding]:
+def _add_server_reports_to_row_by_row(findings: list[Finding]) -> list[Finding]:
     """A loop that asks a server row by row, with the reports of the server that show it."""
     reports = [one for one in findings if one.rule == ServerAskedOneByOne.name()]
     if not reports:
@@ -368,7 +371,7 @@ def _with_reports_of_the_server(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _with_cache_of_the_log(findings: list[Finding]) -> list[Finding]:
+def _prove_missing_cache_by_log(findings: list[Finding]) -> list[Finding]:
     """A generation without its cache, with the line of the log in which transformers says so."""
     shown = [
         case
@@ -379,23 +382,26 @@ def _with_cache_of_the_log(findings: list[Finding]) -> list[Finding]:
     ]
     if not shown:
         return findings
-    said = f"the log says it ({_place_of(shown[0])}): {shown[0].text[:MAX_QUOTED]}"
+    said = f"the log says it ({_describe_place(shown[0])}): {shown[0].text[:MAX_QUOTED]}"
     return [
         replace(one, evidence=(*one.evidence, said)) if one.rule == KvCacheLeftOff.name() else one
         for one in findings
     ]
 
 
-def _without_more_slots(findings: list[Finding]) -> list[Finding]:
-    """No advice to let Ollama answer more at once where the model does not fit the GPU: each slot takes a cache."""
+def _drop_advice_on_ollama_slots(findings: list[Finding]) -> list[Finding]:
+    """The findings without the advice to let Ollama answer more requests at once, if the model does
+    not fit the GPU: each slot takes a cache.
+    """
     if not any(LAYERS_ON_CPU in text for one in findings for text in one.evidence):
         return findings
     return [one for one in findings if not _raises_slots_of_ollama(one)]
 
 
-def _with_cache_of_all_requests(finding: Finding, logs: Sequence[RunLog]) -> Finding:
-    """Layers left on the CPU, with what pushes them there: a cache that many requests at once make larger than the
-    weights."""
+def _explain_cpu_layers_by_cache(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+    """Layers left on the CPU, with their cause: a cache that many requests at once make larger than
+    the weights.
+    """
     if not any(LAYERS_ON_CPU in text for text in finding.evidence):
         return finding
     sizes = [log.output.layers for log in logs if log.output is not None]
@@ -421,7 +427,7 @@ def _raises_slots_of_ollama(finding: Finding) -> bool:
     return is_of_cap and "OLLAMA_NUM_PARALLEL" in finding.message
 
 
-def _without_stop_that_the_log_refutes(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+def _weaken_stop_refuted_by_log(finding: Finding, logs: Sequence[RunLog]) -> Finding:
     """A call that would stop the script under a newer release is a note where the log shows that the script ran.
 
     Adding the dictionary to a list stops; a length of it is wrong without a word, and no log refutes that.
@@ -445,7 +451,7 @@ def _is_refuted_by_movement(finding: Finding, logs: Sequence[RunLog]) -> bool:
     if finding.rule != PureBf16UpdatesRoundedAway.name():
         return False
     trainings = [log for log in logs if log.curve("loss") and not log.server]
-    return len(trainings) == 1 and has_moved(trainings[0])
+    return len(trainings) == 1 and have_weights_moved(trainings[0])
 
 
 def _is_of_unknown_release(finding: Finding) -> bool:
@@ -458,12 +464,12 @@ def _is_cast(finding: Finding) -> bool:
     return "bool(" in finding.message
 
 
-def _without_second_ends(findings: Sequence[Finding]) -> list[Finding]:
+def _drop_repeated_job_ends(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those that say once more, from another log, that the same job was ended."""
     kept: list[Finding] = []
     by_job: dict[str, int] = {}
     for finding in findings:
-        job = _job_of(finding)
+        job = _ended_job_number(finding)
         if job and job in by_job:
             first = kept[by_job[job]]
             cases = (*first.cases, *(case for case in finding.cases if case not in first.cases))
@@ -479,7 +485,7 @@ def _without_second_ends(findings: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
-def _job_of(finding: Finding) -> str:
+def _ended_job_number(finding: Finding) -> str:
     """The number of the scheduler's job whose end a finding is about; empty for all others."""
     if finding.rule != RunWasKilled.name():
         return ""
@@ -487,7 +493,7 @@ def _job_of(finding: Finding) -> str:
     return match[1] if match is not None else ""
 
 
-def _with_step_times(finding: Finding, beside: FilesBeside | None) -> Finding:
+def _add_step_times_of_logs(finding: Finding, beside: FilesBeside | None) -> Finding:
     """A finding on the transport between nodes, with the times of steps of logs on several numbers of nodes."""
     if finding.rule not in (NcclTransportSwitchedOff.name(), NcclTransportSwitchedOffInCode.name()):
         return finding
@@ -497,10 +503,10 @@ def _with_step_times(finding: Finding, beside: FilesBeside | None) -> Finding:
     if not any(name in finding.message for name in BETWEEN_NODES):
         return finding
     timed.sort(key=lambda run: (run.nodes or 1, run.processes or 0))
-    return replace(finding, evidence=(*finding.evidence, *map(_step_time_of, timed)))
+    return replace(finding, evidence=(*finding.evidence, *map(_describe_step_time, timed)))
 
 
-def _step_time_of(run: RunBeside) -> str:
+def _describe_step_time(run: RunBeside) -> str:
     """One run's seconds a step, with its nodes and processes."""
     nodes = run.nodes or 1
     return (
@@ -530,13 +536,13 @@ def _cap_of_server(
     return None
 
 
-def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding:
+def _add_cap_of_server(finding: Finding, setting: str, value: int, case: Case) -> Finding:
     """A finding that advises to ask for many answers at once, with what the server does with them."""
     if finding.rule == GenerationRowByRow.name() and not finding.message.startswith(ASKS_SERVER):
         return finding
     if finding.rule not in (GenerationRowByRow.name(), ServerAskedOneByOne.name()):
         return finding
-    place = _place_of(case)
+    place = _describe_place(case)
     at_once = "one request" if value == 1 else f"{value} requests"
     return replace(
         finding,
@@ -550,6 +556,6 @@ def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding
     )
 
 
-def _place_of(case: Case) -> str:
+def _describe_place(case: Case) -> str:
     """The file and the line of a case."""
     return f"{Path(case.file or '').name}:{case.line}"

@@ -1,4 +1,4 @@
-"""Replies of a server that a folder holds, and how many of them ended at the limit of new tokens."""
+"""Finds saved replies of a server in a folder, of which every one ended at the limit of new tokens."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class RepliesAtTheLimit(NamedTuple):
         return f"{self.name}: all {self.replies} replies ended with finish_reason `length`{length}"
 
 
-def replies_at_the_limit(folder: Path) -> Iterator[RepliesAtTheLimit]:
+def files_with_all_replies_cut(folder: Path) -> Iterator[RepliesAtTheLimit]:
     """The files of a folder in which every reply ended at the limit of tokens."""
     for path in sorted(folder.glob("*.jsonl"))[:MAX_FILES]:
-        rows = list(_rows(path))
-        reasons = [_first(row, REASON_NAMES) for row in rows]
+        rows = list(_read_json_lines(path))
+        reasons = [_first_value(row, REASON_NAMES) for row in rows]
         if len(rows) < MIN_REPLIES or any(reason not in LIMIT_REASONS for reason in reasons):
             continue
-        lengths = Counter(_first(row, COUNT_NAMES) for row in rows)
+        lengths = Counter(_first_value(row, COUNT_NAMES) for row in rows)
         only = next(iter(lengths)) if len(lengths) == 1 else None
         yield RepliesAtTheLimit(path.name, len(rows), only if isinstance(only, int) else None)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file's lines; none where it can't be read."""
     try:
         lines = read_bounded(path, SETTINGS).decode("utf-8", "replace").splitlines()
@@ -57,7 +57,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+def _first_value(row: dict[str, Any], names: tuple[str, ...]) -> Any:
     """The value of the first of these columns, or of the same in `usage` and `choices`."""
     inner = [row]
     usage, choices = row.get("usage"), row.get("choices")

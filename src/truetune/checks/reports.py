@@ -1,4 +1,4 @@
-"""Report: everything that one check found out."""
+"""Reports: the results of one check, as everything that displays them reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
+from truetune.checks.judgement import Examined, Judgement, NotJudged, requested_parts_not_judged
 from truetune.data.count_media import NO_MEDIA as NO_MEDIA
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Example
@@ -108,7 +108,7 @@ class Report:
 
     def missing(self) -> tuple[NotJudged, ...]:
         """What was asked for and could not be judged."""
-        return tuple(list_unjudged_parts(self.not_judged))
+        return tuple(requested_parts_not_judged(self.not_judged))
 
     def folded_findings(self) -> tuple[Finding, ...]:
         """The findings that a terminal names in one line, since others are the answer to what was asked."""
@@ -124,7 +124,10 @@ class Report:
 
     @property
     def is_verified(self) -> bool:
-        """Was what counts compared with something known? "No findings" is drawn as a success only then."""
+        """Was everything that counts compared with something known?
+
+        Only then is "no findings" shown as a success.
+        """
         return True
 
     def lacks(self) -> bool:
@@ -163,6 +166,7 @@ class Report:
         return text
 
     def _repr_html_(self) -> str:
+        """The report as HTML for a notebook."""
         html: str = drawer("report as page")(self)
         return html
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from truetune.checks.row_lookup import rows_at
+from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read_conversations
 from truetune.settings.run_spec import RunSpec
@@ -17,7 +17,7 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
     # What rows_at finds is taken out: only files that must be read from their start are read again.
     """
     left = set(wanted)
-    for row in rows_at(spec, wanted):
+    for row in read_rows_at_origins(spec, wanted):
         left.discard(row.origin)
         yield row
     if not left:
@@ -27,8 +27,8 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
         spec.data,
         format=spec.format,
         columns=spec.map,
-        on_broken=_ignore_broken,
-        on_empty=_ignore_broken,
+        on_broken=_ignore_broken_line,
+        on_empty=_ignore_broken_line,
     ):
         if row.origin in left:
             yield row
@@ -36,5 +36,5 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
             return
 
 
-def _ignore_broken(*_: object) -> None:
-    """A line without a row has no row to give."""
+def _ignore_broken_line(*_: object) -> None:
+    """Does nothing: a line that holds no row has no row to give."""

@@ -1,4 +1,4 @@
-"""Rows far into the data, read without those before them.
+"""Looks up rows far into the data without reading those before them.
 
 Of JSON lines only the blocks with wanted lines are parsed, of Parquet and Arrow only their row groups and batches.
 Other files can only be read from their start, and are left out: a report goes without these rows rather than reading
@@ -19,7 +19,7 @@ from truetune.data.split_lines_into_stretches import BLOCK_BYTES, cut_stretches
 from truetune.settings.run_spec import RunSpec
 
 
-def rows_at(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
+def read_rows_at_origins(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
     for source in find_sources(spec.data) if wanted else ():
         row_by_line = {
@@ -45,9 +45,9 @@ def _rows_of_file(
     like = find_format_record(read_records(source, raw), source, spec.format, spec.map, skips=True)
     # A JSON array of one row a line has commas between the lines: its lines are no rows.
     if source.kind == "jsonl" and not is_array(source.path, raw):
-        records = _rows_of_blocks(source, raw, row_by_line)
+        records = _json_rows_of_blocks(source, raw, row_by_line)
     else:
-        records = _rows_of_row_groups(source, raw, row_by_line)
+        records = _table_rows_of_groups(source, raw, row_by_line)
     for record in records:
         yield from conversations_of_records(
             [record],
@@ -60,8 +60,8 @@ def _rows_of_file(
         )
 
 
-def _rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
-    """Only the blocks with lines that are wanted are parsed."""
+def _json_rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+    """The wanted rows of a file of JSON lines; only the blocks that hold them are parsed."""
     for stretch, block in cut_stretches(open_unpacked(raw, source.path), BLOCK_BYTES, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
         if any(line in here for line in wanted):
@@ -75,10 +75,12 @@ def _rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> 
             return
 
 
-def _rows_of_row_groups(
+def _table_rows_of_groups(
     source: Source, raw: IO[bytes], wanted: Collection[int]
 ) -> Iterator[Record]:
-    """Only row groups and batches with rows that are wanted are read."""
+    """The wanted rows of a Parquet or Arrow file; only the row groups and batches that hold them
+    are read.
+    """
     if source.kind not in ("parquet", "arrow"):
         return
     # Imported here: pyarrow is slow to load, and most data are lines.

@@ -1,4 +1,5 @@
-"""Judges the token ids that a training script makes of its rows: prompts in the labels, lost ends, shifted labels.
+"""Judges the token ids that a training script makes of its rows: follows the script with the real
+tokenizer, and runs the rules on token ids.
 
 How it works: the script is followed with its rows and the real tokenizer (`truetune.data.script_rows`), its ids and
 labels are written to a file for the time of the check, and the rules on tokenized rows read that file. Each finding is

@@ -24,7 +24,7 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
-from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
+from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, judge_answers
 from truetune.data.guard_output_folder import (
     Input,
     check_output_folder,
@@ -168,8 +168,8 @@ def follow_checkpoints(
             continue
         save_pass(fresh, max_new_tokens, answers_folder)
         say(_describe_pass(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-        findings = answer_findings(followed.sampled_run(), followed.spec())
-        for finding in new_or_worse(findings, told_before):
+        findings = find_in_answers(followed.sampled_run(), followed.spec())
+        for finding in findings_new_or_worse(findings, told_before):
             say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
         reasons = "; ".join(["", *followed.notes])

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from truetune.checks.check_data import Progress, prepare_rule_setup
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import Judgement, NotJudged, list_unjudged_parts
+from truetune.checks.judgement import Judgement, NotJudged, requested_parts_not_judged
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, describe_failure
@@ -476,7 +476,7 @@ class _FixRun:
             not_judged=(
                 *self._failed,
                 *self._fixer.failed,
-                *list_unjudged_parts(judgement.not_judged),
+                *requested_parts_not_judged(judgement.not_judged),
                 *self._rules_not_asked(),
             ),
             # Handed on hunk by hunk while the file is read, and kept for callers that want the

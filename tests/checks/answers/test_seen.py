@@ -16,14 +16,14 @@ from truetune.checks.answers.bad_answer_counts import (
     is_surely_above,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.judge_answers import answer_findings, answer_report, new_or_worse
+from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, report_on_answers
 from truetune.generation.answer_samples import SampledRun
 from truetune.settings.run_spec import RunSpec
 
 
 def rules(example: dict[str, Any]) -> dict[str, str]:
     """Severity of what is found, by rule."""
-    return {finding.rule: finding.severity for finding in answer_findings(watched(example))}
+    return {finding.rule: finding.severity for finding in find_in_answers(watched(example))}
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ def test_selected_and_ignored_rules() -> None:
             "looks": [{"step": 1, "stopped": 0, "stop_probability": 0.0, "looped": 8}],
         }
     )
-    assert {f.code for f in answer_findings(subject)} == {"ANS001", "ANS003"}
-    assert {f.code for f in answer_findings(subject, RunSpec(ignore=("ANS001",)))} == {"ANS003"}
-    report = answer_report(subject, RunSpec(select=("answers-loop",)), "model")
+    assert {f.code for f in find_in_answers(subject)} == {"ANS001", "ANS003"}
+    assert {f.code for f in find_in_answers(subject, RunSpec(ignore=("ANS001",)))} == {"ANS003"}
+    report = report_on_answers(subject, RunSpec(select=("answers-loop",)), "model")
     assert [f.code for f in report.findings] == ["ANS003"]
     assert dict(report.subjects[0].facts)["prompts"] == "8, at most 128 new tokens"
-    assert answer_findings(SampledRun(())) == ()
+    assert find_in_answers(SampledRun(())) == ()
 
 
 def found(severity: Any, count: int) -> Finding:
@@ -186,7 +186,7 @@ def found(severity: Any, count: int) -> Finding:
 def test_findings_are_said_again_only_when_they_get_worse() -> None:
     said: dict[str, Finding] = {}
     told = [
-        bool(new_or_worse([found(*now)], said))
+        bool(findings_new_or_worse([found(*now)], said))
         for now in (
             ("warning", 4),
             ("warning", 4),
@@ -199,4 +199,4 @@ def test_findings_are_said_again_only_when_they_get_worse() -> None:
         )
     ]
     assert told == [True, False, False, True, False, True, False, False]
-    assert new_or_worse([], said) == []
+    assert findings_new_or_worse([], said) == []

@@ -55,7 +55,7 @@ from truetune.checks.answers.bad_answer_counts import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.options_of_questions import place_of_option
+from truetune.checks.options_of_questions import position_of_answered_option
 from truetune.checks.rule import AnswersRule
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
@@ -152,7 +152,7 @@ def _comparisons(passes: Sequence[SamplingPass]) -> Iterator[str]:
 
 def _remedy(look: SamplingPass, answer: str) -> str:
     """What to look at: of multiple choice, the place of the right option in the training rows."""
-    place = place_of_option([sample.prompt.question for sample in look.samples], answer)
+    place = position_of_answered_option([sample.prompt.question for sample in look.samples], answer)
     if place:
         return (
             f"see which option is right in the training rows: where it always stands {place}, shuffle the options of"

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.findings import Finding
-from truetune.checks.replies_beside import replies_at_the_limit
+from truetune.checks.replies_beside import files_with_all_replies_cut
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.stopping_switches import MEASURES_SPEED, is_off
 from truetune.errors import TruetuneError
@@ -66,7 +66,7 @@ class CommandSwitchesStoppingOff(CommandRule):
                 if found is None:
                     continue
                 name, text = found
-                replies = replies_at_the_limit(Path(file.path).parent)
+                replies = files_with_all_replies_cut(Path(file.path).parent)
                 yield self.finding(
                     text,
                     f"leave {name} out",

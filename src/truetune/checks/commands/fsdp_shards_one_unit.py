@@ -38,7 +38,7 @@ from truetune.checks.launch_memory_settings import (
     BY_SIZE,
     GATHERING,
     NO_POLICY,
-    least_unit,
+    min_unit_parameters,
     one_unit_policy,
 )
 from truetune.checks.rule import CommandRule
@@ -100,7 +100,7 @@ def _one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
     written = one_unit_policy(launch.accelerate)
     if written is not None:
         return written, written.text.rpartition(".")[2]
-    return _too_large(launch, least_unit(launch.accelerate))
+    return _too_large(launch, min_unit_parameters(launch.accelerate))
 
 
 def _too_large(launch: LaunchFiles, least: LocatedValue | None) -> tuple[LocatedValue | None, str]:

@@ -49,7 +49,7 @@ from truetune.checks.job_gpus_and_processes import (
     commands_kept_on_cpu,
     find_launches,
     gpus_requested_by_job,
-    may_commands_share_gpus,
+    may_commands_split_gpus,
     visible_gpus_of_command,
     visible_gpus_set_in_script,
 )
@@ -89,7 +89,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         on_cpu = commands_kept_on_cpu(self.subject)
         # Commands that see no GPU share none, although the file sets the variable.
         are_hidden = bool(on_cpu) and all(reason.startswith(VISIBLE) for _, reason in on_cpu)
-        if may_commands_share_gpus(self.subject) and not are_hidden:
+        if may_commands_split_gpus(self.subject) and not are_hidden:
             return
         if on_cpu:
             yield from self._kept_on_cpu(granted, on_cpu)

@@ -53,7 +53,7 @@ from truetune.checks.launch_files import (
     find_launches_with_files,
     first_set_value,
 )
-from truetune.checks.launch_memory_settings import optimizer_on_cpu
+from truetune.checks.launch_memory_settings import line_of_optimizer_offload
 from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.logs.files_beside import SettingBeside
@@ -101,7 +101,7 @@ def _optimizer_on_cpu(launch: LaunchFiles) -> LocatedValue | None:
     if option is not None:
         return option if option.value == "cpu" else None
     for document in (launch.deepspeed, launch.accelerate):
-        found = optimizer_on_cpu(document) if document is not None else None
+        found = line_of_optimizer_offload(document) if document is not None else None
         if found is not None:
             return found
     return None

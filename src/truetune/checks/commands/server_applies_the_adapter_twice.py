@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import merged_with
+from truetune.checks.merged_weights import find_merge_of_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.parsing.shell_commands import CommandFile, last_option
@@ -59,7 +59,11 @@ class ServerAppliesTheAdapterTwice(CommandRule):
             options = server.options
             first = options[0] if options and not options[0].startswith("-") else None
             model = last_option(options, "--model") or first
-            merge = merged_with(model, adapters, Path(file.path)) if model and adapters else None
+            merge = (
+                find_merge_of_adapter(model, adapters, Path(file.path))
+                if model and adapters
+                else None
+            )
             if merge is None or model is None:
                 continue
             yield self.finding(

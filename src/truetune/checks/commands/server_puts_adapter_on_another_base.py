@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, script_of_command
+from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, read_script_of_command
 from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
@@ -158,6 +158,6 @@ def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnMode
     base, adapter = option_value(command, BASE_OPTION), option_value(command, ADAPTER_OPTION)
     if not base or not adapter:
         return None
-    if PUTS_ADAPTERS_ON not in script_of_command(Path(file.path), command):
+    if PUTS_ADAPTERS_ON not in read_script_of_command(Path(file.path), command):
         return None
     return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on")

@@ -46,7 +46,7 @@ from truetune.checks.commands.base_evaluated_after_training import (
     words_of_results,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, making_steps
+from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, model_making_steps
 from truetune.checks.rule import CommandRule
 from truetune.checks.trained_by_scripts import plain_folder
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
@@ -99,7 +99,7 @@ class StepTakesTheUnmergedModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[MakingStep]:
-        yield from making_steps(file.commands, Path(file.path).parent)
+        yield from model_making_steps(file.commands, Path(file.path).parent)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject

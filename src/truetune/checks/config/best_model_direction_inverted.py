@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.metric_directions import LOWER_IS_BETTER, directed_words
+from truetune.checks.metric_directions import LOWER_IS_BETTER, words_with_known_direction
 from truetune.checks.rule import ConfigRule
 
 
@@ -62,7 +62,7 @@ class BestModelDirectionInverted(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         metric = self.subject.spec.training.metric_for_best_model or "loss"
-        if (lacking := super().unmet()) is None and not directed_words(metric):
+        if (lacking := super().unmet()) is None and not words_with_known_direction(metric):
             return Unmet(
                 f"it is not known whether a higher {metric} is better",
                 "set greater_is_better yourself",
@@ -77,7 +77,7 @@ class BestModelDirectionInverted(ConfigRule):
         if metric is None and not training.load_best_model_at_end:
             return
         name = metric or "loss"
-        words = directed_words(name)
+        words = words_with_known_direction(name)
         if not words:
             return
         is_lower_better = words[-1] in LOWER_IS_BETTER

@@ -65,10 +65,10 @@ from truetune.checks.padding_share import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
     PaddedBatches,
-    describe_long_rows,
+    advise_on_few_long_rows,
     describe_padding,
+    estimate_padded_batches,
     estimate_tokens,
-    pad_batches,
 )
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
@@ -128,7 +128,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         if config.spec.training.method != "sft" or batch < 2 or _joins_rows(config):
             return None
         lengths = _row_lengths(config)
-        return pad_batches(lengths, batch, config.limit) if lengths else None
+        return estimate_padded_batches(lengths, batch, config.limit) if lengths else None
 
     def figure(self) -> str:
         padded = self._padded
@@ -142,7 +142,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         config = self.subject
         yield self.finding(
             describe_padding(padded),
-            _remedy(config) + describe_long_rows(padded),
+            _remedy(config) + advise_on_few_long_rows(padded),
             severity="warning" if padded.share >= LARGE_SHARE else "info",
             evidence=[
                 f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; each"

@@ -44,7 +44,7 @@ from truetune.checks.answers_beside_unread_columns import AnswersBesideUnreadCol
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.options_of_questions import place_of_option
+from truetune.checks.options_of_questions import position_of_answered_option
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_row
@@ -170,7 +170,7 @@ class FewDistinctAnswers(DataRule):
         if self._is_rejected_varied():
             message += "; the rejected answers differ"
             remedy = _READ_PAIRS
-        place = place_of_option(self.sampled.prompts, spread.common[0][0])
+        place = position_of_answered_option(self.sampled.prompts, spread.common[0][0])
         if place and spread.kind == "alike":
             message += f", the option that stands {place}: the place is learned, and no content"
             remedy = _SHUFFLE_OPTIONS

@@ -46,7 +46,7 @@ from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import merged_with
+from truetune.checks.merged_weights import find_merge_of_adapter
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -64,7 +64,7 @@ class AdapterAppliedTwice(SourceRule):
             base, adapter = name_of_model(module, one.model), module.flow.value(one.adapter)
             if not base or not isinstance(adapter, str):
                 continue
-            merge = merged_with(base, (adapter,), Path(module.path))
+            merge = find_merge_of_adapter(base, (adapter,), Path(module.path))
             if merge is not None:
                 yield self.finding(
                     f"{base} was written by a merge of the adapter {adapter}, which is put on it again",

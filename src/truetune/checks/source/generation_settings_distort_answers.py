@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
-from truetune.checks.replies_beside import replies_at_the_limit
+from truetune.checks.replies_beside import files_with_all_replies_cut
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.find_hyperparameter_arguments import (
@@ -138,7 +138,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
         for switch in stopping_switches(self.subject):
             if switch.node in told:
                 continue
-            replies = list(replies_at_the_limit(Path(self.subject.path).parent))
+            replies = list(files_with_all_replies_cut(Path(self.subject.path).parent))
             yield self.finding(
                 switch.text,
                 f"leave {switch.name} out, but for benchmarks of speed",

@@ -81,10 +81,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.padding_share import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
-    describe_long_rows,
+    advise_on_few_long_rows,
     describe_padding,
+    estimate_padded_batches,
     estimate_tokens,
-    pad_batches,
 )
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -145,14 +145,18 @@ class LoaderPadsUnevenRows(SourceRule):
         """What one loader pads."""
         module = self.subject
         lengths = _row_lengths(module, loader.call)
-        padded = pad_batches(lengths, loader.batch, encoded_row_length(module)) if lengths else None
+        padded = (
+            estimate_padded_batches(lengths, loader.batch, encoded_row_length(module))
+            if lengths
+            else None
+        )
         if padded is None or not padded.is_waste:
             return
         yield self.finding(
             describe_padding(padded),
             f"put rows of like length into a batch: sampler=LengthGroupedSampler({loader.batch}, lengths=[...]) of"
             " transformers.trainer_pt_utils in place of shuffle=True; or join rows (DataCollatorWithFlattening)"
-            + describe_long_rows(padded),
+            + advise_on_few_long_rows(padded),
             severity="warning" if padded.share >= LARGE_SHARE else "info",
             evidence=[
                 f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; the"

@@ -18,8 +18,8 @@ from transformers import TrainerCallback
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.findings_file import append_findings
-from truetune.checks.judge_answers import judge_answers, new_or_worse
-from truetune.checks.judgement import list_unjudged_parts
+from truetune.checks.judge_answers import findings_new_or_worse, judge_answers
+from truetune.checks.judgement import requested_parts_not_judged
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import UsageError
 from truetune.generation import sample_files
@@ -312,11 +312,11 @@ class Watcher(TrainerCallback):
         """Say what is new, and see whether it ends the run."""
         judgement = judge_answers(self.watched(state), self.spec)
         self.findings = judgement.findings
-        for part in list_unjudged_parts(judgement.not_judged):
+        for part in requested_parts_not_judged(judgement.not_judged):
             self._note(f"not judged: {part}")
         # A finding is said once, and again only when it has become worse: a log of the same warning
         # is not read.
-        fresh = new_or_worse(self.findings, self._said)
+        fresh = findings_new_or_worse(self.findings, self._said)
         for finding in fresh:
             self.say(finding_line(finding))
         over, least = state.global_step >= state.max_steps, self.settings.stop_on

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.metric_directions import LOWER_IS_BETTER, directed_words
+from truetune.checks.metric_directions import LOWER_IS_BETTER, words_with_known_direction
 from truetune.checks.source.evidence.trainer_settings_in_runs import (
     arguments_of_trainer,
     given_setting,
@@ -75,7 +75,7 @@ def _choices_of_run(trace: Trace) -> Iterator[tuple[KeptCheckpoint, Module]]:
 
 def _is_lower_better(metric: str) -> bool | None:
     """Is a metric better where it is lower? None where its name does not say it."""
-    words = directed_words(metric)
+    words = words_with_known_direction(metric)
     return words[-1] in LOWER_IS_BETTER if words else None
 
 
