@@ -8,7 +8,7 @@ import pytest
 
 from truetune.checks.answers.answers_never_stop import ASK_AS_TRAINED
 from truetune.checks.findings import Finding
-from truetune.checks.scripts_that_asked import with_causes_in_scripts
+from truetune.checks.scripts_that_asked import explain_answers_by_scripts
 
 ENDLESS = Finding(
     "answers-never-stop",
@@ -42,7 +42,7 @@ OTHER_CREATE = "from db import table\ntable.rows.create(name='chat')\n"
 def remedy(folder: Path, *scripts: str) -> str:
     for number, script in enumerate(scripts):
         (folder / f"ask{number}.py").write_text(script, encoding="utf-8")
-    (finding,) = with_causes_in_scripts([ENDLESS], [str(folder)])
+    (finding,) = explain_answers_by_scripts([ENDLESS], [str(folder)])
     return finding.remedy
 
 

@@ -15,7 +15,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import CauseRule, Rule
 from truetune.checks.rule_catalogue import all_rules, find_rule
-from truetune.checks.rule_runner import merge_explained, rules_of
+from truetune.checks.rule_runner import all_rules_of_classes, merge_explained
 from truetune.data.conversation import Origin
 
 BESIDES: dict[str, tuple[str, ...]] = {
@@ -106,7 +106,7 @@ def test_what_makes_a_rule_moot_is_a_rule() -> None:
 
 def test_what_a_cause_is_read_from_are_rules_on_files() -> None:
     on_files = {rule.name() for rule in all_rules("checkpoint")}
-    named = [name for rule in rules_of(CauseRule) for name in rule.file_rules]
+    named = [name for rule in all_rules_of_classes(CauseRule) for name in rule.file_rules]
     assert named
     assert set(named) <= on_files
 

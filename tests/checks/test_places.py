@@ -170,7 +170,9 @@ def test_rows_far_in_are_read_without_those_before(kind: str, tmp_path: Path) ->
     else:
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
     wanted = {Origin(str(path), step * i + 1, i) for i in (0, 3, 2600, 4999)}
-    found = list(read_rows_at_origins(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)}))
+    found = list(
+        read_rows_at_origins(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)})
+    )
     assert {row.origin for row in found} == wanted
     assert [row.prompt for row in found] == ["q0", "q3", "q2600", "q4999"]
 

@@ -15,8 +15,8 @@ from truetune.checks.rule_catalogue import all_rules, find_rule, select_rules, s
 from truetune.checks.rule_families import (
     CODE,
     STATION_BY_LETTERS,
-    code_order,
-    current_codes,
+    code_sort_key,
+    current_codes_of_former,
     former_code,
     is_code,
 )
@@ -41,7 +41,7 @@ def test_letters_say_the_station() -> None:
 def test_codes_are_told_apart() -> None:
     codes = [rule.code for rule in all_rules()]
     assert len(set(codes)) == len(codes)
-    assert codes == sorted(codes, key=code_order)
+    assert codes == sorted(codes, key=code_sort_key)
     first = CODE.fullmatch(codes[0])
     assert first is not None
     assert STATION_BY_LETTERS[first["letters"]] == "tokenizer"
@@ -68,7 +68,7 @@ def test_words_of_a_question_are_no_codes(word: str) -> None:
 
 def test_a_beginning_of_former_codes_selects_what_it_selected() -> None:
     by_former = {rule.code for rule in select_rules(("TT10",), ())}
-    assert by_former == set(current_codes("TT10"))
+    assert by_former == set(current_codes_of_former("TT10"))
     assert by_former == {new for old, new in FORMER_CODES.items() if old.startswith("TT10")}
     assert {rule.code for rule in select_rules((), ("TT10",))} == {
         rule.code for rule in all_rules()

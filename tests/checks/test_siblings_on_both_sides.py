@@ -13,7 +13,7 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
-from truetune.checks.sibling_rows import SiblingGroups, all_held_out
+from truetune.checks.sibling_rows import SiblingGroups, chance_that_all_are_held_out
 from truetune.settings.run_spec import RunSpec
 
 WORDS = ("order", "parcel", "late", "refund", "please", "shoes", "cable", "invoice", "box", "card")
@@ -172,7 +172,7 @@ def test_the_share_is_that_of_random_draws() -> None:
     assert groups.share_with_sibling(24) > 0.99
     pairs = SiblingGroups((2,) * 10, 20, "", has_same_answers=True)
     assert pairs.share_with_sibling(10) == pytest.approx(10 / 19)
-    assert all_held_out(3, 2, 10) == 0.0
+    assert chance_that_all_are_held_out(3, 2, 10) == 0.0
 
 
 SPLIT = """

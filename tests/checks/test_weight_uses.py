@@ -9,7 +9,7 @@ import pytest
 
 import truetune
 from truetune.checks.lint import lint
-from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 
 TRAINING = """model_name_or_path: some/model
 stage: dpo
@@ -251,8 +251,8 @@ def test_names_of_one_folder() -> None:
     assert is_same_folder("$(pwd)/saves/dpo/", "./saves/dpo")
     assert not is_same_folder("$OUT/dpo", "saves/dpo")
     assert not is_same_folder("$OUT", "saves/dpo")
-    assert is_within("saves/dpo/checkpoint-40", "./saves/dpo")
-    assert not is_within("saves/dpo-2", "saves/dpo")
+    assert is_same_or_below("saves/dpo/checkpoint-40", "./saves/dpo")
+    assert not is_same_or_below("saves/dpo-2", "saves/dpo")
 
 
 STAGE_TWO = """from peft import LoraConfig, PeftModel

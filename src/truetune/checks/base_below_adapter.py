@@ -25,7 +25,7 @@ from truetune.checks.model_identity import (
     names_own_weights,
 )
 from truetune.checks.training_stages import stages_of_file
-from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file
 
@@ -120,7 +120,7 @@ def _full_training_into(folder: str, around: Path) -> Case | None:
         except (TruetuneError, OSError, ValueError):
             continue  # the rules on the file itself say what is wrong with it
         for stage in stages:
-            if not stage.trains_adapter and is_within(folder, stage.output):
+            if not stage.trains_adapter and is_same_or_below(folder, stage.output):
                 text = f"{file.name} trains {stage.model} into {stage.output}"
                 return Case(text, file=_path_from_working_folder(stage.file), line=1)
     return None

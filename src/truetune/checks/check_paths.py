@@ -49,15 +49,15 @@ from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
 from truetune.checks.rule_runner import (
     choose_rules,
-    describe_unmet,
     join_equal_findings,
     merge_explained,
+    not_judged_since_unmet,
 )
 from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.tokens_added_by_project import tokens_added_by_project
 from truetune.checks.unread_training_settings import (
-    describe_unread_training,
+    not_judged_unread_settings,
     unread_training_settings,
 )
 from truetune.checks.weight_uses import find_weight_uses
@@ -646,7 +646,7 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.
         why = f"{made_messages} makes messages of the rows, which the chat template renders"
         unmet = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
-        not_met = describe_unmet(PlainStringPairSkipsTemplate, unmet)
+        not_met = not_judged_since_unmet(PlainStringPairSkipsTemplate, unmet)
         seen.judged.append(Judgement(not_judged=(not_met,)))
         rules.remove(PlainStringPairSkipsTemplate)
     return rules
@@ -887,7 +887,7 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     rows_below = _row_folders_below(folder)
     if not members and not rows_below:
-        left_out = tuple(map(describe_unread_training, unread_training_settings(folder, unread)))
+        left_out = tuple(map(not_judged_unread_settings, unread_training_settings(folder, unread)))
         seen.judged.append(Judgement(not_judged=left_out))
         return False
     _check_members(folder, kinds, members, seen)
@@ -1038,7 +1038,7 @@ def _judge_trained_rows(trained: _TrainedRows, seen: PathsCheck) -> None:
 def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> Iterator[NotJudged]:
     """What of a folder was left out: files of no kind, and models beyond the first."""
     trainings = unread_training_settings(folder, unread)
-    yield from map(describe_unread_training, trainings)
+    yield from map(not_judged_unread_settings, trainings)
     unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:
         why = f"of no kind that truetune reads: {name_list(unread)}"

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
 from truetune.checks.training_module import (
     find_only_config,
-    gives_arguments,
+    makes_trainer_arguments,
     read_training_module,
 )
 from truetune.data.conversation import Conversation
@@ -214,7 +214,7 @@ def detect_trainer_of_script(module: Module) -> DetectedTrainer | None:
         config = find_only_config(module)
         if config is not None:
             training, limit = config.spec.training, config.spec.max_length
-        elif gives_arguments(module):
+        elif makes_trainer_arguments(module):
             training = Training(open_length_limit=True)
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same

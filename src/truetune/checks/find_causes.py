@@ -12,7 +12,7 @@ from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, CauseRule, CheckpointRule, Spoiled
-from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
+from truetune.checks.rule_runner import all_rules_of_classes, choose_rules, run_rules
 from truetune.errors import TruetuneError
 from truetune.generation.model_evidence import ModelEvidence
 from truetune.settings.run_spec import RunSpec
@@ -23,7 +23,7 @@ def is_symptom_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
     spoiled = _spoiled_parts(causes)
     return any(
         rule.name() == symptom.rule and not spoiled.isdisjoint(rule.explained_by)
-        for rule in rules_of(AnswersRule)
+        for rule in all_rules_of_classes(AnswersRule)
     )
 
 
@@ -32,7 +32,7 @@ def _spoiled_parts(causes: Iterable[Finding]) -> set[Spoiled]:
     names = {cause.rule for cause in causes}
     return {
         rule.spoils
-        for rule in rules_of(CauseRule)
+        for rule in all_rules_of_classes(CauseRule)
         if rule.spoils is not None and not names.isdisjoint((rule.name(), *rule.file_rules))
     }
 
@@ -67,14 +67,14 @@ def _rules_explained(measured: Sequence[Finding], files: Sequence[Finding]) -> s
     spoiled = _spoiled_parts((*measured, *files))
     return {
         rule.name()
-        for rule in rules_of(CauseRule)
+        for rule in all_rules_of_classes(CauseRule)
         if not in_files.isdisjoint(rule.file_rules) or not spoiled.isdisjoint(rule.explained_by)
     }
 
 
 def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
     """A finding on the files, with what was measured of the same cause as evidence."""
-    same = {rule.name() for rule in rules_of(CauseRule) if file.rule in rule.file_rules}
+    same = {rule.name() for rule in all_rules_of_classes(CauseRule) if file.rule in rule.file_rules}
     more = [finding.message for finding in measured if finding.rule in same]
     return replace(file, evidence=(*file.evidence, *more)) if more else file
 
@@ -88,7 +88,9 @@ def _findings_on_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
     # A checkpoint that can't be read has had its error where it was loaded; the measured causes stand without it.
     except TruetuneError:
         return []
-    harmless = {rule.name() for rule in rules_of(CheckpointRule) if not rule.changes_answers}
+    harmless = {
+        rule.name() for rule in all_rules_of_classes(CheckpointRule) if not rule.changes_answers
+    }
     return [
         finding
         for finding in report.findings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from truetune.checks.figure import Figure
-from truetune.checks.rule_families import code_order
+from truetune.checks.rule_families import code_sort_key
 from truetune.data.conversation import Origin
 from truetune.settings.run_spec import Severity
 
@@ -94,4 +94,4 @@ def _severity_rank(finding: Finding) -> tuple[float, tuple[int, str]]:
     rank: float = RANK[finding.severity]
     if finding.is_loud:
         rank = min(rank, (RANK["warning"] + RANK["info"]) / 2)
-    return -rank, code_order(finding.code)
+    return -rank, code_sort_key(finding.code)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
-from truetune.checks.batch.evidence.pretokenized_rows import note_on_whole_rows
+from truetune.checks.batch.evidence.pretokenized_rows import note_on_unlabelled_rows_without_prompts
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport as AuditReport
 from truetune.checks.reports import Subject
@@ -50,7 +50,9 @@ def _audit_notes(subject: Audit) -> list[str]:
     """What could not be seen, and what is known of rows that no rule may judge; each once."""
     seen = [note for record in subject.records for note in record.facts["notes"]]
     # The same note comes from each process of a run.
-    return list(dict.fromkeys([*seen, *filter(None, [note_on_whole_rows(subject)])]))
+    return list(
+        dict.fromkeys([*seen, *filter(None, [note_on_unlabelled_rows_without_prompts(subject)])])
+    )
 
 
 def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:

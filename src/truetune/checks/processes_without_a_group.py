@@ -19,7 +19,7 @@ from truetune.checks.launch_files import find_in_folder_or_parents
 from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, shell_script
+from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, script_run_by_tasks
 from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (
@@ -134,7 +134,7 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
     lines = file.text.splitlines()
     text = lines[command.line - 1] if command.line <= len(lines) else ""
     variables, words = _split_assignments(command)
-    is_one_a_gpu = set(variables) == {VISIBLE} and loop.names_in(variables[VISIBLE])
+    is_one_a_gpu = set(variables) == {VISIBLE} and loop.loop_variables_in(variables[VISIBLE])
     if not is_one_a_gpu or BACKGROUND.search(text) is None:
         return None
     own = _without_redirections(words)
@@ -240,7 +240,7 @@ def _commands_of_each_task(
         for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
             yield one.words, inner
         return
-    script = shell_script(command, file)
+    script = script_run_by_tasks(command, file)
     if script is not None:
         for one in script.commands[:MAX_STARTED]:
             yield one.words, script.text

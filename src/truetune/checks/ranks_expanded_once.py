@@ -25,7 +25,7 @@ from truetune.checks.node_rendezvous import (
     split_variables,
     started_commands,
 )
-from truetune.checks.tasks_around_launchers import shell_script
+from truetune.checks.tasks_around_launchers import script_run_by_tasks
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.shell_commands import (
@@ -158,7 +158,7 @@ def _commands_on_nodes(
     """The commands that srun starts, in the line itself, in quotes, or in a script beside the job."""
     for one in started_commands(job, command, assigned):
         yield one.words
-    script = shell_script(command, job)
+    script = script_run_by_tasks(command, job)
     if script is None:
         return
     text = OWN_NUMBER.sub(OF_EACH_TASK, script.text)

@@ -31,7 +31,7 @@ from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.lora_scales_beside_log import lora_adapters_of_files
 from truetune.checks.nccl_variables import NCCL_VARIABLES, does_switch_transport_off
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
-from truetune.checks.settings_in_code import setting_at
+from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
@@ -53,10 +53,10 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.checks.weights_beside import (
     MODEL_FILE,
-    weights_of_commands,
-    weights_of_config,
-    weights_of_folder,
-    weights_of_script,
+    float32_weights_of_folder,
+    memory_settings_of_commands,
+    weight_settings_of_config,
+    weight_settings_of_script,
 )
 from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import TruetuneError
@@ -227,7 +227,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
     """What a file sets; nothing where it can't be read, or is none of the kinds that are read."""
     try:
         if file.name == MODEL_FILE:
-            return list(weights_of_folder(file))
+            return list(float32_weights_of_folder(file))
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_training_module(file)))
         if is_command_file(file):
@@ -235,7 +235,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
             return [
                 *_settings_of_commands(commands),
                 *memory_of_job(commands),
-                *weights_of_commands(commands),
+                *memory_settings_of_commands(commands),
             ]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
             return [
@@ -326,7 +326,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     yield from _rollout_engine_of_config(config)
     yield from length_limit_of_config(config)
     yield from weight_size_of_published_model(config)
-    yield from weights_of_config(config)
+    yield from weight_settings_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -474,13 +474,13 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _kept_by_evaluation(module)
     yield from _labels_counted_from_pads(module)
     yield from _loads_of_second_model(module)
-    yield from weights_of_script(module)
+    yield from weight_settings_of_script(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
             value = module.flow.value(call.keywords.get(name))
             if type(value) is int and value > 0:
-                yield setting_at(module, call.node, name, value, f"{name}={value}")
+                yield setting_at_code_place(module, call.node, name, value, f"{name}={value}")
     commands = read_notebook_commands(module)
     if commands is not None:
         yield from _settings_of_commands(commands)
@@ -491,7 +491,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
     enabled = next(iter(module.methods("gradient_checkpointing_enable")), None)
     if enabled is not None:
         text = "gradient_checkpointing_enable()"
-        yield setting_at(module, enabled.node, "gradient_checkpointing", True, text)
+        yield setting_at_code_place(module, enabled.node, "gradient_checkpointing", True, text)
     elif "checkpoint" not in module.text:
         text = "gradient_checkpointing_enable() is never called"
         yield SettingBeside("gradient_checkpointing", False, module.path, 0, text)
@@ -502,7 +502,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
             continue
         is_training = module.flow.value(call.keywords.get("shuffle")) is True
         name = f"per_device_{'train' if is_training else 'eval'}_batch_size"
-        yield setting_at(module, call.node, name, rows, f"batch_size={rows}")
+        yield setting_at_code_place(module, call.node, name, rows, f"batch_size={rows}")
 
 
 def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
@@ -520,7 +520,7 @@ def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
         for name, pattern in PERIODIC_CALLS:
             if period and pattern.search(called):
                 text = f"{ast.unparse(node.test)}={period}"
-                yield setting_at(module, node, name, period, text)
+                yield setting_at_code_place(module, node, name, period, text)
 
 
 def _period_of_test(module: Module, test: ast.expr) -> int:
@@ -538,11 +538,15 @@ def _padding_to_fixed_length(module: Module) -> Iterator[SettingBeside]:
         pads = module.flow.value(call.keywords.get("padding")) == "max_length"
         limit = module.flow.value(call.keywords.get("max_length"))
         if pads and type(limit) is int and limit > 0:
-            yield setting_at(module, call.node, LENGTH_LIMIT, limit, f"max_length={limit}")
-            yield setting_at(module, call.node, FILLED_TO_LIMIT, True, 'padding="max_length"')
+            yield setting_at_code_place(
+                module, call.node, LENGTH_LIMIT, limit, f"max_length={limit}"
+            )
+            yield setting_at_code_place(
+                module, call.node, FILLED_TO_LIMIT, True, 'padding="max_length"'
+            )
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
-            yield setting_at(module, call.node, "padded_without_limit", True, text)
+            yield setting_at_code_place(module, call.node, "padded_without_limit", True, text)
 
 
 def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
@@ -556,7 +560,9 @@ def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
                 f" {sizes.tokens:,} tokens each"
             )
         text = f"the processor of {processor.model} keeps the size of pictures (no max_pixels)"
-        yield setting_at(module, processor.call.node, PICTURES_WITHOUT_LIMIT, value, text)
+        yield setting_at_code_place(
+            module, processor.call.node, PICTURES_WITHOUT_LIMIT, value, text
+        )
 
 
 def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
@@ -608,7 +614,7 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
     for call in (*module.methods("train"), *module.methods("fit")):
         receiver = module.text_of(call.node.func)
         if "trainer" in receiver.lower() and not call.open:
-            yield setting_at(
+            yield setting_at_code_place(
                 module, call.node, NOTHING_RESUMED, True, f"{receiver}() resumes nothing"
             )
 
@@ -622,18 +628,18 @@ def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
         is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
         if is_switch and not more and module.flow.value(node.value) is not True:
             text = " ".join(ast.unparse(node).split())
-            yield setting_at(module, node, FROZEN_IN_CODE, True, text)
+            yield setting_at_code_place(module, node, FROZEN_IN_CODE, True, text)
     for call in module.methods("requires_grad_"):
         if call.args and module.flow.value(call.args[0]) is False:
             text = " ".join(ast.unparse(call.node).split())
-            yield setting_at(module, call.node, FROZEN_IN_CODE, True, text)
+            yield setting_at_code_place(module, call.node, FROZEN_IN_CODE, True, text)
 
 
 def _soft_prompts(module: Module) -> Iterator[SettingBeside]:
     """Where a script trains the vectors of a prompt, and no weight of the model."""
     for call in module.calls(*SOFT_PROMPT_MAKERS):
         text = " ".join(ast.unparse(call.node).split())
-        yield setting_at(module, call.node, SOFT_PROMPT, True, text)
+        yield setting_at_code_place(module, call.node, SOFT_PROMPT, True, text)
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:

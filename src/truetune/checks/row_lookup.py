@@ -60,7 +60,9 @@ def _rows_of_file(
         )
 
 
-def _json_rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+def _json_rows_of_blocks(
+    source: Source, raw: IO[bytes], wanted: Collection[int]
+) -> Iterator[Record]:
     """The wanted rows of a file of JSON lines; only the blocks that hold them are parsed."""
     for stretch, block in cut_stretches(open_unpacked(raw, source.path), BLOCK_BYTES, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)

@@ -44,8 +44,10 @@ class TextFault(NamedTuple):
     """As the case shows it"""
 
 
-def texts_of(row: Conversation) -> Iterator[RowText]:
-    """Contents of questions and answers, without those of tools and without turns that are not learned."""
+def texts_of_conversation(row: Conversation) -> Iterator[RowText]:
+    """The questions and the answers of a row, without texts of tools and without turns that are not
+    learned.
+    """
     if not row.is_chat:
         if row.prompt:
             yield RowText(row.prompt, False, None)
@@ -82,7 +84,7 @@ class RowTextRule(DataRule):
 
     def _look_at(self, batch: Batch, row: Conversation) -> None:
         """Count one row, and keep its first fault."""
-        texts = list(texts_of(row))
+        texts = list(texts_of_conversation(row))
         self.rows += bool(texts)
         looked_at = ((text, self.fault(text, row)) for text in texts)
         faults = [(text, fault) for text, fault in looked_at if fault is not None]
@@ -113,7 +115,9 @@ class RowTextRule(DataRule):
         return self.faulty > 1 or 0 < self.faulty == self.rows
 
     def severity_of(self, error_from: float = 2.0) -> Severity:
-        """By the share of the rows that have the fault: an error from `error_from` on."""
+        """The severity by the share of rows with the fault: an error from the share `error_from`
+        on.
+        """
         share = self.faulty / max(1, self.rows)
         if share >= error_from:
             return "error"
@@ -121,7 +125,7 @@ class RowTextRule(DataRule):
 
     @property
     def share(self) -> str:
-        """`85 of 91 rows`"""
+        """How many of the rows have the fault: `85 of 91 rows`."""
         return f"{self.faulty:,} of {self.rows:,} rows"
 
     @property

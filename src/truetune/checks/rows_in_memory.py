@@ -33,9 +33,9 @@ class HeldRows(NamedTuple):
     """A data set is made of the list, so that both are there"""
 
 
-def held_rows(module: Module) -> Iterator[HeldRows]:
+def find_held_rows(module: Module) -> Iterator[HeldRows]:
     """Lists that a script fills with the parsed lines of a file, and tables that it reads whole for a data set."""
-    workers = max((_workers(module, call) for call in module.calls(LOADER)), default=0)
+    workers = max((_loader_workers(module, call) for call in module.calls(LOADER)), default=0)
     copies = any(module.calls(*LIST_READERS))
     lists = [*_lists_of_parsed_lines(module), *_lists_filled_by_loops(module)]
     for node in [*lists, *_tables_read_whole(module)] if copies else lists:
@@ -46,7 +46,11 @@ def _lists_of_parsed_lines(module: Module) -> Iterator[ast.AST]:
     """`[json.loads(line) for line in open(path)]`."""
     for node in module.nodes(ast.ListComp):
         source = node.generators[0].iter
-        if _parses(node.elt) and _reads_file(source) and not _is_small(module, source):
+        if (
+            _parses_line(node.elt)
+            and _reads_file(source)
+            and not _is_small_local_file(module, source)
+        ):
             yield node
 
 
@@ -54,18 +58,22 @@ def _lists_filled_by_loops(module: Module) -> Iterator[ast.AST]:
     """`rows.append(...)` in a loop that parses the lines of a file."""
     for call in module.methods("append"):
         loop = next((one for one in module.parents(call.node) if isinstance(one, ast.For)), None)
-        if loop is not None and _fills_list(module, loop) and not _is_small(module, loop.iter):
+        if (
+            loop is not None
+            and _does_loop_parse_file(module, loop)
+            and not _is_small_local_file(module, loop.iter)
+        ):
             yield call.node
 
 
 def _tables_read_whole(module: Module) -> Iterator[ast.AST]:
     """`json.load(file)` and `pandas.read_json(path)`."""
     for call in module.calls(*WHOLE_READERS):
-        if "chunksize" not in call.keywords and not _is_small(module, call.node):
+        if "chunksize" not in call.keywords and not _is_small_local_file(module, call.node):
             yield call.node
 
 
-def _parses(node: ast.AST) -> bool:
+def _parses_line(node: ast.AST) -> bool:
     """Does an expression parse a line?"""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(called_name(call) in PARSERS for call in calls)
@@ -77,9 +85,9 @@ def _reads_file(iterated: ast.expr) -> bool:
     return "open(" in text or "splitlines" in text or "readlines" in text
 
 
-def _fills_list(module: Module, loop: ast.For) -> bool:
+def _does_loop_parse_file(module: Module, loop: ast.For) -> bool:
     """Does a loop parse each line of a file that was opened around it, or in its head?"""
-    if not any(map(_parses, loop.body)):
+    if not any(map(_parses_line, loop.body)):
         return False
     around = [one for one in module.parents(loop) if isinstance(one, ast.With)]
     items = [item for block in around for item in block.items]
@@ -91,7 +99,7 @@ def _fills_list(module: Module, loop: ast.For) -> bool:
     return _reads_file(loop.iter) or ast.unparse(loop.iter) in opened
 
 
-def _is_small(module: Module, read: ast.expr) -> bool:
+def _is_small_local_file(module: Module, read: ast.expr) -> bool:
     """Is the file here that an expression names or opens, and small?"""
     texts = [part.value for part in ast.walk(read) if isinstance(part, ast.Constant)]
     for text in texts:
@@ -104,7 +112,7 @@ def _is_small(module: Module, read: ast.expr) -> bool:
     return False
 
 
-def _workers(module: Module, call: Call) -> int:
+def _loader_workers(module: Module, call: Call) -> int:
     """The processes of a DataLoader; 0 where it has none, or their number is not known."""
     value = module.flow.value(call.keywords.get("num_workers"))
     return value if type(value) is int else 0

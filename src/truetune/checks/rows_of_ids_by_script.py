@@ -82,7 +82,7 @@ def inspect_rows_of_ids(
     """
     tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
     rows = _find_rows_of_ids(scripts, sources, tokenizer)
-    return None if rows is None else _inspect(rows, run)
+    return None if rows is None else _inspect_ids(rows, run)
 
 
 def judge_columns_without_tokenizer(
@@ -98,7 +98,9 @@ def judge_columns_without_tokenizer(
     return Judgement() if rows is None else _judge_texts_of_ids(rows, stand_in)
 
 
-def judge_classes(scripts: Iterable[str], sources: Iterable[Source], run: RunSpec) -> Judgement:
+def judge_labels_of_classifier(
+    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+) -> Judgement:
     """What the rule on answers says of the labels of the one script that trains a classifier on these files.
 
     Classes may be as uneven as they are: only a label that is the same in each row is a column that was not meant.
@@ -114,7 +116,7 @@ def judge_classes(scripts: Iterable[str], sources: Iterable[Source], run: RunSpe
     return _judge_texts_of_ids(rows, stand_in)
 
 
-def find_trained_files(scripts: Iterable[str]) -> tuple[str, ...]:
+def find_rows_trained_by_script(scripts: Iterable[str]) -> tuple[str, ...]:
     """The files of rows that the one script among these trains which can be followed; none where several can."""
     stand_in = make_stand_in_tokenizer(RunSpec())
     found: list[tuple[str, ...]] = []
@@ -186,7 +188,7 @@ def make_script_tokenizer(probes: Probes) -> ScriptTokenizer:
     )
 
 
-def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
+def _inspect_ids(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     """The report on the ids, at the places that they are made of."""
     with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
         path = Path(folder) / FILE_NAME
@@ -196,7 +198,9 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
         chosen = run.model_copy(update={"ignore": (*run.ignore, *RULES_ON_CACHES)})
         report = inspect_tokenized(str(path), chosen)
         findings = tuple(
-            _at_file(_with_effect(_as_chosen(finding), rows), str(path), rows.rows)
+            _with_cases_of_user_file(
+                _with_effect_on_loss(_prompt_loss_as_warning(finding), rows), str(path), rows.rows
+            )
             for finding in report.findings
         )
     texts = _judge_texts_of_ids(rows, run)
@@ -217,7 +221,7 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     )
 
 
-def _as_chosen(finding: Finding) -> Finding:
+def _prompt_loss_as_warning(finding: Finding) -> Finding:
     """A finding on prompts in the loss as a warning, where the script makes no difference between prompt and answer.
 
     A cache without labels of its own is a fault; a script may mean to learn the whole text.
@@ -226,7 +230,7 @@ def _as_chosen(finding: Finding) -> Finding:
     return replace(finding, severity="warning") if is_whole else finding
 
 
-def _with_effect(finding: Finding, rows: ScriptRows) -> Finding:
+def _with_effect_on_loss(finding: Finding, rows: ScriptRows) -> Finding:
     """Rows without a label as an error where a loop takes them as whole batches, with what that does to its loss."""
     count, total = finding.count or 0, len(rows.rows)
     is_empty = (
@@ -303,12 +307,14 @@ def _without_pads(ids: list[int], labels: list[int]) -> list[int]:
     return ids[:end]
 
 
-def _at_file(finding: Finding, path: str, rows: tuple[ScriptRow, ...]) -> Finding:
+def _with_cases_of_user_file(finding: Finding, path: str, rows: tuple[ScriptRow, ...]) -> Finding:
     """A finding whose cases name the rows of the user's file."""
-    return replace(finding, cases=tuple(_case_at_file(case, path, rows) for case in finding.cases))
+    return replace(
+        finding, cases=tuple(_case_of_user_file(case, path, rows) for case in finding.cases)
+    )
 
 
-def _case_at_file(case: Case, path: str, rows: tuple[ScriptRow, ...]) -> Case:
+def _case_of_user_file(case: Case, path: str, rows: tuple[ScriptRow, ...]) -> Case:
     """A case at the row of the user's file that it is made of."""
     if case.origin is None or case.origin.file != path:
         return case

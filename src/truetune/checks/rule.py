@@ -1,4 +1,5 @@
-"""Rule: one thing that can be wrong at one station of the path.
+"""The base classes of rules: a rule examines one kind of subject for one fault, and gives findings,
+a figure, or why it can't judge.
 
 A rule is one module `checks/<station>/<rule_name>.py` that holds one subclass of `Rule`. Its name is
 the module's name in kebab-case; the module's docstring is its page (`truetune explain`). What it looks at, its
@@ -19,7 +20,12 @@ from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
-from truetune.checks.setting_values import format_setting, is_set, is_unknown, name_of
+from truetune.checks.setting_values import (
+    displayed_setting_name,
+    format_setting,
+    is_setting_on,
+    is_setting_unknown,
+)
 from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.checks.unmet_reasons import (
     A_KIND,
@@ -94,7 +100,7 @@ class Setup:
     """Tokens at which the run cuts its rows, where they are looked at uncut; None: `trainer.cut` says it"""
 
     @property
-    def is_by_bytes(self) -> bool:
+    def are_tokens_single_bytes(self) -> bool:
         """Are the tokens single bytes, because the tokenizer of the rows is not at hand?"""
         return str(self.tokenizer.folder) == BYTE_TOKENIZER
 
@@ -133,16 +139,21 @@ class Rule(Generic[SubjectT]):
         return (inspect.getdoc(inspect.getmodule(cls)) or "").partition("\n")[0]
 
     def unmet(self) -> Unmet | None:
-        """Why this rule can say nothing about its subject; None where it can. Asked where it found nothing."""
+        """Why this rule can say nothing about its subject; None if it can.
+
+        Asked only if it found nothing.
+        """
         return None
 
     def figure(self) -> Measurement | str:
-        """What it measured, asked where it found nothing and its needs are met; a text where it counts nothing of a
-        number of things, empty where it measures nothing."""
+        """What the rule measured, asked if it found nothing and its needs are met.
+
+        A text if it counts nothing of a number of things; empty if it measures nothing.
+        """
         return ""
 
     def findings(self) -> Iterator[Finding]:
-        """Called once, when everything of the subject has been seen."""
+        """The findings. Called once, after all of the subject was seen."""
         # `yield from ()` makes it a generator: a rule that overrides nothing finds nothing.
         yield from ()
 
@@ -205,16 +216,22 @@ class DataRule(Rule[Setup]):
         self.probes = setup.probes
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
-        """Called once, before the first batch, with the rows of `eval_data` where there are any."""
+        """Take the rows of `eval_data`. Called once, before the first batch, if there are any."""
 
     def batch(self, batch: Batch) -> None:
-        """Called for each batch, in file order. Keep counts and at most MAX_CASES cases, never rows."""
+        """Take one batch of rows.
+
+        Called for each, in file order. Keep counts and at most MAX_CASES cases, never rows.
+        """
 
     def broken_line(self, origin: Origin, reason: str) -> None:
-        """Called for each line that holds no row; `reason` begins with its place."""
+        """Take a line that holds no row; `reason` begins with its place. Called for each."""
 
     def report_data(self) -> dict[str, Any]:
-        """Called after the last batch: figures by name, plain values, for the `data` of a report."""
+        """Figures by name, plain values, for the `data` of a report.
+
+        Called after the last batch.
+        """
         return {}
 
 
@@ -267,13 +284,15 @@ class ConfigRule(Rule[Config]):
         if self.stacks and config.stack not in self.stacks:
             return Unmet(f"it is about settings of {' or '.join(self.stacks)}")
         unknown = [
-            name_of(config, name) for name in (*self.about, *self.reads) if is_unknown(config, name)
+            displayed_setting_name(config, name)
+            for name in (*self.about, *self.reads)
+            if is_setting_unknown(config, name)
         ]
         if unknown:
             return Unmet(f"only the program knows the value of {', '.join(unknown)}", SEE_A_RUN)
-        if self.about and not any(is_set(config, name) for name in self.about):
+        if self.about and not any(is_setting_on(config, name) for name in self.about):
             return Unmet(
-                f"it is about {' or '.join(name_of(config, name) for name in self.about)}, and none"
+                f"it is about {' or '.join(displayed_setting_name(config, name) for name in self.about)}, and none"
                 " is set"
             )
         return None
@@ -338,7 +357,7 @@ class CommandRule(Rule["CommandFile"]):
 
     @classmethod
     def measured(cls, count: int) -> Measurement:
-        """The figure of commands that are all as they should be"""
+        """The figure of so many commands that are all as they should be."""
         return Measurement(f"{cls.what}: {count:,}", count, count)
 
     def case(self, command: ShellCommand, text: str) -> Case:
@@ -460,7 +479,7 @@ class BatchRule(Rule["Audit"]):
 
 
 def _law_holds(measured: dict[str, Any]) -> bool:
-    """Was it not measured, or is it within its tolerance? nan is not."""
+    """Is a measured law within its tolerance, or was it not measured? nan is broken."""
     return "value" not in measured or measured["value"] <= measured["tolerance"]
 
 
@@ -475,6 +494,7 @@ class LawRule(Rule["Audit"]):
     """The law that explains a nan in the others"""
 
     def findings(self) -> Iterator[Finding]:
+        """The findings of `broken`, if the law was measured and does not hold."""
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
         # nan is larger than no tolerance, and fails every comparison: one law explains it for all others.
         if not _law_holds(measured) and not (

@@ -1,4 +1,5 @@
-"""The rules there are: every module of a station's folder that holds a `Rule`, and those of plug-ins.
+"""The catalogue of rules: finds the rules of this package and of plug-ins, and selects them by
+name, code or station.
 
 A plug-in is an entry point of the group `truetune.rules` whose object is a module with rules, or a package of such
 modules. Its rules say their family themselves (`Rule.family`), for they stand in no folder of ours.
@@ -17,7 +18,7 @@ from typing import Any
 
 from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.rule import DataRule, Rule
-from truetune.checks.rule_families import STABILITIES, code_order, current_codes
+from truetune.checks.rule_families import STABILITIES, code_sort_key, current_codes_of_former
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 
@@ -48,11 +49,11 @@ STATIONS = (
 @cache
 def all_rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
     """The rules of these stations (of all when none is named), by code."""
-    chosen = list(_own_rules(*(stations or STATIONS)))
+    chosen = list(_rules_of_this_package(*(stations or STATIONS)))
     chosen += [
         rule for rule in rules_of_plugins() if station_of_rule(rule) in (stations or STATIONS)
     ]
-    return tuple(sorted(chosen, key=lambda rule: code_order(rule.code)))
+    return tuple(sorted(chosen, key=lambda rule: code_sort_key(rule.code)))
 
 
 @cache
@@ -68,11 +69,15 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
     # A plug-in may not take the name of a rule of ours: `--ignore NAME` in somebody's settings would then mean
     # another.
     taken = {
-        name: "truetune" for rule in _own_rules(*STATIONS) for name in (rule.code, rule.name())
+        name: "truetune"
+        for rule in _rules_of_this_package(*STATIONS)
+        for name in (rule.code, rule.name())
     }
     brought: list[type[Rule[Any]]] = []
     for plugin, module in plugins.items():
-        for rule in (rule for part in _modules_of(module) for rule in _rules_in(part)):
+        for rule in (
+            rule for part in _module_and_submodules(module) for rule in _rules_defined_in(part)
+        ):
             for name in (rule.code, rule.name()):
                 if name in taken:
                     raise UsageError(
@@ -84,21 +89,21 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
     return tuple(brought)
 
 
-def _own_rules(*stations: str) -> Iterator[type[Rule[Any]]]:
-    """Those of this package's folders for these stations."""
+def _rules_of_this_package(*stations: str) -> Iterator[type[Rule[Any]]]:
+    """The rules of this package in the folders of these stations."""
     for family in stations:
-        for module in _modules_of(importlib.import_module(f"{OWN_PACKAGE}.{family}")):
-            yield from _rules_in(module)
+        for module in _module_and_submodules(importlib.import_module(f"{OWN_PACKAGE}.{family}")):
+            yield from _rules_defined_in(module)
 
 
-def _modules_of(module: ModuleType) -> Iterator[ModuleType]:
+def _module_and_submodules(module: ModuleType) -> Iterator[ModuleType]:
     """A module itself, and those in it where it is a package."""
     yield module
     for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
         yield importlib.import_module(f"{module.__name__}.{info.name}")
 
 
-def _rules_in(module: ModuleType) -> Iterator[type[Rule[Any]]]:
+def _rules_defined_in(module: ModuleType) -> Iterator[type[Rule[Any]]]:
     """The rules that a module defines itself."""
     for member in vars(module).values():
         is_rule = inspect.isclass(member) and issubclass(member, Rule)
@@ -170,7 +175,7 @@ def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
         return wanted.lower() == rule.stability
     if rule.name() == FORMER_NAMES.get(wanted, wanted) or rule.code.startswith(wanted.upper()):
         return True
-    return rule.code in current_codes(wanted)
+    return rule.code in current_codes_of_former(wanted)
 
 
 def _suggestion(wanted: str) -> str:

@@ -1,4 +1,5 @@
-"""Families of rules: the letters that begin the codes of a station, in the order of a row's path.
+"""Families of rules: which letters begin the codes of a station's rules, and how codes are sorted
+and former ones translated.
 
 Letters say what a rule looks at, so that `--select ROW` needs no table. Findings of one severity stand in this order:
 what is wrong in the tokenizer is read before what it does to rows, and that before what it does to a loss.
@@ -40,7 +41,7 @@ STABILITIES = ("preview", "stable")
 _ORDER = {letters: place for place, letters in enumerate(STATION_BY_LETTERS)}
 
 
-def code_order(code: str) -> tuple[int, str]:
+def code_sort_key(code: str) -> tuple[int, str]:
     """The key by which codes are sorted: by family along the path, then by number; those of plug-ins last."""
     letters = code.rstrip("0123456789")
     return _ORDER.get(letters, len(_ORDER)), code
@@ -51,7 +52,7 @@ def is_code(word: str) -> bool:
     return CODE.fullmatch(word.upper()) is not None
 
 
-def current_codes(wanted: str) -> tuple[str, ...]:
+def current_codes_of_former(wanted: str) -> tuple[str, ...]:
     """The codes of today that a code of before, or its beginning, meant; none where it is no code of before."""
     begin = wanted.upper()
     # Codes of before were TT and three digits, without a family.

@@ -35,7 +35,7 @@ REPORT_IT = (
 SomeRule = TypeVar("SomeRule", bound=Rule[Any])
 
 
-def rules_of(*kinds: type[SomeRule]) -> list[type[SomeRule]]:
+def all_rules_of_classes(*kinds: type[SomeRule]) -> list[type[SomeRule]]:
     """All rules of these classes that there are, by code; `choose_rules` gives those that a run selects."""
     return choose_rules(RunSpec(), *kinds)
 
@@ -75,10 +75,11 @@ def run_rules(
 
 
 def join_equal_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings, those of one rule that say the same of several files as one with the places of all.
+    """The findings, in which those of one rule that say the same of several files are one, with the
+    places of all.
 
-    Two configurations of a project share most of their lines, and so their faults. Findings with a fix stay apart, for
-    a fix is of one file.
+    Two configurations of a project share most of their lines, and so their faults. Findings with a
+    fix stay apart, for a fix is of one file.
     """
     joined: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
@@ -86,11 +87,11 @@ def join_equal_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if finding.fix is not None or finding.figure is not None:
             key = (*key, len(joined))
         earlier = joined.get(key)
-        joined[key] = finding if earlier is None else _with_places_of(earlier, finding)
+        joined[key] = finding if earlier is None else _add_places_of(earlier, finding)
     return tuple(joined.values())
 
 
-def _with_places_of(finding: Finding, other: Finding) -> Finding:
+def _add_places_of(finding: Finding, other: Finding) -> Finding:
     """A finding with the places and the evidence of an equal one besides, and the counts of both."""
     has_counts = finding.count is not None and other.count is not None
     return replace(
@@ -132,7 +133,7 @@ def _explained_by(
     return [
         (other, _shared_rows(other, finding))
         for other in others
-        if other.rule in names and _bears_on(other, finding)
+        if other.rule in names and _shares_rows_or_is_general(other, finding)
     ]
 
 
@@ -173,8 +174,8 @@ def _shared_rows(cause: Finding, finding: Finding) -> set[Origin]:
     return {case.origin for case in cause.cases if case.origin is not None} & _rows_of(finding)
 
 
-def _bears_on(cause: Finding, finding: Finding) -> bool:
-    """Has it rows in common with a finding, or is that one about no rows?"""
+def _shares_rows_or_is_general(cause: Finding, finding: Finding) -> bool:
+    """Does a cause share rows with a finding, or is that finding about no rows in particular?"""
     return not _rows_of(finding) or bool(_shared_rows(cause, finding))
 
 
@@ -192,7 +193,7 @@ def run_rule(subject: Any, kind: type[Rule[Any]], trainer: TrainerFacts | None =
         # A fast path that gave another result than the exact one voids the whole pass: the caller runs it again.
         raise
     except Exception as error:
-        return Judgement(not_judged=(describe_failure(kind, error),))
+        return Judgement(not_judged=(not_judged_since_failed(kind, error),))
     return conclude_rule(rule, trainer)
 
 
@@ -214,12 +215,14 @@ def conclude_rule(
             return Judgement(sort_findings(findings))
         unmet = lacking or rule.unmet()
         if unmet is not None:
-            return Judgement(not_judged=(describe_unmet(kind, unmet),))
+            return Judgement(not_judged=(not_judged_since_unmet(kind, unmet),))
         return _examined_judgement(kind, rule.figure())
     except FastPathError:
         raise
     except Exception as error:
-        return Judgement(sort_findings(findings), not_judged=(describe_failure(kind, error),))
+        return Judgement(
+            sort_findings(findings), not_judged=(not_judged_since_failed(kind, error),)
+        )
 
 
 def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
@@ -228,7 +231,9 @@ def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Jud
         return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure),))
     if figure.of == 0:
         return Judgement(
-            not_judged=(describe_unmet(kind, Unmet(f"there is nothing to count ({figure.text})")),)
+            not_judged=(
+                not_judged_since_unmet(kind, Unmet(f"there is nothing to count ({figure.text})")),
+            )
         )
     return Judgement(
         examined=(
@@ -246,27 +251,29 @@ def _judgement_under_trainer(
         return Judgement(held)
     return Judgement(
         not_judged=(
-            describe_unmet(
+            not_judged_since_unmet(
                 kind, Unmet(f"it does no harm under {trainer.called}: {findings[0].message}")
             ),
         )
     )
 
 
-def describe_unmet(kind: type[Rule[Any]], unmet: Unmet) -> NotJudged:
-    """A rule whose needs are not met."""
+def not_judged_since_unmet(kind: type[Rule[Any]], unmet: Unmet) -> NotJudged:
+    """A rule as not judged, with what its subject lacks."""
     return NotJudged(kind.name(), unmet.reason, kind.code, unlock=unmet.unlock, asked=unmet.asked)
 
 
-def describe_failure(kind: type[Rule[Any]], error: Exception) -> NotJudged:
-    """A rule that raised."""
+def not_judged_since_failed(kind: type[Rule[Any]], error: Exception) -> NotJudged:
+    """A rule as not judged, because it raised this error."""
     if os.environ.get("TRUETUNE_DEBUG"):
         traceback.print_exception(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return NotJudged(kind.name(), text, kind.code, place=own_line(error), unlock=REPORT_IT)
+    return NotJudged(
+        kind.name(), text, kind.code, place=innermost_own_line(error), unlock=REPORT_IT
+    )
 
 
-def own_line(error: BaseException) -> str:
+def innermost_own_line(error: BaseException) -> str:
     """The innermost line of truetune that an exception passed: `checks/law/cache.py:41`; empty where it passed none."""
     own = [
         frame

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.rule_runner import conclude_rule, describe_failure, merge_explained
+from truetune.checks.rule_runner import conclude_rule, merge_explained, not_judged_since_failed
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.errors import DataError, TruetuneError
@@ -147,7 +147,7 @@ class DataRules:
         except TruetuneError:
             raise
         except Exception as error:
-            self.failed[kind] = describe_failure(kind, error)
+            self.failed[kind] = not_judged_since_failed(kind, error)
             self.rules = [rule for rule in self.rules if type(rule) is not kind]
             return None
 

@@ -31,12 +31,12 @@ def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
     if len(trainings) != 1:
         return None
     module, files = trainings[0]
-    return _trainer_settings(module).model_copy(
+    return _settings_of_only_trainer(module).model_copy(
         update={"data": files, "model": None, "tokenizer": None}
     )
 
 
-def _trainer_settings(module: Module) -> RunSpec:
+def _settings_of_only_trainer(module: Module) -> RunSpec:
     """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
     try:
         config = find_only_config(module)

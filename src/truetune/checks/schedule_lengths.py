@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.settings_in_code import setting_at
+from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
@@ -73,18 +73,18 @@ def _lengths_of_script(module: Module) -> Iterator[SettingBeside]:
     """The lengths that a script gives its schedules, by calls, and by lines of its own settings."""
     for pattern, position, name in LENGTH_CALLS:
         for call in module.calls(pattern):
-            yield from _length_of_call(module, call, position, name)
+            yield from _lengths_in_schedule_call(module, call, position, name)
     if module.path.endswith(".py"):
         yield from _lengths_of_text(module.text, Path(module.path))
 
 
-def _length_of_call(
+def _lengths_in_schedule_call(
     module: Module, call: Call, position: int, name: str
 ) -> Iterator[SettingBeside]:
     """The numbers that the length of a schedule may be."""
     given = call.argument(position, name)
     for value in possible_numbers(module, given):
         if value > 0 and value == int(value):
-            yield setting_at(
+            yield setting_at_code_place(
                 module, given or call.node, SCHEDULE_STEPS, int(value), f"{name}={int(value)}"
             )

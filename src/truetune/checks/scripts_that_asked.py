@@ -1,4 +1,5 @@
-"""Predictions and the script that asked for them, read together.
+"""Explains findings on answers by the scripts that generated them: a proven fault of the script is
+the cause, and its advice counts.
 
 What is seen in answers (loops, markers of roles, words without grammar) is a symptom. Where the script beside the file
 has a proven fault in how it loads the model, builds the prompt or calls generate, that fault is the cause to fix
@@ -85,7 +86,7 @@ MAX_SCRIPTS = 50
 """Scripts that are read for how they ask"""
 
 
-def with_causes_in_scripts(
+def explain_answers_by_scripts(
     findings: Sequence[Finding], paths: Iterable[str]
 ) -> tuple[Finding, ...]:
     """The findings, those on answers corrected by the scripts that asked.
@@ -97,17 +98,20 @@ def with_causes_in_scripts(
     symptoms = [one for one in findings if one.rule in SYMPTOMS]
     if not symptoms:
         return tuple(findings)
-    findings = _with_overflow_in_answers(_with_warning_of_the_output(findings))
-    causes = causes_of_answers(findings)
+    findings = _prove_overflow_by_answers(_join_missing_mask_and_warning(findings))
+    causes = proven_script_faults(findings)
     if causes:
-        changed = [_with_cause(one, causes[0]) if one.rule in SYMPTOMS else one for one in findings]
-        return _before_symptoms(changed)
-    is_advised = any(map(_is_about_the_prompt, symptoms))
+        changed = [
+            _with_advice_of_cause(one, causes[0]) if one.rule in SYMPTOMS else one
+            for one in findings
+        ]
+        return _put_causes_before_symptoms(changed)
+    is_advised = any(map(_advises_prompt_of_training, symptoms))
     place = _place_of_generation_prompt(paths) if is_advised else ""
-    return tuple(_without_followed_advice(one, place) for one in findings)
+    return tuple(_withdraw_followed_advice(one, place) for one in findings)
 
 
-def causes_of_answers(findings: Iterable[Finding]) -> list[Finding]:
+def proven_script_faults(findings: Iterable[Finding]) -> list[Finding]:
     """Proven faults in how scripts ask, the gravest first."""
     found = [
         one
@@ -117,7 +121,7 @@ def causes_of_answers(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda one: -RANK[one.severity])
 
 
-def _with_cause(finding: Finding, cause: Finding) -> Finding:
+def _with_advice_of_cause(finding: Finding, cause: Finding) -> Finding:
     """A finding on answers whose advice is that of the fault in the script."""
     place = next(
         (f"{Path(case.file).name}:{case.line}" for case in cause.cases if case.file), "the script"
@@ -126,15 +130,15 @@ def _with_cause(finding: Finding, cause: Finding) -> Finding:
     return replace(finding, remedy=remedy)
 
 
-def _before_symptoms(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _put_causes_before_symptoms(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The same findings, where each fault of asking stands before the first symptom."""
     first = next(number for number, one in enumerate(findings) if one.rule in SYMPTOMS)
-    causes = causes_of_answers(findings[first:])
+    causes = proven_script_faults(findings[first:])
     rest = [one for one in findings[first:] if one not in causes]
     return (*findings[:first], *causes, *rest)
 
 
-def _with_warning_of_the_output(findings: Sequence[Finding]) -> list[Finding]:
+def _join_missing_mask_and_warning(findings: Sequence[Finding]) -> list[Finding]:
     """One finding of a mask that generate was not given, where the output of the run says so too."""
     scripts = [one for one in findings if one.rule == MASK_RULE]
     logs = [
@@ -153,7 +157,7 @@ def _with_warning_of_the_output(findings: Sequence[Finding]) -> list[Finding]:
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
 
 
-def _with_overflow_in_answers(findings: Sequence[Finding]) -> list[Finding]:
+def _prove_overflow_by_answers(findings: Sequence[Finding]) -> list[Finding]:
     """A cast to float16 is an error where the answers are those of logits that are no numbers."""
     seen = [one for one in findings if one.remedy == NOT_A_NUMBER]
     if not seen:
@@ -167,7 +171,7 @@ def _with_overflow_in_answers(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _is_about_the_prompt(finding: Finding) -> bool:
+def _advises_prompt_of_training(finding: Finding) -> bool:
     """Is the advice of a finding to ask as it was trained, which a script may do already?"""
     return PROMPT_ADVICE in finding.remedy or ASK_AS_TRAINED in finding.remedy
 
@@ -183,12 +187,12 @@ def _place_of_generation_prompt(paths: Iterable[str]) -> str:
         except TruetuneError:
             continue
         if any(module.methods("generate")):
-            places.append(_generation_prompt_of(module))
-        places += _chat_requests_of(module)
+            places.append(_line_ending_prompts_in_header(module))
+        places += _line_of_chat_request(module)
     return places[0] if places and all(places) else ""
 
 
-def _generation_prompt_of(module: Module) -> str:
+def _line_ending_prompts_in_header(module: Module) -> str:
     """The line of a script whose prompts all end so."""
     calls = list(module.methods("apply_chat_template"))
     ends = [module.flow.value(call.keywords.get("add_generation_prompt")) is True for call in calls]
@@ -197,7 +201,7 @@ def _generation_prompt_of(module: Module) -> str:
     return f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"
 
 
-def _chat_requests_of(module: Module) -> list[str]:
+def _line_of_chat_request(module: Module) -> list[str]:
     """The line of a client that asks a server by its chat template, or nothing."""
     calls = [
         call
@@ -207,9 +211,9 @@ def _chat_requests_of(module: Module) -> list[str]:
     return [f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"] if calls else []
 
 
-def _without_followed_advice(finding: Finding, place: str) -> Finding:
+def _withdraw_followed_advice(finding: Finding, place: str) -> Finding:
     """A finding whose advice to ask as it was trained is withdrawn, where the script does that."""
-    if not place or not _is_about_the_prompt(finding):
+    if not place or not _advises_prompt_of_training(finding):
         return finding
     if ASK_AS_TRAINED in finding.remedy:
         return replace(finding, remedy=STOP_AT_THE_TURN.format(place=place))

@@ -1,4 +1,4 @@
-"""Settings that stand for a place in the code of a script, as the files beside a log are read for them."""
+"""Makes the setting beside a log that a place in a script's code stands for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from truetune.logs.files_beside import SettingBeside
 from truetune.source.module import Module
 
 
-def setting_at(
+def setting_at_code_place(
     module: Module, node: ast.AST, name: str, value: bool | int | str, text: str
 ) -> SettingBeside:
     """A setting that a place in the code makes, at its line."""

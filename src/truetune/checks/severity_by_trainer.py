@@ -40,7 +40,9 @@ class SeverityByFact:
     """By the fact's value; a finding stays as it is under a value that is not here. None: the trainer is not known"""
 
     def of(self, trainer: TrainerFacts) -> SeverityForFact | None:
-        """What a finding is worth under a trainer; None: what the rule says."""
+        """The severity that a finding has under a trainer by this fact; None if the rule's own
+        counts.
+        """
         name, _, part = self.fact.partition(".")
         value = getattr(trainer, name).value
         if part:
@@ -89,11 +91,11 @@ def adjust_severities_to_trainer(
             if verdict.holds_for_all or not is_nearly_all(finding.count, finding.total):
                 severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
             if verdict.because:
-                evidence.append(_reason(verdict.because, trainer))
+                evidence.append(_reason_in_trainer(verdict.because, trainer))
         yield replace(finding, severity=severity, evidence=tuple(evidence))
 
 
-def _reason(because: str, trainer: TrainerFacts) -> str:
+def _reason_in_trainer(because: str, trainer: TrainerFacts) -> str:
     """What the trainer does; of a release that the facts are not of, that this is not tested."""
     said = because.format(trainer=trainer.called)
     return f"{said}; that {trainer.pinned} does so is not tested" if trainer.pinned else said

@@ -67,11 +67,11 @@ class UnreadFile(NamedTuple):
 
 def find_unread_sharding_file(folder: Path) -> UnreadFile | None:
     """The sharding file of a folder, that nothing there leads to; None where a line speaks of sharding."""
-    files = _files_of(folder)
+    files = _first_files_below(folder)
     sharding = [one for path in files if (one := _read_sharding_file(path)) is not None]
     if not sharding:
         return None
-    holders = _find_holders(files, sharding)
+    holders = _find_unread_variables(files, sharding)
     if holders is None:
         return None
     logs = {path: _text_of(path) for path in files if path.suffix in LOG_SUFFIXES}
@@ -91,8 +91,10 @@ class _Holder(NamedTuple):
     file: Path
 
 
-def _find_holders(files: list[Path], sharding: list[ShardingFile]) -> list[_Holder] | None:
-    """The unread variables in which sharding files are named; None where a line may lead to one of these files."""
+def _find_unread_variables(files: list[Path], sharding: list[ShardingFile]) -> list[_Holder] | None:
+    """The variables that name sharding files and that nobody reads; None if a line may lead to one
+    of these files.
+    """
     known = {one.path for one in sharding}
     names = re.compile("|".join(re.escape(one.path.name) for one in sharding))
     texts = {
@@ -117,7 +119,7 @@ def _speaks_of_sharding(line: str, names: re.Pattern[str]) -> bool:
     return OF_SHARDING.search(line) is not None or names.search(line) is not None
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _first_files_below(folder: Path) -> list[Path]:
     """The first files of a folder and of the folders in it."""
     try:
         found = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)))
@@ -136,7 +138,7 @@ def _text_of(path: Path) -> str:
 
 def _read_sharding_file(path: Path) -> ShardingFile | None:
     """What a file says of sharding; None where it is none of DeepSpeed's or accelerate's files."""
-    if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_with_zero(path)):
+    if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_text_with_zero_key(path)):
         return None
     try:
         values = located_document.read_document(path).value
@@ -153,7 +155,7 @@ def _read_sharding_file(path: Path) -> ShardingFile | None:
     return None
 
 
-def _with_zero(path: Path) -> str:
+def _text_with_zero_key(path: Path) -> str:
     """The text of a file, in which DeepSpeed's own key counts as a word of sharding."""
     return _text_of(path).replace("zero_optimization", "deepspeed")
 

@@ -1,4 +1,5 @@
-"""Conversations in both sets: evaluation rows that are the beginning of a training row, or continue one.
+"""Finds conversations that stand in both sets: evaluation rows that begin as a training row does,
+or continue one.
 
 Rows that are made of each assistant turn with all that was said before it are beginnings of each other. Two rows of
 different conversations are not, beyond a short greeting; an opening that many conversations share is known by its
@@ -42,7 +43,7 @@ class SharedConversations:
 
     def add_evaluation(self, number: int, row: Conversation) -> None:
         """Remember the beginnings of one row of the evaluation set."""
-        prefixes = list(_beginnings(row))
+        prefixes = list(_hashes_of_long_beginnings(row))
         if not prefixes:
             return
         self.whole[prefixes[-1]].append(number)
@@ -52,7 +53,7 @@ class SharedConversations:
 
     def add_training(self, row: Conversation) -> None:
         """Compare a training row with those of the evaluation set."""
-        prefixes = list(_beginnings(row))
+        prefixes = list(_hashes_of_long_beginnings(row))
         for one, following in pairwise(prefixes):
             if one in self.whole or one in self.beginnings:
                 self.continuations[one].add(following)
@@ -83,7 +84,7 @@ class SharedConversations:
         )
 
 
-def _beginnings(row: Conversation) -> Iterator[bytes]:
+def _hashes_of_long_beginnings(row: Conversation) -> Iterator[bytes]:
     """Hashes of what a row says up to each answer, as far as it is long; system prompts are left out."""
     if not row.is_chat or row.is_preference:
         return

@@ -42,7 +42,7 @@ class ShellLoop:
     values: dict[str, set[str]]
     """Variable of the script -> the names in its values"""
 
-    def names_in(self, text: str) -> frozenset[str]:
+    def loop_variables_in(self, text: str) -> frozenset[str]:
         """The loop's variables that a text depends on."""
         reached: set[str] = set()
         waiting = set(NAME.findall(text))
@@ -54,7 +54,7 @@ class ShellLoop:
 
     def is_same_in_each_pass(self, text: str) -> bool:
         """Is it plain that a text does not change with a pass?"""
-        if DIFFERS.search(text) or self.names_in(text):
+        if DIFFERS.search(text) or self.loop_variables_in(text):
             return False
         counted = {name for pair in COUNTED.findall(self.text) for name in pair}
         assigned = ASSIGNED.findall(self.text)

@@ -1,4 +1,4 @@
-"""Texts of users, shortened for one line of a finding."""
+"""Shortens texts of users to one line of a finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows that were made of one thing: one answer under several questions, or a column that names what they come from.
+"""Finds sibling rows, which were made of one source: one answer under several questions, or a
+column that names the source.
 
 A random split of such rows puts parts of nearly each group on both sides. How many held-out rows have a sibling in the
 training part follows from the sizes of the groups alone, by the hypergeometric distribution; no seed is needed.
@@ -59,20 +60,20 @@ class SiblingGroups:
 
     @property
     def siblings(self) -> int:
-        """Rows that have another one of their group."""
+        """The number of rows that share a group with another row."""
         return sum(self.sizes)
 
     def share_with_sibling(self, held_out: int) -> float:
         """The share of randomly held-out rows whose group has a row in the training part, as an expectation."""
         chances = Counter(self.sizes)
         expected = sum(
-            count * size * (1 - all_held_out(size - 1, held_out - 1, self.rows - 1))
+            count * size * (1 - chance_that_all_are_held_out(size - 1, held_out - 1, self.rows - 1))
             for size, count in chances.items()
         )
         return expected / self.rows
 
 
-def all_held_out(others: int, held_out: int, rows: int) -> float:
+def chance_that_all_are_held_out(others: int, held_out: int, rows: int) -> float:
     """The chance that `others` given rows are all among `held_out` of `rows` rows."""
     chance = 1.0
     for drawn in range(others):
@@ -109,9 +110,9 @@ class SiblingRows:
             if len(self.prompts[key]) < 2:
                 self.prompts[key].add(hash(prompt))
         for name, value in values.items():
-            self._add_value(name, value, key)
+            self._count_key_value(name, value, key)
 
-    def _add_value(self, name: str, value: Any, answer: int | None) -> None:
+    def _count_key_value(self, name: str, value: Any, answer: int | None) -> None:
         """A value of a column, where it may be a key."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             return
@@ -129,16 +130,16 @@ class SiblingRows:
         sizes = [
             size for key, size in self.answers.items() if size > 1 and len(self.prompts[key]) > 1
         ]
-        if self._are_small_groups(sizes):
-            return SiblingGroups(tuple(sizes), self.rows, self._column_of_answers(), True)
+        if self._are_many_small_groups(sizes):
+            return SiblingGroups(tuple(sizes), self.rows, self._column_equal_to_answers(), True)
         for name, column in self.columns.items():
             sizes = [size for size in column.rows.values() if size > 1]
             is_whole = column.rows.total() == self.rows
-            if is_whole and GROUP_COLUMN.fullmatch(name) and self._are_small_groups(sizes):
+            if is_whole and GROUP_COLUMN.fullmatch(name) and self._are_many_small_groups(sizes):
                 return SiblingGroups(tuple(sizes), self.rows, name, False)
         return None
 
-    def _are_small_groups(self, sizes: Iterable[int]) -> bool:
+    def _are_many_small_groups(self, sizes: Iterable[int]) -> bool:
         """Are these many groups of a few rows, and none a large part of the data?"""
         found = sorted(sizes)
         if len(found) < MIN_GROUPS:
@@ -147,8 +148,8 @@ class SiblingRows:
         is_small = found[-1] <= MAX_GROUP_SHARE * self.rows
         return MIN_ROWS_PER_GROUP <= mean <= MAX_ROWS_PER_GROUP and is_small
 
-    def _column_of_answers(self) -> str:
-        """The column that has one value for each long answer; empty where none has."""
+    def _column_equal_to_answers(self) -> str:
+        """The name of a column that has one value for each long answer; empty if none has."""
         answers = len(self.answers)
         for name, column in self.columns.items():
             values = {value for value, _ in column.pairs}

@@ -1,4 +1,5 @@
-"""Launchers of processes that Slurm or MPI starts once for each of their tasks.
+"""Finds launchers of processes (torchrun, accelerate, DeepSpeed) that Slurm or MPI starts several
+times on a node, once for each task.
 
 torchrun, `accelerate launch` and DeepSpeed start the processes of a node themselves, so that each node needs one of
 them. The command may stand in `bash -c '...'`, over several lines, in a variable, or in a script beside the job.
@@ -104,9 +105,9 @@ def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
         starter = command.words[0].rpartition("/")[2]
         if starter != SRUN and starter not in MPI:
             continue
-        for words, said in _inner_commands(whole, command, assigned):
+        for words, said in _commands_of_each_task(whole, command, assigned):
             launcher = _read_launcher(ShellCommand(words, command.line, command.text))
-            if launcher is None or _is_one_per_task(launcher, said, whole):
+            if launcher is None or _may_be_meant_per_task(launcher, said, whole):
                 continue
             tasks = _tasks_on_a_node(starter, command, whole, launcher)
             if tasks is not None:
@@ -124,7 +125,7 @@ def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
                 break
 
 
-def is_direct(command: ShellCommand) -> bool:
+def does_hold_launcher_directly(command: ShellCommand) -> bool:
     """Does a command hold its launcher as words of its own, not in quotes or in another file?"""
     return any(
         command.behind(*words) is not None
@@ -172,24 +173,24 @@ def _closing_line(lines: list[str], begin: int, quote: str) -> int:
     return begin
 
 
-def _inner_commands(
+def _commands_of_each_task(
     file: CommandFile, command: ShellCommand, assigned: dict[str, str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """The commands that one of srun or MPI runs in each task, and the text that they stand in."""
     inner_text = next((word for word in command.words if " " in word), "")
     for one in started_commands(file, command, assigned):
         yield one.words, command.text + inner_text
-    script = shell_script(command, file)
+    script = script_run_by_tasks(command, file)
     if script is not None:
         for inner in script.commands:
             yield inner.words, script.text
 
 
-def shell_script(command: ShellCommand, file: CommandFile) -> CommandFile | None:
+def script_run_by_tasks(command: ShellCommand, file: CommandFile) -> CommandFile | None:
     """The script beside the job that each task runs (`srun bash run.sh`, `srun ./run.sh`); None where it is none."""
     name = next((word for word in command.words[1:] if word.endswith((".sh", ".bash"))), None)
     path = find_in_folder_or_parents(Path(file.path).parent, name)
-    if name is None or path is None or is_direct(command):
+    if name is None or path is None or does_hold_launcher_directly(command):
         return None
     try:
         return read_commands(path)
@@ -240,16 +241,16 @@ def _port_of_torchrun(own: tuple[str, ...]) -> str:
     return last_option(own, "--master-port") or endpoint.rpartition(":")[2]
 
 
-def _is_one_per_task(launcher: _Launcher, text: str, file: CommandFile) -> bool:
+def _may_be_meant_per_task(launcher: _Launcher, text: str, file: CommandFile) -> bool:
     """May it be meant that each task starts one: for GPUs of its own, or as a run of its own?"""
     if GUARDED.search(text) or COMPARES_TASK.search(text) or "--gpus-per-task" in file.requests:
         return True
-    if _counts_nodes(launcher, file):
+    if _is_one_of_several_nodes(launcher, file):
         return False
-    return COUNTS_TASKS.search(text) is not None or not _starts_several(launcher, file)
+    return COUNTS_TASKS.search(text) is not None or not _surely_starts_several(launcher, file)
 
 
-def _counts_nodes(launcher: _Launcher, file: CommandFile) -> bool:
+def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
     """Is it told to be one of as many launchers as there are nodes, and more than one?"""
     nodes = launcher.nodes or ""
     count = parse_whole_number(nodes)
@@ -258,7 +259,7 @@ def _counts_nodes(launcher: _Launcher, file: CommandFile) -> bool:
     )
 
 
-def _starts_several(launcher: _Launcher, file: CommandFile) -> bool:
+def _surely_starts_several(launcher: _Launcher, file: CommandFile) -> bool:
     """Does it surely start more than one process on its node?"""
     count = parse_whole_number(launcher.processes)
     if count is not None:
@@ -291,9 +292,9 @@ def _tasks_on_a_node(
         per_node = by_resource[1] if by_resource else last_option(own, *PER_NODE_OF_MPI)
         total = last_option(own, "-np", "-n", "--np")
         names = ("-npernode", "-np")
-    nodes = _known_nodes(own, file, launcher)
+    nodes = _nodes_of_command(own, file, launcher)
     if per_node is not None or total is not None:
-        return _more_than_one(per_node, total, nodes, names, command.line)
+        return _tasks_if_several_per_node(per_node, total, nodes, names, command.line)
     return _tasks_of_job(file, nodes)
 
 
@@ -302,15 +303,15 @@ def _tasks_of_job(file: CommandFile, nodes: int | None) -> _Tasks | None:
     for name in ("--ntasks-per-node", "--tasks-per-node"):
         if name in file.requests:
             value, line = file.requests[name]
-            return _more_than_one(value, None, nodes, (f"#SBATCH {name}", ""), line)
+            return _tasks_if_several_per_node(value, None, nodes, (f"#SBATCH {name}", ""), line)
     for name in ("--ntasks", "-n"):
         if name in file.requests:
             value, line = file.requests[name]
-            return _more_than_one(None, value, nodes, ("", f"#SBATCH {name}"), line)
+            return _tasks_if_several_per_node(None, value, nodes, ("", f"#SBATCH {name}"), line)
     return None
 
 
-def _more_than_one(
+def _tasks_if_several_per_node(
     per_node: str | None, total: str | None, nodes: int | None, names: tuple[str, str], line: int
 ) -> _Tasks | None:
     """The tasks as words, where a node has surely two or more."""
@@ -327,7 +328,7 @@ def _more_than_one(
     return _Tasks(text, f"{names[1]}={total}", line)
 
 
-def _known_nodes(own: tuple[str, ...], file: CommandFile, launcher: _Launcher) -> int | None:
+def _nodes_of_command(own: tuple[str, ...], file: CommandFile, launcher: _Launcher) -> int | None:
     """The nodes that the command runs on: by its own option, by the job, or as many as the launcher counts."""
     asked = last_option(own, "--nodes", "-N") if own[0] == SRUN else None
     hosts = last_option(own, "-H", "--host", "-host", "--hosts")

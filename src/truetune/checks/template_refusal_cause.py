@@ -1,4 +1,6 @@
-"""Refusals: why the chat template raised on rows, as one cause where only what it quotes of a row differs."""
+"""Reduces what a chat template raised on a row to its cause, so that rows that differ only in
+quoted words count as one.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,16 @@ def template_refusal_cause(row: Conversation, reason: str) -> str:
     Rows of one cause give one text: `Unknown role 'bot1'` and `Unknown role 'bot2'` both give `Unknown role '...'`.
     """
     # The longest first: a text that holds another would be cut in pieces by it.
-    for text in sorted(set(_texts_in(row.messages)), key=lambda text: (-len(text), text)):
+    for text in sorted(
+        set(_texts_without_template_words(row.messages)), key=lambda text: (-len(text), text)
+    ):
         if text in reason:
             reason = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "...", reason)
     return re.sub(r"(?<![\w.])\d+(?![\w.])", "N", reason)
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """The strings in a row, but for keys of messages and names that any template says."""
+def _texts_without_template_words(value: Any) -> Iterator[str]:
+    """The strings in a row, without keys of messages and without names that any template may say."""
     if isinstance(value, str):
         text = value[:MAX_QUOTED_CHARACTERS].strip()
         if len(text) >= MIN_QUOTED_CHARACTERS and text.lower() not in ROLES:
@@ -41,7 +45,7 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, item in value.items():
             if key != "type":
-                yield from _texts_in(item)
+                yield from _texts_without_template_words(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts_in(item)
+            yield from _texts_without_template_words(item)

@@ -1,4 +1,5 @@
-"""What stands beside the texts of a row, in columns that a script reads into its prompts.
+"""Hashes the columns that stand beside a row's question and answer and that a script reads into its
+prompts, so that such rows are not taken for duplicates.
 
 A file of questions, answers and contracts is read as questions and answers, where no script is followed. Two rows with
 one question and one answer are different rows where the script puts their contracts into the prompt.
@@ -28,7 +29,7 @@ def hash_texts_beside(
     rows: Sequence[Conversation], columns_read: Set[str], *, ids: bool = True
 ) -> NDArray[np.uint64]:
     """(rows,) of the columns that the format does not use and a script reads; 0 where there are none."""
-    texts = ["\0".join(_texts_beside(row, columns_read, ids=ids)) for row in rows]
+    texts = ["\0".join(_named_column_texts(row, columns_read, ids=ids)) for row in rows]
     digests = [
         blake2b(text.encode("utf-8", "replace"), digest_size=8).digest() if text else bytes(8)
         for text in texts
@@ -36,7 +37,7 @@ def hash_texts_beside(
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def _texts_beside(row: Conversation, columns_read: Set[str], *, ids: bool) -> list[str]:
+def _named_column_texts(row: Conversation, columns_read: Set[str], *, ids: bool) -> list[str]:
     """The columns of a row that count, each with its value."""
     names = [
         name

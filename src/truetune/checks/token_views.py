@@ -1,4 +1,4 @@
-"""Token views: one example, token by token."""
+"""Makes token views: an example with the text, source and label of each token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from truetune.encoding.token_bytes import TokenBytes
 
 
 def make_token_views(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
-    """One view an example."""
+    """One token view for each example of a batch."""
     views = []
     for i, example in enumerate(batch.examples):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))

@@ -46,11 +46,11 @@ def tokens_added_by_project(sources: Iterable[str], named: Iterable[str]) -> fro
         sources: Python files and notebooks, and folders of them.
         named: the paths of the check, among which files of settings are looked for.
     """
-    tokens = {*_of_scripts(sources), *_of_settings(named)}
+    tokens = {*_tokens_added_by_scripts(sources), *_tokens_added_by_settings(named)}
     return frozenset(token for token in tokens if token and not TURN_MARK.search(token))
 
 
-def _of_scripts(sources: Iterable[str]) -> Iterator[str]:
+def _tokens_added_by_scripts(sources: Iterable[str]) -> Iterator[str]:
     """What scripts add by calls."""
     for number, (_, file) in enumerate(find_source_files(list(sources))):
         if number >= MAX_FILES:
@@ -62,7 +62,7 @@ def _of_scripts(sources: Iterable[str]) -> Iterator[str]:
             continue  # what can't be parsed is told where sources are judged
 
 
-def _of_settings(named: Iterable[str]) -> Iterator[str]:
+def _tokens_added_by_settings(named: Iterable[str]) -> Iterator[str]:
     """What files of settings add by the keys of their stacks."""
     for file in _settings_files(named):
         try:
@@ -98,12 +98,12 @@ def _tokens_of_keys(value: Any, depth: int) -> Iterator[str]:
         return
     for key, inner in value.items():
         if key in TOKEN_KEYS:
-            yield from _texts(inner)
+            yield from _texts_of_value(inner)
         else:
             yield from _tokens_of_keys(inner, depth + 1)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts_of_value(value: Any) -> Iterator[str]:
     """The texts of a list, of a mapping, or of one text with commas."""
     if isinstance(value, str):
         yield from (part.strip() for part in value.split(",")[:MAX_TOKENS])

@@ -1,4 +1,5 @@
-"""What the Python scripts around a file of commands train, and which folders hold it afterwards.
+"""Finds what the Python scripts around a file of commands train, and in which folders it lies
+afterwards.
 
 The trade-off: one training with plain names is compared. With two, or with a script that asks what was trained, it is
 not known what a command is meant for, and nothing is said.
@@ -36,12 +37,12 @@ class TrainedByScripts(NamedTuple):
     case: Case
 
 
-def plain_folder(name: str) -> str:
+def canonical_folder_name(name: str) -> str:
     """A name of a model or folder without what means the same folder."""
     return name.removeprefix("./").rstrip("/")
 
 
-def trained_by_scripts(path: Path) -> TrainedByScripts | None:
+def find_trained_by_scripts(path: Path) -> TrainedByScripts | None:
     """The one training of the scripts around a file; None where there is none, or it is not known."""
     scripts = list(scripts_around(path))
     trainings = [one for one in scripts if trains_a_model(one)]
@@ -52,15 +53,15 @@ def trained_by_scripts(path: Path) -> TrainedByScripts | None:
     trained = trained_models(training)
     if trained is None or any(training.methods("push_to_hub")):
         return None
-    if any(_asks_what_was_trained(one, trained.outputs) for one in others):
+    if any(_loads_trained_without_merging(one, trained.outputs) for one in others):
         return None
     merged = [folder for one in (*others, training) for folder in _merged_folders(one)]
     outputs = {*trained.outputs, *merged}
     return TrainedByScripts(
         training.path,
-        frozenset(map(plain_folder, trained.bases)),
-        frozenset(map(plain_folder, outputs)),
-        plain_folder(_folder_to_use(merged, trained.outputs)),
+        frozenset(map(canonical_folder_name, trained.bases)),
+        frozenset(map(canonical_folder_name, outputs)),
+        canonical_folder_name(_folder_to_use(merged, trained.outputs)),
         case_at(training, trained.node),
     )
 
@@ -70,12 +71,14 @@ def _folder_to_use(merged: list[str], outputs: frozenset[str]) -> str:
     return min(merged, key=len) if merged else max(outputs, key=len)
 
 
-def _asks_what_was_trained(module: Module, outputs: frozenset[str]) -> bool:
+def _loads_trained_without_merging(module: Module, outputs: frozenset[str]) -> bool:
     """Does a script load what was trained, and does not merge it? Then commands may use the base to compare."""
     if trains_a_model(module) or any(module.methods(*MERGES)):
         return False
-    names = {plain_folder(name) for name in loaded_names(module)}
-    return any(is_written_by_script(name, frozenset(map(plain_folder, outputs))) for name in names)
+    names = {canonical_folder_name(name) for name in loaded_names(module)}
+    return any(
+        is_written_by_script(name, frozenset(map(canonical_folder_name, outputs))) for name in names
+    )
 
 
 def _merged_folders(module: Module) -> list[str]:

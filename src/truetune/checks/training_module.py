@@ -1,4 +1,5 @@
-"""A training script as its settings are read: with the files that it imports, where it alone leaves some of them open.
+"""Reads a training script so that its settings are known: with the files that it imports, if it
+leaves some of them open.
 
 Scripts keep their settings in a file beside them (`from settings import Settings`), or make a trainer's arguments
 there. Then the value stands in that file, and "not set" would be false.
@@ -34,7 +35,7 @@ def find_only_config(module: Module) -> Config | None:
     None where there is none, or more than one. Raises SpecError for a value that its field does not take.
     """
     configs = extract_configs(module)
-    if not configs and gives_arguments(module):
+    if not configs and makes_trainer_arguments(module):
         configs = tuple(_configs_of_helpers(module))
     return configs[0] if len(configs) == 1 else None
 
@@ -53,14 +54,14 @@ def _leaves_settings_open(module: Module) -> bool:
     except SpecError:
         return False  # who judges the settings names the value
     if not configs:
-        return gives_arguments(module)
+        return makes_trainer_arguments(module)
     return any(
         config.spec.training.open_length_limit or any(map(holds_unknown, config.raw.values()))
         for config in configs
     )
 
 
-def gives_arguments(module: Module) -> bool:
+def makes_trainer_arguments(module: Module) -> bool:
     """Does a script give a trainer its arguments? Where it makes none in the open, they are from elsewhere."""
     return any(
         call.argument(1, "args") is not None or call.open for call in module.calls(*TRAINERS)

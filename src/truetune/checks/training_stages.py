@@ -32,14 +32,15 @@ LATER_METHODS = ("dpo", "kto", "reward")
 
 
 def stages_of_file(path: Path, trained_by: TrainerName | None = None) -> Iterator[TrainingStage]:
-    """The trainings of one file."""
-    for config in _configs_of(path, trained_by):
-        stage = stage_of(config)
+    """The training stages in one file: each with what it starts from and the folder it writes."""
+    for config in _configs_of_file(path, trained_by):
+        stage = stage_of_config(config)
         if stage is not None:
             yield stage
 
 
-def _configs_of(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
+def _configs_of_file(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
+    """The settings of trainings in a file of settings, of commands, or in a script."""
     if is_command_file(path):
         return configs_of_commands(read_commands(path))
     if path.suffix == ".py":
@@ -69,7 +70,7 @@ def _published_rows(module: Module) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and name not in READERS)
 
 
-def stage_of(config: Config) -> TrainingStage | None:
+def stage_of_config(config: Config) -> TrainingStage | None:
     """The training that some settings are; None where they train nothing, or do not say where they write."""
     output = config.raw.get("output_dir")
     if not isinstance(output, str) or not output:

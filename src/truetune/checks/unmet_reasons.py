@@ -1,4 +1,4 @@
-"""Why rules can say nothing, where several say the same: each reason with the flag, file or setting that unlocks it."""
+"""Shared reasons why rules can say nothing, each with the flag, file or setting that unlocks them."""
 
 from __future__ import annotations
 

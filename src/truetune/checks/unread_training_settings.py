@@ -56,7 +56,7 @@ def _holds_training_keys(path: Path) -> bool:
     return len(keys & class_defaults("TrainingArguments").keys()) >= MIN_TRAINING_KEYS
 
 
-def describe_unread_training(path: str) -> NotJudged:
+def not_judged_unread_settings(path: str) -> NotJudged:
     """Settings of a training whose program is not known: that nothing was found in them says nothing."""
     return NotJudged(
         "the settings",

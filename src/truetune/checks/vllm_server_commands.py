@@ -35,7 +35,9 @@ class ServerSetting(NamedTuple):
     line: int
 
 
-def settings_of_server(file: CommandFile, server: VllmServerCommand) -> list[ServerSetting]:
+def settings_in_server_config_file(
+    file: CommandFile, server: VllmServerCommand
+) -> list[ServerSetting]:
     """What `--config FILE` sets, which vLLM and SGLang read: options without their dashes, as the keys of YAML.
 
     Options of the command itself count more, and are left out; so is what holds several values.
@@ -59,12 +61,12 @@ def settings_of_server(file: CommandFile, server: VllmServerCommand) -> list[Ser
 def find_vllm_server_commands(file: CommandFile) -> Iterator[VllmServerCommand]:
     """`vllm serve`, `python -m vllm.entrypoints...`, the official image in `docker run` or as a Dockerfile's base."""
     for command in file.commands:
-        options = _options_of_server(file, command)
+        options = _vllm_options_of_command(file, command)
         if options is not None:
             yield VllmServerCommand(command, options)
 
 
-def _options_of_server(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
+def _vllm_options_of_command(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
     """The words behind the program, where a command starts vLLM; None where it does not."""
     programs = [("vllm", "serve"), *(("-m", module) for module in MODULES)]
     for program in programs:

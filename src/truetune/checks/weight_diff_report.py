@@ -1,4 +1,6 @@
-"""What moved between two sets of weights, with what the rules on movement say about it."""
+"""Reports what moved between two sets of weights, tensor by tensor, with what the rules on movement
+say about it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from truetune.checks.inspect_checkpoint import checkpoint_facts
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
+from truetune.checks.rule_runner import all_rules_of_classes, choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 
@@ -64,7 +66,7 @@ def movement(
     subject = Subject(
         checkpoint.kind, str(checkpoint.folder), tuple(checkpoint_facts(checkpoint).items())
     )
-    judgement = judge_weights(checkpoint, spec)
+    judgement = judge_weights_of_checkpoint(checkpoint, spec)
     return MovementReport(
         spec=spec,
         subjects=(subject,),
@@ -78,10 +80,12 @@ def movement(
 
 def weight_change_rule_names() -> tuple[str, ...]:
     """Names of the rules on how weights moved."""
-    return tuple(rule.name() for rule in rules_of(CheckpointRule) if rule.judges_changes)
+    return tuple(
+        rule.name() for rule in all_rules_of_classes(CheckpointRule) if rule.judges_changes
+    )
 
 
-def judge_weights(checkpoint: Checkpoint, spec: RunSpec | None = None) -> Judgement:
+def judge_weights_of_checkpoint(checkpoint: Checkpoint, spec: RunSpec | None = None) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     chosen = choose_rules(spec or RunSpec(), CheckpointRule)
     # Base and adapter tell exactly what a merge made of them; a sign would be a second, weaker word on it.

@@ -1,4 +1,5 @@
-"""Weight uses: which folders of weights the given files merge, serve or load.
+"""Finds which folders of weights the given files merge, serve or load: settings, commands, scripts
+and Modelfiles.
 
 Settings without training (LLaMA-Factory's export and chat), commands that merge or serve, scripts that load an adapter
 or a model to ask it, and Modelfiles. A training that is given beside them may then be compared with what is used. Only
@@ -86,7 +87,7 @@ def find_weight_uses(
         if is_alone and not is_command_file(path):
             continue
         try:
-            uses += [] if is_alone else _of_file(path, trained_by)
+            uses += [] if is_alone else _uses_of_file(path, trained_by)
             uses += map(_use_of_stage, stages_of_file(path, trained_by))
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
@@ -97,7 +98,7 @@ def uses_of_files(paths: Iterable[Path]) -> Iterator[WeightUse]:
     """What files merge, serve or load, each by itself; those that can't be read say nothing."""
     for path in paths:
         try:
-            yield from _of_file(path, None)
+            yield from _uses_of_file(path, None)
         except (TruetuneError, OSError, ValueError):
             continue
 
@@ -149,7 +150,7 @@ def is_same_folder(one: str, other: str) -> bool:
     return longer.endswith(f"/{shorter}")
 
 
-def is_within(one: str, folder: str) -> bool:
+def is_same_or_below(one: str, folder: str) -> bool:
     """Is a folder, or one below it (`checkpoint-400`, `merged`), meant by the first name?"""
     parts = _normal_name(one).split("/")
     return any(is_same_folder("/".join(parts[:end]), folder) for end in range(1, len(parts) + 1))
@@ -165,23 +166,23 @@ def _normal_name(name: str) -> str:
     return os.path.normpath(os.path.expanduser(rest))
 
 
-def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
+def _uses_of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
     """What one file does with weights."""
     if is_command_file(path):
-        yield from _of_commands(read_commands(path))
+        yield from _uses_of_commands(read_commands(path))
         for modelfile in modelfiles_in_script(path):
-            yield from _of_modelfile(modelfile)
+            yield from _use_of_modelfile(modelfile)
     elif is_modelfile(path):
-        yield from _of_modelfile(read_modelfile(path))
+        yield from _use_of_modelfile(read_modelfile(path))
     elif path.suffix in SCRIPTS:
         head = path.read_bytes()[:HEAD]
         if any(word in head for word in LOADERS):
-            yield from _of_module(read_module_with_helpers(path))
+            yield from _uses_of_script(read_module_with_helpers(path))
     elif path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] == "llama-factory":
-        yield from _of_llama_factory(read_config(path, trained_by))
+        yield from _use_of_llama_factory_settings(read_config(path, trained_by))
 
 
-def _of_modelfile(modelfile: Modelfile) -> Iterator[WeightUse]:
+def _use_of_modelfile(modelfile: Modelfile) -> Iterator[WeightUse]:
     """What Ollama serves by a Modelfile."""
     template = modelfile.last("template")
     written = template.value if template is not None else ""
@@ -193,7 +194,7 @@ def _of_modelfile(modelfile: Modelfile) -> Iterator[WeightUse]:
             )
 
 
-def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
+def _use_of_llama_factory_settings(config: Config) -> Iterator[WeightUse]:
     """An export, a chat or an evaluation: settings that train nothing."""
     if config.raw.get("do_train"):
         return
@@ -220,7 +221,7 @@ def _raw_text(config: Config, key: str) -> str:
     return str(config.raw.get(key) or "")
 
 
-def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
+def _uses_of_commands(file: CommandFile) -> Iterator[WeightUse]:
     """What commands serve, merge or convert."""
     for server in find_vllm_server_commands(file):
         yield from _served_by_vllm(file, server)
@@ -228,7 +229,7 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
         yield from _served_by_llama_cpp(file, command)
         yield from _used_by_llama_factory(file, command)
         yield from _merged_by_axolotl(file, command)
-        yield from _converted(file, command)
+        yield from _converted_to_gguf(file, command)
     yield from _asked_by_harnesses(file)
 
 
@@ -247,7 +248,7 @@ def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator
             )
 
 
-def _converted(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+def _converted_to_gguf(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The folder that a converter of llama.cpp reads."""
     for name in CONVERTERS:
         words = command.behind(name)
@@ -339,7 +340,7 @@ def _command_use(
     return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template, base)
 
 
-def _of_module(module: Module) -> Iterator[WeightUse]:
+def _uses_of_script(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
     for one in adapted_models(module):
         base = name_of_model(module, one.model) or ""
@@ -374,12 +375,12 @@ def _uses_of_load(
         use = WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")
         yield use._replace(
             writes=tuple(sorted(written_folders(module))),
-            is_merged=is_adapter and _puts_more_on_top(module),
+            is_merged=is_adapter and _is_adapter_merged_later(module),
             overrides=override_keys_in_text(module.text),
         )
 
 
-def _puts_more_on_top(module: Module) -> bool:
+def _is_adapter_merged_later(module: Module) -> bool:
     """Is the adapter that a script loads merged: by the script, or by a trainer that puts another one on it?"""
     if any(module.methods("merge_and_unload")):
         return True

@@ -1,4 +1,6 @@
-"""Read the files beside a log for what fills a GPU besides rows: weights, how they are loaded, and what steps keep."""
+"""Reads the files beside a log for what fills a GPU besides rows: the model's weights, how they are
+loaded, and what steps keep.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.rows_in_memory import held_rows
-from truetune.checks.settings_in_code import setting_at
+from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
@@ -53,10 +55,10 @@ MODEL_FILE = "config.json"
 SLOT_OPTIONS = ((ADAPTER_SLOTS, "--max-loras"), (ADAPTER_SLOT_RANK, "--max-lora-rank"))
 
 
-def weights_of_config(config: Config) -> Iterator[SettingBeside]:
+def weight_settings_of_config(config: Config) -> Iterator[SettingBeside]:
     """The size of the model of a run, and whether rows of like length come together."""
     name, place = config.spec.model, config.places.get("model")
-    parameters = parameters_by_name(name) if name else None
+    parameters = parameters_of_model_name(name) if name else None
     if name and parameters is not None:
         file, line = (place.file, place.line) if place is not None else (config.path, 0)
         yield SettingBeside(MODEL_PARAMETERS, parameters, file, line, name)
@@ -68,7 +70,7 @@ def weights_of_config(config: Config) -> Iterator[SettingBeside]:
             )
 
 
-def parameters_by_name(name: str) -> int | None:
+def parameters_of_model_name(name: str) -> int | None:
     """The parameters of a model by its published shape, else by its name (`Qwen3-30B-A3B` has 30 billion)."""
     known = parameters_of_published_model(name)
     sizes = [float(size) for size in BILLIONS_IN_NAME.findall(name.replace("_", "-"))]
@@ -76,14 +78,16 @@ def parameters_by_name(name: str) -> int | None:
     return known if known is not None else by_name
 
 
-def weights_of_script(module: Module) -> Iterator[SettingBeside]:
+def weight_settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """How a script loads its model, and what its loop keeps of each step."""
     spread = spread_load(module)
     if spread is not None:
         given = module.flow.value(spread.keywords.get("device_map"))
-        yield setting_at(module, spread.node, LAYERS_SPREAD, True, f'device_map="{given}"')
+        yield setting_at_code_place(
+            module, spread.node, LAYERS_SPREAD, True, f'device_map="{given}"'
+        )
     if not any(any(module.methods(name)) for name in TRAINING_METHODS):
-        yield from _load_of_merge(module)
+        yield from _base_load_of_merge_script(module)
     for rule in KEEPING_RULES:
         for finding in rule(module).findings():
             for case in finding.cases[:1]:
@@ -91,17 +95,19 @@ def weights_of_script(module: Module) -> Iterator[SettingBeside]:
                 yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
     for held in held_rows(module):
         text = "all rows, then a data set of them" if held.copies else "all rows"
-        yield setting_at(module, held.node, ROWS_IN_A_LIST, held.workers, text)
-    yield from _cells_run_again(module)
+        yield setting_at_code_place(module, held.node, ROWS_IN_A_LIST, held.workers, text)
+    yield from _model_cells_run_again(module)
 
 
-def _load_of_merge(module: Module) -> Iterator[SettingBeside]:
+def _base_load_of_merge_script(module: Module) -> Iterator[SettingBeside]:
     """The load of the base in a script that merges an adapter, and trains nothing."""
     if not any(module.methods("merge_and_unload")):
         return
     for call in module.calls(*LOADS):
         if _loads_model(call):
-            yield setting_at(module, call.node, MERGES_ADAPTER, True, "merge_and_unload()")
+            yield setting_at_code_place(
+                module, call.node, MERGES_ADAPTER, True, "merge_and_unload()"
+            )
             return
 
 
@@ -111,7 +117,7 @@ def _loads_model(call: Call) -> bool:
     return any(word in text for word in MODEL_WORDS)
 
 
-def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
+def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
     """Cells that load a model, and that the kernel ran last after a cell which stands below them.
 
     A notebook that is run from top to bottom has counts that rise.
@@ -124,7 +130,7 @@ def _cells_run_again(module: Module) -> Iterator[SettingBeside]:
             text = (
                 f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
             )
-            yield setting_at(module, call.node, CELL_RUN_AGAIN, True, text)
+            yield setting_at_code_place(module, call.node, CELL_RUN_AGAIN, True, text)
 
 
 def _last_run_below(cells: Sequence[Cell], cell: Cell) -> int | None:
@@ -135,7 +141,7 @@ def _last_run_below(cells: Sequence[Cell], cell: Cell) -> int | None:
     )
 
 
-def weights_of_folder(file: Path) -> Iterator[SettingBeside]:
+def float32_weights_of_folder(file: Path) -> Iterator[SettingBeside]:
     """The config.json of weights that were saved in float32, with their GiB."""
     if file.name != MODEL_FILE:
         return
@@ -153,10 +159,10 @@ def weights_of_folder(file: Path) -> Iterator[SettingBeside]:
     yield SettingBeside(SAVED_IN_FLOAT32, size, str(file), 0, f"the model of {file.parent.name}/")
 
 
-def weights_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
+def memory_settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """What commands give a server of vLLM of the GPU, and the batches of evaluation harnesses."""
     for server in find_vllm_server_commands(file):
-        share = _share(last_option(server.options, "--gpu-memory-utilization"))
+        share = _parse_gpu_share(last_option(server.options, "--gpu-memory-utilization"))
         if share is not None:
             line = server.command.line_of("--gpu-memory-utilization")
             text = f"--gpu-memory-utilization {share:g}"
@@ -166,10 +172,10 @@ def weights_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             if number:
                 line = server.command.line_of(option)
                 yield SettingBeside(name, number, file.path, line, f"{option} {number}")
-    yield from _rows_of_harness(file)
+    yield from _batch_sizes_of_harness(file)
 
 
-def _share(given: str | None) -> float | None:
+def _parse_gpu_share(given: str | None) -> float | None:
     """A share of the GPU; None where it is none, or a variable of the shell."""
     try:
         share = float(given) if given else 0.0
@@ -178,7 +184,7 @@ def _share(given: str | None) -> float | None:
     return share if 0.0 < share <= 1.0 else None
 
 
-def _rows_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
+def _batch_sizes_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
     """The batch of the evaluations of a file of commands; the last of those that take the same one."""
     found: dict[int, SettingBeside] = {}
     for command in file.commands:

@@ -1,4 +1,5 @@
-"""Affinity: how much the words of a question and those of an answer have in common, rare words more than frequent ones.
+"""Measures how much the words of questions and of answers have in common, rare words more than
+frequent ones.
 
 A question and its own answer share rare words; a question and another row's answer seldom do. Which answer of the
 others a question shares more with says where its own answer went.
@@ -38,8 +39,8 @@ class QuestionAnswerAffinity:
 
     def __init__(self, questions: Sequence[str], answers: Sequence[str]) -> None:
         question_words, answered = (
-            list(map(_split_words, questions)),
-            list(map(_split_words, answers)),
+            list(map(_split_into_stems, questions)),
+            list(map(_split_into_stems, answers)),
         )
         counts: Counter[str] = Counter()
         for one, other in zip(question_words, answered, strict=True):
@@ -129,6 +130,6 @@ def _two_largest(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDAr
     return ordered[:, -1], ordered[:, -2]
 
 
-def _split_words(text: str) -> Words:
+def _split_into_stems(text: str) -> Words:
     """The words of a text, without their endings."""
     return frozenset(word[:STEM] for word in WORD.findall(text.casefold())[:KEPT_WORDS])

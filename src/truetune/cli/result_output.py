@@ -345,10 +345,10 @@ def make_console(*, err: bool = False) -> Console:
 
 def note_former_codes(names: Iterable[str]) -> None:
     """Say on stderr what the codes are called now that a user or a settings file calls by their former names."""
-    from truetune.checks.rule_families import current_codes
+    from truetune.checks.rule_families import current_codes_of_former
 
     for name in names:
-        codes = current_codes(name)
+        codes = current_codes_of_former(name)
         if len(codes) == 1:
             print_status(
                 f"note: {name} is {codes[0]} now; the former code is accepted for one release"

@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.answers.most_answers_are_wrong import describe_labels
+from truetune.checks.answers.most_answers_are_wrong import describe_label_scores
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement, NotJudged
@@ -439,7 +439,7 @@ def _describe_readings(
 ) -> Iterator[str]:
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
-        yield describe_labels(labels)
+        yield describe_label_scores(labels)
     if figures:
         yield from compare_figures(figures, readings_of(*_texts_of(look), labels))
 

@@ -19,7 +19,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged, requested_parts_not_judged
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
-from truetune.checks.rule_runner import conclude_rule, describe_failure
+from truetune.checks.rule_runner import conclude_rule, not_judged_since_failed
 from truetune.data.conversation import Origin
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
 from truetune.data.remote_path import RemotePath
@@ -401,7 +401,7 @@ class _FixRun:
         except TruetuneError:
             raise
         except Exception as error:
-            self._failed.append(describe_failure(type(rule), error))
+            self._failed.append(not_judged_since_failed(type(rule), error))
             self._rules.remove(rule)
 
     def _count_problems(self, judged_rows: JudgedRows) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.judgement import NotJudged
 from truetune.checks.rule_catalogue import find_rule
-from truetune.checks.rule_runner import describe_failure
+from truetune.checks.rule_runner import not_judged_since_failed
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
@@ -145,7 +145,7 @@ class Fixer:
             raise
         except Exception as error:
             # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
-            self._failures[remedy] = describe_failure(find_rule(remedy.rule), error)
+            self._failures[remedy] = not_judged_since_failed(find_rule(remedy.rule), error)
             return []
 
     def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:

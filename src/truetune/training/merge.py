@@ -32,7 +32,7 @@ from truetune.checks.checkpoint.adapter_on_another_base import AdapterOnAnotherB
 from truetune.checks.checkpoint.weights_changed_since_training import WeightsChangedSinceTraining
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.weight_diff_report import judge_weights
+from truetune.checks.weight_diff_report import judge_weights_of_checkpoint
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
@@ -262,7 +262,7 @@ def _read_mergeable(
             " safetensors"
         )
     _refuse_quantized(checkpoint.base)
-    judgement = judge_weights(checkpoint)
+    judgement = judge_weights_of_checkpoint(checkpoint)
     errors = [finding for finding in judgement.findings if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
@@ -328,7 +328,7 @@ def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
     # Notes about an adapter are no concern of whoever uses the merged model.
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)
-    return Judgement.of([judge_weights(model), Judgement(graver, not_judged=lost)])
+    return Judgement.of([judge_weights_of_checkpoint(model), Judgement(graver, not_judged=lost)])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from truetune.checks.put_cuts_before_answers import put_cuts_before_answers
 from truetune.checks.put_training_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
-from truetune.checks.scripts_that_asked import with_causes_in_scripts
+from truetune.checks.scripts_that_asked import explain_answers_by_scripts
 from truetune.data.sort_folder_files import list_prediction_files
 from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
@@ -71,7 +71,7 @@ def check_project(
     for file in predictions[:MAX_PREDICTION_FILES]:
         report = _add_answers(report, file, spec)
     whole = _add_answer_files(report, of_files)
-    findings = with_causes_in_scripts(whole.findings, others)
+    findings = explain_answers_by_scripts(whole.findings, others)
     ordered = put_cuts_before_answers(put_training_before_answers(findings))
     return replace(whole, findings=tuple(ordered))
 

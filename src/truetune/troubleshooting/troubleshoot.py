@@ -18,7 +18,7 @@ from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport, Report, Subject
 from truetune.checks.rule_catalogue import find_rule
-from truetune.checks.scripts_that_asked import SYMPTOMS, causes_of_answers
+from truetune.checks.scripts_that_asked import SYMPTOMS, proven_script_faults
 from truetune.errors import UsageError
 from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
@@ -246,7 +246,7 @@ def _with_causes_of_answers(explaining: list[Finding], report: Report) -> list[F
     """
     if not any(finding.rule in SYMPTOMS for finding in explaining):
         return explaining
-    causes = causes_of_answers(report.findings)
+    causes = proven_script_faults(report.findings)
     return [*causes, *(finding for finding in explaining if finding not in causes)]
 
 

@@ -10,10 +10,10 @@ from tests.checks.pages.answers import look, watched
 from truetune.checks.answers.bad_answer_counts import (
     MAX_CHANCE,
     BadAnswerCount,
-    chance_of_rise,
     count_bad_answers,
     is_late_in_run,
     is_surely_above,
+    p_value_of_rise,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, report_on_answers
@@ -36,7 +36,7 @@ def rules(example: dict[str, Any]) -> dict[str, str]:
     ],
 )
 def test_fishers_exact_test(first: tuple[int, int], last: tuple[int, int], expected: float) -> None:
-    assert chance_of_rise(BadAnswerCount(0, *first), BadAnswerCount(1, *last)) == pytest.approx(
+    assert p_value_of_rise(BadAnswerCount(0, *first), BadAnswerCount(1, *last)) == pytest.approx(
         expected
     )
 
@@ -46,14 +46,14 @@ def test_one_or_two_of_eight_are_noise() -> None:
         for more in (1, 2, 3):
             if before + more <= 8:
                 assert (
-                    chance_of_rise(
+                    p_value_of_rise(
                         BadAnswerCount(0, before, 8), BadAnswerCount(1, before + more, 8)
                     )
                     >= MAX_CHANCE
                 )
-    assert chance_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 5, 8)) < MAX_CHANCE
-    assert chance_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 6, 8)) < MAX_CHANCE / 5
-    assert chance_of_rise(BadAnswerCount(0, 1, 20), BadAnswerCount(1, 8, 20)) < MAX_CHANCE
+    assert p_value_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 5, 8)) < MAX_CHANCE
+    assert p_value_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 6, 8)) < MAX_CHANCE / 5
+    assert p_value_of_rise(BadAnswerCount(0, 1, 20), BadAnswerCount(1, 8, 20)) < MAX_CHANCE
 
 
 def test_often_is_a_binomial_tail() -> None:

@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -101,8 +101,8 @@ class AnswersAreCutOff(AnswersRule):
             f"{len(cut)} of {len(samples)} answers {_describe_ends(cut, samples)} after some {words} words: they were"
             " cut off at the limit of new tokens, before their end",
             "raise max_new_tokens (max_tokens of a server) where they were generated, and generate again",
-            evidence=list(_describe_whole_answers(others)),
-            cases=sample_cases(cut),
+            evidence=list(_describe_correct_uncut_answers(others)),
+            cases=cases_of_samples(cut),
             count=len(cut),
             total=len(samples),
         )
@@ -116,7 +116,7 @@ def _describe_ends(cut: list[Sample], samples: tuple[Sample, ...]) -> str:
     return f"end before their result ({mark})"
 
 
-def _describe_whole_answers(others: list[Sample]) -> Iterator[str]:
+def _describe_correct_uncut_answers(others: list[Sample]) -> Iterator[str]:
     """How many answers that were not cut are right: often most, and then the limit alone is at fault."""
     whole = [sample for sample in others if sample.prompt.reference.strip()]
     if whole:

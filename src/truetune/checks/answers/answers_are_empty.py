@@ -40,7 +40,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.answers.bad_answer_counts import (
+    are_all_bad,
+    cases_of_samples,
+    find_bad_answers,
+)
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -59,7 +63,7 @@ class AnswersAreEmpty(BadAnswerShareRule):
     called = "are empty"
 
     def bad(self, sample: Sample) -> bool | None:
-        """None where an empty answer is what the data says."""
+        """Is the answer empty? None if the reference is empty too."""
         expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
         return None if expected else sample.scores.empty and sample.scores.stopped
 
@@ -73,7 +77,7 @@ class AnswersAreEmpty(BadAnswerShareRule):
                 if self.subject.finished and are_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
-                cases=sample_cases(bad_answers.samples),
+                cases=cases_of_samples(bad_answers.samples),
                 count=bad_answers.last.bad,
                 total=bad_answers.last.of,
                 figure=bad_answers.figure("empty answers"),

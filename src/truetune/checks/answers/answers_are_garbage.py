@@ -49,9 +49,9 @@ from statistics import median
 from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
     PAD_ON_THE_LEFT,
-    describe_padded_batches,
+    cases_of_samples,
+    evidence_of_right_padding,
     find_bad_answers,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -96,30 +96,30 @@ class AnswersAreGarbage(BadAnswerShareRule):
         if bad_answers is None:
             return
         last = bad_answers.last
-        faults = Counter(filter(None, map(_fault_of, bad_answers.samples)))
+        faults = Counter(filter(None, map(_character_fault_of, bad_answers.samples)))
         # Half and not all: garbage is no matter of the question, and what still reads well is luck.
         is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
-        padded = describe_padded_batches(self.subject)
+        padded = evidence_of_right_padding(self.subject)
         evidence = [padded] if padded else []
         if faults:
             evidence.append(", ".join(f"{text} in {n}" for text, n in faults.most_common()))
         yield self.finding(
             f"{last} answers are garbage{bad_answers.before}",
-            PAD_ON_THE_LEFT if padded else _remedy_of(faults, last.bad),
+            PAD_ON_THE_LEFT if padded else _remedy_for_garbage(faults, last.bad),
             severity="error" if self.subject.finished and is_half else "warning",
             evidence=[
                 *evidence,
                 *_describe_perplexity(bad_answers.samples),
                 *bad_answers.evidence,
             ],
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=last.bad,
             total=last.of,
             figure=bad_answers.figure("answers that are garbage"),
         )
 
 
-def _remedy_of(faults: Counter[str], bad: int) -> str:
+def _remedy_for_garbage(faults: Counter[str], bad: int) -> str:
     """What to do about so many bad answers, by the faults of their characters."""
     if 2 * faults["pieces of tokens"] > bad:
         return SHOW_IDS_AS_TEXT
@@ -128,7 +128,7 @@ def _remedy_of(faults: Counter[str], bad: int) -> str:
     return COMPARE_FILES
 
 
-def _fault_of(sample: Sample) -> str | None:
+def _character_fault_of(sample: Sample) -> str | None:
     """What makes its characters garbage; None where only its perplexity does."""
     return find_garbage(sample.answer.text, sample.scores.language) or (
         LOST_ORDER if sample.scores.perplexity is None else None

@@ -50,9 +50,9 @@ from statistics import median
 from truetune.checks.answers.bad_answer_counts import (
     BadAnswers,
     are_all_bad,
+    cases_of_samples,
+    find_answers_with_next_turn,
     find_bad_answers,
-    find_next_turn,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -94,7 +94,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
         bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
         if bad_answers is None:
             return
-        next_turn = find_next_turn(self.subject, bad_answers)
+        next_turn = find_answers_with_next_turn(self.subject, bad_answers)
         evidence = []
         ratios = [sample.scores.length_ratio for sample in bad_answers.samples]
         known_ratios = [ratio for ratio in ratios if ratio is not None]
@@ -107,17 +107,17 @@ class AnswersAreTooLong(BadAnswerShareRule):
             evidence.append(next_turn.evidence)
         yield self.finding(
             f"{bad_answers.last} answers are far longer than their references{bad_answers.before}",
-            _choose_remedy(bad_answers) if next_turn is None else next_turn.remedy,
+            _remedy_for_long_answers(bad_answers) if next_turn is None else next_turn.remedy,
             severity="error" if self.subject.finished and are_all_bad(bad_answers) else "warning",
             evidence=[*evidence, *bad_answers.evidence],
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers that are too long"),
         )
 
 
-def _choose_remedy(bad_answers: BadAnswers) -> str:
+def _remedy_for_long_answers(bad_answers: BadAnswers) -> str:
     """What to do about long answers: the stop token is in question only where they may have gone past it."""
     if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
         return IN_THINKING

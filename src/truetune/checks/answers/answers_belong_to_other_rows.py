@@ -93,7 +93,7 @@ class AnswersBelongToOtherRows(AnswersRule):
         samples = self._samples()
         row_order = row_order_of(samples)
         if row_order is None:
-            yield from self._by_prompts()
+            yield from self._find_by_shared_words_of_prompts()
             return
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
@@ -112,10 +112,12 @@ class AnswersBelongToOtherRows(AnswersRule):
             total=row_order.looked_at,
         )
 
-    def _by_prompts(self) -> Iterator[Finding]:
-        """Answers that belong to other prompts by the rare words that both share, whatever their references say."""
+    def _find_by_shared_words_of_prompts(self) -> Iterator[Finding]:
+        """The finding that answers belong to other prompts, by the rare words that both share,
+        whatever their references say.
+        """
         samples = [one for one in self._samples() if one.prompt.question and one.answer.text]
-        chunk = [(one.prompt.question, one.answer.text, _origin_of(one)) for one in samples]
+        chunk = [(one.prompt.question, one.answer.text, _origin_of_sample(one)) for one in samples]
         displaced = find_displaced_among(chunk)
         if displaced is None:
             return
@@ -144,14 +146,14 @@ class AnswersBelongToOtherRows(AnswersRule):
         return self.subject.looks[-1].samples
 
 
-def _origin_of(sample: Sample) -> Origin:
+def _origin_of_sample(sample: Sample) -> Origin:
     """Where the row of an answer stands; its number where it is of no file."""
     prompt = sample.prompt
     return Origin(prompt.file or "row", prompt.line or prompt.row + 1, prompt.row)
 
 
 def _rule_out_guessing(row_order: RowOrder) -> str:
-    """What else would make answers equal other references, and why it does not."""
+    """Evidence that answers do not equal other references by guessing."""
     different = len(set(row_order.targets.values()))
     return (
         f"they give {different} different references, where a model that guesses among them"

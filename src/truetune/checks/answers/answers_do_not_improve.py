@@ -53,8 +53,8 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import mean, stdev
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, is_late_in_run, sample_cases
-from truetune.checks.answers.loss_curves import content_losses, first_and_last_level
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples, is_late_in_run
+from truetune.checks.answers.loss_curves import content_losses, first_and_last_loss_level
 from truetune.checks.bad_answer_share_rule import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -100,7 +100,7 @@ class AnswersDoNotImprove(AnswersRule):
                 f" {MIN_ANSWERS}",
                 MORE,
             )
-        first, last = first_and_last_level(losses)
+        first, last = first_and_last_loss_level(losses)
         if last > MAX_SHARE_OF_FIRST_LOSS * first:
             return Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}")
         return None
@@ -117,7 +117,7 @@ class AnswersDoNotImprove(AnswersRule):
         if self.unmet() is not None:
             return
         watched = self.subject
-        first_loss, last_loss = first_and_last_level(content_losses(watched))
+        first_loss, last_loss = first_and_last_loss_level(content_losses(watched))
         overlaps = _paired_overlaps(watched.looks[0].samples, watched.looks[-1].samples)
         changes = [after - before for before, after in overlaps]
         change, now = mean(changes), mean(after for _, after in overlaps)
@@ -136,12 +136,14 @@ class AnswersDoNotImprove(AnswersRule):
                 f"{watched.looks[0].step:,}, {now:.2f} at step {watched.looks[-1].step:,}; change "
                 f"{change:+.2f} with an error of {error:.2f} (95 %), {len(overlaps)} prompts"
             ],
-            cases=sample_cases(watched.looks[-1].samples),
+            cases=cases_of_samples(watched.looks[-1].samples),
         )
 
 
 def _paired_overlaps(first: Sequence[Sample], last: Sequence[Sample]) -> list[tuple[float, float]]:
-    """The overlap with the reference of the same prompts, at first and at last; of those that are not trained on."""
+    """(first, last) overlap of the answer with its reference, for each prompt of both passes that
+    is not trained on.
+    """
     # Prompt by prompt: prompts differ far more from each other than one prompt does from pass to pass.
     overlap_before = {sample.prompt.ids: sample.scores.overlap for sample in first}
     overlaps = []

@@ -40,7 +40,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.answers.bad_answer_counts import (
+    are_all_bad,
+    cases_of_samples,
+    find_bad_answers,
+)
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -79,7 +83,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
                     *([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),
                     *bad_answers.evidence,
                 ],
-                cases=sample_cases(bad_answers.samples),
+                cases=cases_of_samples(bad_answers.samples),
                 count=bad_answers.last.bad,
                 total=bad_answers.last.of,
                 figure=bad_answers.figure("answers that can't be read"),

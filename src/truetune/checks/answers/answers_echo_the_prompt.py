@@ -48,7 +48,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.answers.bad_answer_counts import (
+    are_all_bad,
+    cases_of_samples,
+    find_bad_answers,
+)
 from truetune.checks.answers.prompt_cuts_beside import PromptCut, prompt_cut_beside
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Case, Finding
@@ -72,7 +76,10 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
-        """None where there is no question, and where the reference begins with it too."""
+        """Does the answer repeat its question?
+
+        None if there is no question, or if the reference begins with it too.
+        """
         if sample.answer.has_prompt:
             return True
         question = " ".join(sample.prompt.question.split())
@@ -84,7 +91,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         if bad_answers is not None and any(
             sample.answer.has_prompt for sample in bad_answers.samples
         ):
-            yield self._decoded_with_the_prompt(bad_answers.samples)
+            yield self._finding_on_uncut_prompts(bad_answers.samples)
         elif bad_answers is not None:
             yield self.finding(
                 f"{bad_answers.last} answers repeat the question{bad_answers.before}",
@@ -93,7 +100,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 if self.subject.finished and are_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
-                cases=sample_cases(bad_answers.samples),
+                cases=cases_of_samples(bad_answers.samples),
                 count=bad_answers.last.bad,
                 total=bad_answers.last.of,
                 figure=bad_answers.figure("answers that echo the prompt"),
@@ -104,8 +111,10 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         if all(sample.prompt.chat is None for sample in holding):
             yield "if the prompt was cut off, the model itself repeats it: look at the ids"
 
-    def _decoded_with_the_prompt(self, samples: Sequence[Sample]) -> Finding:
-        """The finding on predictions whose prompt was not cut off; what stands behind it is scored."""
+    def _finding_on_uncut_prompts(self, samples: Sequence[Sample]) -> Finding:
+        """The finding on predictions that all begin with their prompt, which was not cut off; what
+        follows it is scored.
+        """
         scored = [sample for sample in samples if sample.scores.exact is not None]
         evidence = [
             "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model"
@@ -118,10 +127,10 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
         if len(holding) < SHARE * total:
-            return self._repeats_the_prompt(holding, total, evidence)
+            return self._finding_on_some_echoes(holding, total, evidence)
         cutting = prompt_cut_beside(Path(holding[0].prompt.file))
         if cutting is not None:
-            return self._learned_the_prompt(holding, total, cutting)
+            return self._finding_on_learned_prompts(holding, total, cutting)
         return self.finding(
             f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
             " they were decoded",
@@ -133,12 +142,12 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 "the other rules judge the answers behind the prompts",
                 *self._other_causes(holding),
             ],
-            cases=sample_cases(holding),
+            cases=cases_of_samples(holding),
             count=len(holding),
             total=total,
         )
 
-    def _repeats_the_prompt(
+    def _finding_on_some_echoes(
         self, holding: Sequence[Sample], total: int, evidence: Sequence[str]
     ) -> Finding:
         """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
@@ -154,12 +163,12 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 *evidence[1:],
                 "the other rules judge the answers behind the prompts",
             ],
-            cases=sample_cases(holding),
+            cases=cases_of_samples(holding),
             count=len(holding),
             total=total,
         )
 
-    def _learned_the_prompt(
+    def _finding_on_learned_prompts(
         self, holding: Sequence[Sample], total: int, cutting: PromptCut
     ) -> Finding:
         """The finding where the code beside cuts the prompt: the model itself writes it."""
@@ -170,7 +179,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             " completion_only_loss / assistant_only_loss), and train again; truetune run -- COMMAND shows the labels",
             evidence=["the other rules judge the answers behind the prompts"],
             cases=[
-                *sample_cases(holding)[:2],
+                *cases_of_samples(holding)[:2],
                 Case(cutting.text, file=str(cutting.file), line=cutting.line),
             ],
             count=len(holding),

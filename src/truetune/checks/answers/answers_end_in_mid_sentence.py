@@ -53,9 +53,9 @@ from statistics import median
 
 from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
+    cases_of_samples,
     count_bad_answers,
     is_surely_above,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -89,7 +89,7 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
         if sample.scores.end_known or not answer or not reference.endswith(SENTENCE_ENDS):
             return None
         is_past = len(answer) >= MIN_LENGTH_RATIO * len(reference)
-        return is_past and _breaks_off(answer)
+        return is_past and _ends_without_sentence_end(answer)
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -111,13 +111,13 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
             " max_length), and that the stop token has a label; write finish_reason beside each answer",
             severity="error" if found.last.bad == found.last.of else "warning",
             evidence=["nothing in the file says what ended the answers"],
-            cases=sample_cases(found.samples),
+            cases=cases_of_samples(found.samples),
             count=found.last.bad,
             total=found.last.of,
         )
 
 
-def _breaks_off(answer: str) -> bool:
+def _ends_without_sentence_end(answer: str) -> bool:
     """Is the last line a sentence without an end?"""
     last = answer.rpartition("\n")[2].strip()
     return len(last.split()) >= MIN_WORDS and (last[-1].isalnum() or last[-1] == ",")

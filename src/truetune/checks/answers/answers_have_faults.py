@@ -48,10 +48,10 @@ from dataclasses import replace
 from truetune.checks.answers.bad_answer_counts import (
     PAD_ON_THE_LEFT,
     are_all_bad,
+    cases_of_samples,
     count_bad_answers,
-    describe_padded_batches,
+    evidence_of_right_padding,
     is_surely_above,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -89,10 +89,12 @@ class AnswersHaveFaults(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
-        return bool(_faults(sample))
+        return bool(_faults_of_answer(sample))
 
     def unmet(self) -> Unmet | None:
-        """Too few of them are told, and no more: each kind of fault says by itself what it could not judge."""
+        """Why too few answers could be judged; what single kinds of fault could not judge, each
+        kind says by itself.
+        """
         unmet = super().unmet()
         return unmet and replace(unmet, asked=False)
 
@@ -104,8 +106,8 @@ class AnswersHaveFaults(BadAnswerShareRule):
             or not is_surely_above(bad_answers.last, TOLERATED)
         ):
             return
-        kinds = Counter(_faults(sample)[0] for sample in bad_answers.samples)
-        padded = describe_padded_batches(self.subject)
+        kinds = Counter(_faults_of_answer(sample)[0] for sample in bad_answers.samples)
+        padded = evidence_of_right_padding(self.subject)
         yield self.finding(
             f"{bad_answers.last} answers have a fault",
             PAD_ON_THE_LEFT if padded else READ_THEM,
@@ -116,13 +118,13 @@ class AnswersHaveFaults(BadAnswerShareRule):
                     f"{VERDICT_PHRASES[kind]} {count}" for kind, count in kinds.most_common()
                 ),
             ],
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
         )
 
 
-def _faults(sample: Sample) -> list[Verdict]:
+def _faults_of_answer(sample: Sample) -> list[Verdict]:
     """The faults of an answer that this rule counts, the gravest first."""
     return [
         fault for fault in answer_faults(sample, NO_LIMIT) if fault not in FAULTS_OF_OTHER_RULES

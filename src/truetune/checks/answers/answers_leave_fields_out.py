@@ -80,7 +80,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -117,7 +117,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
 
     def figure(self) -> str:
         scores = self._scores(self._with_reference())
-        return _describe(scores) if scores is not None else ""
+        return _describe_right_values(scores) if scores is not None else ""
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
@@ -126,26 +126,26 @@ class AnswersLeaveFieldsOut(AnswersRule):
         scores = self._scores(samples)
         if scores is None or scores.precision < MIN_PRECISION:
             return
-        if _is_frequent(scores, scores.missing, scores.incomplete):
+        if _is_enough_of_fields(scores, scores.missing, scores.incomplete):
             yield self.finding(
                 f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
                 f" ({scores.missing.total():,} of {scores.expected.total():,}):"
-                f" {_name(scores.missing, scores.expected)}",
+                f" {_list_field_counts(scores.missing, scores.expected)}",
                 "score over the fields of the reference (for key in gold), where a field that is left out is a wrong"
                 " one; then see how many training rows have these fields, and whether the prompt asks for them",
-                evidence=[_describe(scores)],
-                cases=sample_cases([samples[number] for number in scores.incomplete]),
+                evidence=[_describe_right_values(scores)],
+                cases=cases_of_samples([samples[number] for number in scores.incomplete]),
                 count=len(scores.incomplete),
                 total=scores.rows,
             )
-        if _is_frequent(scores, scores.added, scores.overfull):
+        if _is_enough_of_fields(scores, scores.added, scores.overfull):
             yield self.finding(
                 f"{len(scores.overfull)} of {scores.rows} answers have fields that their references have not"
-                f" ({scores.added.total():,}): {_name(scores.added, Counter())}",
+                f" ({scores.added.total():,}): {_list_field_counts(scores.added, Counter())}",
                 "count them as wrong: a score over the fields of the reference alone does not see them; where a field"
                 " has another name there, use one name",
-                evidence=[_describe(scores)],
-                cases=sample_cases([samples[number] for number in scores.overfull]),
+                evidence=[_describe_right_values(scores)],
+                cases=cases_of_samples([samples[number] for number in scores.overfull]),
                 count=len(scores.overfull),
                 total=scores.rows,
             )
@@ -161,12 +161,12 @@ class AnswersLeaveFieldsOut(AnswersRule):
         )
 
 
-def _is_frequent(scores: FieldScores, fields: Counter[str], rows: list[int]) -> bool:
+def _is_enough_of_fields(scores: FieldScores, fields: Counter[str], rows: list[int]) -> bool:
     """Do enough answers and fields show it?"""
     return len(rows) >= MIN_BAD_ANSWERS and fields.total() >= MIN_SHARE * scores.expected.total()
 
 
-def _name(fields: Counter[str], of: Counter[str]) -> str:
+def _list_field_counts(fields: Counter[str], of: Counter[str]) -> str:
     """`due_date 70 of 140, iban 64 of 140`"""
     named = [
         f"{name} {count}" + (f" of {of[name]}" if of else "")
@@ -175,7 +175,7 @@ def _name(fields: Counter[str], of: Counter[str]) -> str:
     return ", ".join(named) + (", ..." if len(fields) > MAX_NAMED else "")
 
 
-def _describe(scores: FieldScores) -> str:
+def _describe_right_values(scores: FieldScores) -> str:
     """The share of right values, over what is given and over what was asked."""
     right = scores.right.total()
     return (

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -89,7 +89,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         if self.unmet() is not None or not self.subject.finished:
             return
         with_reference = self._with_reference()
-        faults = [(sample, _fault_of(sample)) for sample in with_reference]
+        faults = [(sample, _json_fault_of(sample)) for sample in with_reference]
         bad = [sample for sample, fault in faults if fault is not None]
         total = len(with_reference)
         if len(bad) < MIN_BAD or len(bad) < MIN_BAD_SHARE * total:
@@ -98,9 +98,11 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
             f"{len(bad)} of {total} answers are no valid JSON, as all references are: over all rows at most"
             f" {total - len(bad)} ({(total - len(bad)) / total:.0%}) can be right",
             "count them as wrong in every score (`except: continue` leaves them out); "
-            + _remedy(Counter(fault for _, fault in faults if fault is not None)),
-            evidence=_kinds([fault for _, fault in faults if fault is not None]),
-            cases=sample_cases(bad),
+            + _remedy_for_commonest_fault(
+                Counter(fault for _, fault in faults if fault is not None)
+            ),
+            evidence=_count_faults([fault for _, fault in faults if fault is not None]),
+            cases=cases_of_samples(bad),
             count=len(bad),
             total=total,
         )
@@ -110,19 +112,22 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 
 
-def _fault_of(sample: Sample) -> str | None:
-    """Why an answer is no valid JSON; what ended by itself was cut off by nobody, however it ends."""
+def _json_fault_of(sample: Sample) -> str | None:
+    """Why an answer is no valid JSON; None if it is.
+
+    One that ended by itself was not cut off, however it ends.
+    """
     fault = json_fault(sample.answer.text)
     ended_itself = sample.scores.end_known and sample.scores.stopped
     return ENDS_INSIDE if fault == CUT_OFF and ended_itself else fault
 
 
-def _kinds(faults: Sequence[str]) -> list[str]:
+def _count_faults(faults: Sequence[str]) -> list[str]:
     """How many have each fault."""
     return [", ".join(f"{count} {fault}" for fault, count in Counter(faults).most_common())]
 
 
-def _remedy(faults: Counter[str]) -> str:
+def _remedy_for_commonest_fault(faults: Counter[str]) -> str:
     """What to look at first, by the most frequent fault."""
     ((first, _),) = faults.most_common(1)
     return {

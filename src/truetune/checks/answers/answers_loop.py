@@ -51,10 +51,10 @@ from truetune.checks.answers.bad_answer_counts import (
     NOT_A_NUMBER,
     PAD_ON_THE_LEFT,
     are_all_bad,
-    are_one_symbol,
-    describe_padded_batches,
+    are_mostly_one_symbol,
+    cases_of_samples,
+    evidence_of_right_padding,
     find_bad_answers,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -86,23 +86,23 @@ class AnswersLoop(BadAnswerShareRule):
     def findings(self) -> Iterator[Finding]:
         bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
         if bad_answers is not None:
-            padded = describe_padded_batches(self.subject)
+            padded = evidence_of_right_padding(self.subject)
             yield self.finding(
                 f"{bad_answers.last} answers loop{bad_answers.before}",
-                _choose_remedy(bad_answers.samples, is_padded=padded is not None),
+                _remedy_for_loops(bad_answers.samples, is_padded=padded is not None),
                 severity="error"
                 if self.subject.finished and are_all_bad(bad_answers)
                 else "warning",
                 evidence=[*([padded] if padded else []), *bad_answers.evidence],
-                cases=sample_cases(bad_answers.samples),
+                cases=cases_of_samples(bad_answers.samples),
                 count=bad_answers.last.bad,
                 total=bad_answers.last.of,
                 figure=bad_answers.figure("answers that loop"),
             )
 
 
-def _choose_remedy(samples: Sequence[Sample], *, is_padded: bool) -> str:
+def _remedy_for_loops(samples: Sequence[Sample], *, is_padded: bool) -> str:
     """What to do about these loops, by what they show of their cause."""
     if is_padded:
         return PAD_ON_THE_LEFT
-    return NOT_A_NUMBER if are_one_symbol(samples) else TRAINED_TOO_HARD
+    return NOT_A_NUMBER if are_mostly_one_symbol(samples) else TRAINED_TOO_HARD

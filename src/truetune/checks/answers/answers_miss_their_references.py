@@ -46,9 +46,9 @@ from functools import cached_property
 
 from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
+    cases_of_samples,
     count_bad_answers,
     is_surely_above,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -106,7 +106,9 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         return not self._shared_words(sample)
 
     def unmet(self) -> Unmet | None:
-        """Too few of them are told, and no more: whether answers are right was not asked without a parser."""
+        """Why too few answers could be judged; whether they are right was not asked without a
+        parser.
+        """
         unmet = super().unmet()
         return unmet and replace(unmet, asked=False)
 
@@ -126,7 +128,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
             " of whether they are right",
             "read some beside their questions: are these the references of these rows (--map"
             " reference=COLUMN, the split that was asked), and is this the model that was trained",
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
         )
@@ -137,10 +139,10 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         shared = reference_words & set(split_words(sample.answer.text))
         # A short reference is an answer, and each of its words counts, be it frequent (yes, no).
         is_short = len(reference_words) <= MAX_ANSWER_WORDS
-        return shared if is_short else shared - self._frequent_words
+        return shared if is_short else shared - self._frequent_reference_words
 
     @cached_property
-    def _frequent_words(self) -> set[str]:
+    def _frequent_reference_words(self) -> set[str]:
         """Words of many references."""
         samples = self.subject.looks[-1].samples
         references = [

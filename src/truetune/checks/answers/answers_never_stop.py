@@ -52,15 +52,15 @@ from truetune.checks.answers.bad_answer_counts import (
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
     are_all_bad,
-    are_one_symbol,
+    are_mostly_one_symbol,
+    cases_of_samples,
     count_bad_answers,
+    does_not_stop,
     explain_unknown_ends,
-    find_next_turn,
+    find_answers_with_next_turn,
     is_late_in_run,
     is_surely_above,
     median_stop_probability,
-    runs_past_end,
-    sample_cases,
 )
 from truetune.checks.answers.loss_curves import content_loss_falls
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
@@ -95,8 +95,11 @@ class AnswersNeverStop(BadAnswerShareRule):
     moot_where = ("answers-are-cut-off",)
 
     def bad(self, sample: Sample) -> bool | None:
-        """None where it could not have stopped like its reference, or nobody knows what ended it."""
-        return runs_past_end(self.subject, sample)
+        """Did the answer not stop by itself?
+
+        None if its limit was too short for its reference, or if nobody knows what ended it.
+        """
+        return does_not_stop(self.subject, sample)
 
     def unmet(self) -> Unmet | None:
         unknown_ends = explain_unknown_ends(self.subject)
@@ -129,14 +132,14 @@ class AnswersNeverStop(BadAnswerShareRule):
             return
         if not is_late_in_run(watched) or not is_surely_above(bad_answers.last, TOLERATED):
             return
-        state = _describe_state(watched, bad_answers)
+        state = _describe_stop_state(watched, bad_answers)
         within = f" within {watched.limit} tokens" if watched.limit < NO_LIMIT else ""
         yield self.finding(
             f"{bad_answers.last} answers do not stop by themselves{within}{state.addition}",
             state.remedy,
             severity=state.severity,
-            evidence=[*_list_evidence(watched, bad_answers), *bad_answers.evidence],
-            cases=sample_cases(bad_answers.samples),
+            evidence=[*_stop_evidence(watched, bad_answers), *bad_answers.evidence],
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers that do not stop"),
@@ -152,7 +155,7 @@ class StopState(NamedTuple):
     severity: Severity
 
 
-def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
+def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
     """How far stopping was learned: by P(stop) behind the references, and by the loss of the contents."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None and probability >= LEARNED_STOP_PROBABILITY:
@@ -171,9 +174,9 @@ def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
         )
     if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
         return StopState(", and are cut inside of their thinking", IN_THINKING, "warning")
-    next_turn = find_next_turn(watched, bad_answers)
+    next_turn = find_answers_with_next_turn(watched, bad_answers)
     remedy = SUPERVISE
-    if are_one_symbol(bad_answers.samples):
+    if are_mostly_one_symbol(bad_answers.samples):
         remedy = NOT_A_NUMBER
     elif next_turn is not None:
         remedy = next_turn.remedy
@@ -184,12 +187,12 @@ def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
     return StopState("", remedy, "error" if is_proved else "warning")
 
 
-def _list_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str]:
+def _stop_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str]:
     """What these answers and their references show besides."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None:
         yield f"P(stop) behind the reference: {probability:.2g} (median)"
-    next_turn = find_next_turn(watched, bad_answers)
+    next_turn = find_answers_with_next_turn(watched, bad_answers)
     if next_turn is not None:
         yield next_turn.evidence
     looped = sum(sample.scores.looped for sample in bad_answers.samples)

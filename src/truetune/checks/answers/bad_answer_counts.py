@@ -66,7 +66,7 @@ class BadAnswerCount:
 
     @property
     def share(self) -> float:
-        """Of the answers that can be judged, those that are bad."""
+        """The share of bad answers among those that can be judged."""
         return self.bad / self.of
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class BadAnswers:
 
     @property
     def evidence(self) -> list[str]:
-        """The counts of all looks, and how likely chance is."""
+        """The counts of all sampling passes in words, and how likely chance makes the change."""
         if len(self.counts) == 1:
             return []
         lines = [
@@ -104,7 +104,7 @@ class BadAnswers:
             + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])
         ]
         if self.best:
-            chance = chance_of_rise(self.best, self.last)
+            chance = p_value_of_rise(self.best, self.last)
             lines.append(
                 f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact"
                 " test)"
@@ -112,7 +112,7 @@ class BadAnswers:
         return lines
 
     def figure(self, title: str) -> Figure | None:
-        """The shares by step; None for a single look."""
+        """A plot of the bad share by step; None for a single pass."""
         if len(self.counts) == 1:
             return None
         steps = tuple(float(count.step) for count in self.counts)
@@ -138,14 +138,14 @@ def find_bad_answers(watched: SampledRun, is_bad: IsBad, tolerated: float) -> Ba
 
 
 def count_bad_answers(watched: SampledRun, is_bad: IsBad) -> BadAnswers | None:
-    """Counts of all sampling passes; None where the last one has nothing to count."""
+    """Counts the bad answers of all sampling passes; None if the last one has nothing to count."""
     counts = [_count_in_pass(look, is_bad) for look in watched.looks]
     if not counts or not counts[-1].of:
         return None
     *earlier, last = (count for count in counts if count.of)
     best = min(earlier, key=lambda count: count.share, default=None)
     # The best of many passes is best by chance too, so the limit is shared out among them (Bonferroni).
-    has_risen = best is not None and chance_of_rise(best, last) < MAX_CHANCE / len(earlier)
+    has_risen = best is not None and p_value_of_rise(best, last) < MAX_CHANCE / len(earlier)
     samples = tuple(sample for sample in watched.looks[-1].samples if is_bad(sample))
     return BadAnswers((*earlier, last), best if has_risen else None, samples)
 
@@ -157,7 +157,7 @@ def _count_in_pass(look: SamplingPass, is_bad: IsBad) -> BadAnswerCount:
     return BadAnswerCount(look.step, sum(judged), len(judged))
 
 
-def chance_of_rise(first: BadAnswerCount, last: BadAnswerCount) -> float:
+def p_value_of_rise(first: BadAnswerCount, last: BadAnswerCount) -> float:
     """The probability of so many bad ones in `last`, or more, had they the same share as in `first`.
 
     Fisher's exact test, one-sided (Fisher 1922): of all ways to choose the bad ones among both, the part in which so
@@ -189,14 +189,14 @@ def are_all_bad(bad_answers: BadAnswers) -> bool:
     return bad_answers.last.bad == bad_answers.last.of >= MIN_ANSWERS
 
 
-def reference_fits_limit(watched: SampledRun, sample: Sample) -> bool:
+def does_reference_fit_limit(watched: SampledRun, sample: Sample) -> bool:
     """Could the answer have stopped like its reference, within the limit of new tokens?"""
     return 0 < len(sample.prompt.reference_ids) <= watched.limit or not sample.prompt.reference
 
 
-def runs_past_end(watched: SampledRun, sample: Sample) -> bool | None:
+def does_not_stop(watched: SampledRun, sample: Sample) -> bool | None:
     """Did the answer not stop? None where its limit was too short, or nobody knows what ended it."""
-    if not sample.scores.end_known or not reference_fits_limit(watched, sample):
+    if not sample.scores.end_known or not does_reference_fit_limit(watched, sample):
         return None
     return not sample.scores.stopped
 
@@ -227,8 +227,12 @@ class NextTurn:
     remedy: str
 
 
-def find_next_turn(watched: SampledRun, bad_answers: BadAnswers) -> NextTurn | None:
-    """Do these answers answer, and continue with the marker of the prompts? Then the stop token was not learned."""
+def find_answers_with_next_turn(watched: SampledRun, bad_answers: BadAnswers) -> NextTurn | None:
+    """What the answers continue with after they have answered, if it is the prompts' own marker of
+    the next question: then the stop token was not learned.
+
+    None elsewhere.
+    """
     turns = find_invented_turns(watched.looks[-1].samples, bad_answers.samples)
     if turns is None:
         return None
@@ -246,7 +250,7 @@ def find_next_turn(watched: SampledRun, bad_answers: BadAnswers) -> NextTurn | N
     )
 
 
-def describe_padded_batches(watched: SampledRun) -> str | None:
+def evidence_of_right_padding(watched: SampledRun) -> str | None:
     """Evidence that the batches of these answers were padded on the right; None where the rows show no such thing."""
     batches = find_longest_of_batches(watched.looks[-1].samples)
     if batches is None:
@@ -258,8 +262,11 @@ def describe_padded_batches(watched: SampledRun) -> str | None:
     )
 
 
-def sample_cases(samples: Sequence[Sample]) -> list[Case]:
-    """What was asked and said. Where rows share a line, as in JSON on one line, they are told apart by their number."""
+def cases_of_samples(samples: Sequence[Sample]) -> list[Case]:
+    """A case for each sample: its question and its answer.
+
+    Rows that share a line are told apart by their number.
+    """
     shared = Counter((sample.prompt.file, sample.prompt.line) for sample in samples)
     return [
         _sample_case(sample, shared[sample.prompt.file, sample.prompt.line] > 1)
@@ -276,7 +283,7 @@ def _sample_case(sample: Sample, by_row: bool) -> Case:
     return Case(number + text, file=prompt.file or None, line=line)
 
 
-def are_one_symbol(samples: Sequence[Sample]) -> bool:
+def are_mostly_one_symbol(samples: Sequence[Sample]) -> bool:
     """Are most of these answers one and the same mark or control token, and nothing besides? NaN gives one id."""
     matches = [_SYMBOL.fullmatch(sample.answer.text) for sample in samples]
     symbols = Counter(match["symbol"] for match in matches if match is not None)

@@ -44,7 +44,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answers, sample_cases
+from truetune.checks.answers.bad_answer_counts import (
+    MIN_ANSWERS,
+    cases_of_samples,
+    find_bad_answers,
+)
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -84,16 +88,19 @@ class EscapesInAnswers(BadAnswerShareRule):
             "unescape the training rows (a CSV or JSON step wrote them twice); where these are"
             " sound, look at what wrote the answers down",
             severity="error" if self.subject.finished and half else "warning",
-            evidence=[*_escapes_in_references(bad_answers.samples), *bad_answers.evidence],
-            cases=sample_cases(bad_answers.samples),
+            evidence=[
+                *_evidence_of_escapes_in_references(bad_answers.samples),
+                *bad_answers.evidence,
+            ],
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers with escapes"),
         )
 
 
-def _escapes_in_references(samples: tuple[Sample, ...]) -> Iterator[str]:
-    """Do the references have escapes too? Then the model learned them, and nothing went wrong behind it."""
+def _evidence_of_escapes_in_references(samples: tuple[Sample, ...]) -> Iterator[str]:
+    """Evidence that the references have escapes too: then the model learned them from its data."""
     references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
     if references:
         escaped = sum(bool(find_escapes(reference)) for reference in references)

@@ -54,7 +54,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -98,7 +98,7 @@ class ExactMatchMeasuresForm(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._different_marks() is not None:
+        if self._differing_final_answer_marks() is not None:
             return None
         if any(sample.scores.parsed is not None for sample in self.subject.looks[-1].samples):
             return Unmet("a parser is named, which reads the answers in any form")
@@ -113,7 +113,7 @@ class ExactMatchMeasuresForm(AnswersRule):
     def figure(self) -> str:
         with_reference = self._answers_with_reference()
         exact = sum(map(_is_exact, with_reference))
-        in_other_form = _in_another_form(with_reference)
+        in_other_form = _answers_in_other_form(with_reference)
         return (
             f"{exact} of {len(with_reference)} answers are their reference, {len(in_other_form)}"
             " give it otherwise"
@@ -122,49 +122,53 @@ class ExactMatchMeasuresForm(AnswersRule):
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
             return
-        marks = self._different_marks()
+        marks = self._differing_final_answer_marks()
         if marks is not None:
-            yield self._marked_otherwise(*marks)
+            yield self._finding_on_marks(*marks)
             return
         with_reference = self._answers_with_reference()
         total = len(with_reference)
         exact = sum(map(_is_exact, with_reference))
         if exact > MAX_EXACT_SHARE * total:
             # Most answers are exact: only numbers of another spelling are certain to be right as well.
-            yield from self._spelled_otherwise(with_reference, total - exact)
+            yield from self._finding_on_number_spelling(with_reference, total - exact)
         else:
-            yield from self._mostly_not_exact(with_reference, exact)
+            yield from self._findings_on_inexact_answers(with_reference, exact)
 
-    def _mostly_not_exact(self, with_reference: list[Sample], exact: int) -> Iterator[Finding]:
+    def _findings_on_inexact_answers(
+        self, with_reference: list[Sample], exact: int
+    ) -> Iterator[Finding]:
         """What keeps answers that give their reference from being it word for word."""
         total = len(with_reference)
-        in_other_form = _in_another_form(with_reference)
+        in_other_form = _answers_in_other_form(with_reference)
         is_enough = len(in_other_form) >= MIN_OTHER_FORM_SHARE * total
-        reasoned = [sample for sample in with_reference if _adds_reasoning(sample)]
+        reasoned = [sample for sample in with_reference if _adds_reasoning_block(sample)]
         if len(reasoned) >= MIN_MARKED_SHARE * total:
-            equal = sum(map(_is_exact_behind_thought, reasoned))
+            equal = sum(map(_is_exact_after_reasoning, reasoned))
             # Reasoning alone explains it where the rest is the reference, or nothing else explains it.
             if equal >= MIN_OTHER_FORM_SHARE * total or not is_enough:
-                yield self._behind_reasoning(reasoned, equal, total)
+                yield self._finding_on_reasoning(reasoned, equal, total)
                 return
         if is_enough:
-            yield self._in_other_form(in_other_form, exact, total)
+            yield self._finding_on_other_words(in_other_form, exact, total)
 
-    def _in_other_form(self, samples: list[Sample], exact: int, total: int) -> Finding:
+    def _finding_on_other_words(self, samples: list[Sample], exact: int, total: int) -> Finding:
         """That answers give their reference in other words; `exact` are it word for word."""
-        parser = _parser_for(samples)
+        parser = _parser_that_reads_references(samples)
         return self.finding(
             f"exact match measures the form of these answers: {exact} of {total} are their"
             f" reference word for word, and {len(samples)} more give it in another form; --parser"
             f" {parser} reads both",
             f"name a parser (--parser {parser}) to count right answers, or train on references of"
             " the form that is wanted",
-            cases=sample_cases(samples),
+            cases=cases_of_samples(samples),
             count=len(samples),
             total=total,
         )
 
-    def _spelled_otherwise(self, with_reference: list[Sample], missed: int) -> Iterator[Finding]:
+    def _finding_on_number_spelling(
+        self, with_reference: list[Sample], missed: int
+    ) -> Iterator[Finding]:
         """That many of the missed answers are the number of their reference, and are written otherwise."""
         samples = [sample for sample in with_reference if _is_number_in_other_spelling(sample)]
         if len(samples) < max(MIN_ANSWERS, MIN_SPELLED_SHARE * missed):
@@ -177,12 +181,12 @@ class ExactMatchMeasuresForm(AnswersRule):
             "compare numbers: take separators out of both sides and compare float(...) of them, or score with --parser"
             " number",
             severity="warning",
-            cases=sample_cases(samples),
+            cases=cases_of_samples(samples),
             count=len(samples),
             total=missed,
         )
 
-    def _behind_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
+    def _finding_on_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
         """That answers begin with reasoning, which a comparison of whole texts counts as wrong."""
         return self.finding(
             f"{len(reasoned)} of {of} answers hold a reasoning block that their references have not"
@@ -190,18 +194,20 @@ class ExactMatchMeasuresForm(AnswersRule):
             f"compare only what is behind {THINK_END}, or generate without reasoning"
             " (enable_thinking=False in the chat template of Qwen3)",
             severity="warning" if equal >= MIN_OTHER_FORM_SHARE * of else "info",
-            cases=sample_cases(reasoned),
+            cases=cases_of_samples(reasoned),
             count=len(reasoned),
             total=of,
         )
 
-    def _different_marks(self) -> tuple[str, str] | None:
+    def _differing_final_answer_marks(self) -> tuple[str, str] | None:
         """The mark of the references and the other one of the answers, where nearly all have theirs."""
         with_reference = self._answers_with_reference()
         if len(with_reference) < MIN_ANSWERS or not self.subject.finished:
             return None
-        reference_mark = _common_mark([sample.prompt.reference for sample in with_reference])
-        answer_mark = _common_mark([sample.answer.text for sample in with_reference])
+        reference_mark = _common_final_answer_mark(
+            [sample.prompt.reference for sample in with_reference]
+        )
+        answer_mark = _common_final_answer_mark([sample.answer.text for sample in with_reference])
         if reference_mark is None or answer_mark is None or reference_mark == answer_mark:
             return None
         both = sum(reference_mark in answer_marks(sample.answer.text) for sample in with_reference)
@@ -209,7 +215,7 @@ class ExactMatchMeasuresForm(AnswersRule):
             return None
         return reference_mark, answer_mark
 
-    def _marked_otherwise(self, reference_mark: str, answer_mark: str) -> Finding:
+    def _finding_on_marks(self, reference_mark: str, answer_mark: str) -> Finding:
         """That a script which looks for the mark of the references finds none in the answers."""
         with_reference = self._answers_with_reference()
         with_mark = [
@@ -222,7 +228,7 @@ class ExactMatchMeasuresForm(AnswersRule):
             f"read {answer_mark} as well ({answer_mark} first, then {reference_mark}, then the last number: --parser"
             " number reads both), or train on answers that end as the references do",
             severity="warning",
-            cases=sample_cases(with_mark),
+            cases=cases_of_samples(with_mark),
             count=len(with_mark),
             total=len(with_reference),
         )
@@ -234,7 +240,7 @@ class ExactMatchMeasuresForm(AnswersRule):
         ]
 
 
-def _common_mark(texts: Sequence[str]) -> str | None:
+def _common_final_answer_mark(texts: Sequence[str]) -> str | None:
     """The mark of a final answer that nearly all texts have, the surest first; None where there is none."""
     counts = Counter(mark for text in texts for mark in answer_marks(text))
     return next(
@@ -242,12 +248,12 @@ def _common_mark(texts: Sequence[str]) -> str | None:
     )
 
 
-def _adds_reasoning(sample: Sample) -> bool:
+def _adds_reasoning_block(sample: Sample) -> bool:
     """Does the answer end a reasoning block, and its reference none?"""
     return THINK_END in sample.answer.text and THINK_END not in sample.prompt.reference
 
 
-def _is_exact_behind_thought(sample: Sample) -> bool:
+def _is_exact_after_reasoning(sample: Sample) -> bool:
     """Is what the answer says behind its reasoning its reference, white space aside?"""
     text = sample.answer.text.rpartition(THINK_END)[2]
     return text.split() == sample.prompt.reference.split()
@@ -266,7 +272,7 @@ def _is_number_in_other_spelling(sample: Sample) -> bool:
     return answer is not None and answer == reference and answer[0] == "number"
 
 
-def _in_another_form(samples: Sequence[Sample]) -> list[Sample]:
+def _answers_in_other_form(samples: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
     # The last number of a text that was cut is one of its steps, though it may be the reference by chance.
     whole = without(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
@@ -290,7 +296,7 @@ def _gives_reference(answer: str, reference: str) -> bool:
     return holds_final_answer(answer, reference)
 
 
-def _parser_for(samples: Sequence[Sample]) -> str:
+def _parser_that_reads_references(samples: Sequence[Sample]) -> str:
     """The parser that reads most of the references."""
     finals = (find_final_answer(sample.prompt.reference) for sample in samples)
     ((kind, _),) = Counter(final.kind if final else "word" for final in finals).most_common(1)

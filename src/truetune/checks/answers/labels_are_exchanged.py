@@ -53,7 +53,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -119,7 +119,7 @@ class LabelsAreExchanged(AnswersRule):
         if self.unmet() is not None:
             return
         labelled = self._labelled_answers()
-        renaming = _find_renaming(labelled)
+        renaming = _find_label_renaming(labelled)
         if renaming is None:
             return
         swapped = ", ".join(
@@ -131,7 +131,7 @@ class LabelsAreExchanged(AnswersRule):
             "compare the order of the label names in the script that made the training rows with that of the"
             " references: an order by set(...) or list(set(...)) is another one in each process; keep one sorted list,"
             " or the config's id2label, and read a few rows by hand",
-            cases=sample_cases([one.sample for one in labelled if one.answer != one.reference]),
+            cases=cases_of_samples([one.sample for one in labelled if one.answer != one.reference]),
             count=renaming.of - renaming.as_it_is,
             total=renaming.of,
         )
@@ -140,10 +140,10 @@ class LabelsAreExchanged(AnswersRule):
         """The answers of the last pass that name a label; empty where references are none, or few answers do."""
         samples = self.subject.looks[-1].samples if self.subject.looks else ()
         with_reference = [sample for sample in samples if sample.prompt.reference.strip()]
-        labels = _labels_of([sample.prompt.reference for sample in with_reference])
+        labels = _label_set_of_references([sample.prompt.reference for sample in with_reference])
         labelled = []
         for sample in with_reference if labels else ():
-            answer = _label_in(sample.answer.text, labels)
+            answer = _only_label_in(sample.answer.text, labels)
             reference = _normalise(sample.prompt.reference)
             if answer is not None and reference in labels:
                 labelled.append(LabelledAnswer(answer, reference, sample))
@@ -153,7 +153,7 @@ class LabelsAreExchanged(AnswersRule):
         return labelled if is_enough else []
 
 
-def _labels_of(references: Sequence[str]) -> list[str]:
+def _label_set_of_references(references: Sequence[str]) -> list[str]:
     """The labels that nearly all references are; empty where they are texts, or all the same."""
     counts = Counter(map(_normalise, references))
     labels = [label for label, rows in counts.items() if rows >= MIN_ROWS_OF_LABEL]
@@ -167,7 +167,7 @@ def _normalise(text: str) -> str:
     return " ".join(split_words(text))
 
 
-def _label_in(answer: str, labels: Sequence[str]) -> str | None:
+def _only_label_in(answer: str, labels: Sequence[str]) -> str | None:
     """The one label that an answer is or holds; None where it holds none, or several."""
     words = _normalise(answer)
     if words in labels:
@@ -177,7 +177,7 @@ def _label_in(answer: str, labels: Sequence[str]) -> str | None:
     return held[0] if len(held) == 1 else None
 
 
-def _find_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
+def _find_label_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
     """One renaming that makes the answers right, where they are not without it; each label stands for one."""
     counts = Counter((one.answer, one.reference) for one in labelled)
     names = _commonest_references(counts)

@@ -18,7 +18,7 @@ def loss_curve_of_source(watched: SampledRun, source: str) -> list[float]:
 
 
 def content_losses(watched: SampledRun) -> list[float]:
-    """The losses of the assistant's contents, or else of all."""
+    """The losses of the assistant's contents by step; of all tokens if those are not recorded."""
     return loss_curve_of_source(watched, "assistant content") or loss_curve_of_source(
         watched, "all"
     )
@@ -32,11 +32,11 @@ def content_loss_falls(watched: SampledRun, share: float = 0.9) -> bool:
     values = content_losses(watched)
     if not values:
         return watched.finished
-    first, last = first_and_last_level(values)
+    first, last = first_and_last_loss_level(values)
     return last <= share * first
 
 
-def first_and_last_level(values: Sequence[float]) -> tuple[float, float]:
+def first_and_last_loss_level(values: Sequence[float]) -> tuple[float, float]:
     """Level at first and at last: the first value, the median of the last third.
 
     One value at first, for a loss falls fast there; a median at last, for single batches are noisy.

@@ -69,9 +69,9 @@ from functools import cached_property
 from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
     BadAnswerCount,
+    cases_of_samples,
     count_bad_answers,
     is_surely_above,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -132,7 +132,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
             evidence = []
             is_below_constant = False
         else:
-            evidence = [describe_labels(labels)]
+            evidence = [describe_label_scores(labels)]
             constant = BadAnswerCount(wrong.step, labels.rows - labels.right_by_first, labels.rows)
             is_below_constant = is_surely_above(constant, 1 - labels.commonest / labels.rows)
         yield self.finding(
@@ -142,7 +142,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
             " with the share of each label in the training rows",
             severity="error" if is_below_constant else "warning",
             evidence=evidence,
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=wrong.bad,
             total=wrong.of,
         )
@@ -156,7 +156,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         )
 
 
-def describe_labels(labels: LabelScores) -> str:
+def describe_label_scores(labels: LabelScores) -> str:
     """Accuracy by both readings, what the commonest label gets, and recall by label."""
     recall = ", ".join(f"{label} {right} of {of}" for label, (right, of) in labels.recall.items())
     return (

@@ -48,10 +48,10 @@ from truetune.checks.answers.bad_answer_counts import (
     MAX_CHANCE,
     MIN_ANSWERS,
     BadAnswerCount,
-    chance_of_rise,
+    cases_of_samples,
+    does_reference_fit_limit,
     is_late_in_run,
-    reference_fits_limit,
-    sample_cases,
+    p_value_of_rise,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -110,15 +110,15 @@ class OneAnswerToAll(AnswersRule):
             return
         is_late = is_late_in_run(self.subject)
         # Early in a run it has to have become worse than the untrained model was.
-        if not is_late and chance_of_rise(_commonest_answer(passes[0])[1], now) >= MAX_CHANCE:
+        if not is_late and p_value_of_rise(_commonest_answer(passes[0])[1], now) >= MAX_CHANCE:
             return
         # Four prompts are too few for Fisher's test, yet one answer to all of them says enough.
         are_all_alike = is_late and are_identical(last_pass.samples)
         expected = _commonest_reference(last_pass)[1]
-        if chance_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
+        if p_value_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
             return
         yield self._report(
-            passes, answer, now, is_error=are_all_alike or (is_late and _is_to_all(now))
+            passes, answer, now, is_error=are_all_alike or (is_late and _do_all_prompts_get_it(now))
         )
 
     def _report(
@@ -128,21 +128,21 @@ class OneAnswerToAll(AnswersRule):
         last_pass = passes[-1]
         return self.finding(
             f"{now} prompts get the same answer: {quote_shortened(answer)}",
-            _remedy(last_pass, answer),
+            _remedy_for_one_answer(last_pass, answer),
             severity="error" if is_error else "warning",
-            evidence=["; ".join(_comparisons(passes))],
-            cases=sample_cases(_with_answer(last_pass, answer)),
+            evidence=["; ".join(_evidence_by_comparison(passes))],
+            cases=cases_of_samples(_samples_with_answer(last_pass, answer)),
             count=now.bad,
             total=now.of,
         )
 
 
-def _is_to_all(count: BadAnswerCount) -> bool:
+def _do_all_prompts_get_it(count: BadAnswerCount) -> bool:
     """Does one answer go to all prompts, and are these enough?"""
     return count.bad == count.of >= MIN_ANSWERS
 
 
-def _comparisons(passes: Sequence[SamplingPass]) -> Iterator[str]:
+def _evidence_by_comparison(passes: Sequence[SamplingPass]) -> Iterator[str]:
     """What the references, and an earlier pass where there was one, have in common."""
     yield f"the commonest reference answers {_commonest_reference(passes[-1])[1]}"
     if len(passes) > 1:
@@ -150,7 +150,7 @@ def _comparisons(passes: Sequence[SamplingPass]) -> Iterator[str]:
         yield f"at step {first.step:,} one answer went to {first}"
 
 
-def _remedy(look: SamplingPass, answer: str) -> str:
+def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
     """What to look at: of multiple choice, the place of the right option in the training rows."""
     place = position_of_answered_option([sample.prompt.question for sample in look.samples], answer)
     if place:
@@ -199,12 +199,12 @@ def _without_cut_answers(watched: SampledRun, look: SamplingPass) -> SamplingPas
     whole = tuple(
         sample
         for sample in look.samples
-        if sample.scores.stopped or reference_fits_limit(watched, sample)
+        if sample.scores.stopped or does_reference_fit_limit(watched, sample)
     )
     return replace(look, samples=whole)
 
 
-def _with_answer(look: SamplingPass, answer: str) -> list[Sample]:
+def _samples_with_answer(look: SamplingPass, answer: str) -> list[Sample]:
     """The samples that got this answer, white space aside."""
     return [sample for sample in look.samples if normalise_spaces(sample.answer.text) == answer]
 

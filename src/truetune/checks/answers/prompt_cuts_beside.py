@@ -1,4 +1,5 @@
-"""Whether the code beside a file of predictions cuts the prompt off what it decodes.
+"""Finds the line of a script beside a file of predictions that cuts the prompt off the generated
+tokens.
 
 Told by the text of the scripts: a script that names the file and slices what `generate` gave. Several scripts of which
 one does not cut say nothing, for which of them wrote the file is not known.
@@ -38,11 +39,11 @@ def prompt_cut_beside(predictions: Path) -> PromptCut | None:
     generating = [(path, text) for path, text in texts if GENERATES.search(text)]
     named = [(path, text) for path, text in generating if predictions.name in text]
     for path, text in named or generating:
-        cuts.append(_cut_in(path, text))
+        cuts.append(_prompt_cut_in_script(path, text))
     return cuts[0] if cuts and all(cuts) else None
 
 
-def _cut_in(path: Path, text: str) -> PromptCut | None:
+def _prompt_cut_in_script(path: Path, text: str) -> PromptCut | None:
     """The line of a script that cuts the prompt off."""
     for number, line in enumerate(text.splitlines(), 1):
         if CUTS.search(line):

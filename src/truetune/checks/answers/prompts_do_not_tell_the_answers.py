@@ -57,7 +57,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -105,7 +105,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
     def figure(self) -> str:
         samples = self._samples()
         return (
-            f"{len(set(map(_whole_prompt, samples)))} different prompts and {_count_references(samples)} different"
+            f"{len(set(map(_whole_prompt, samples)))} different prompts and {_count_different_references(samples)} different"
             f" references in {len(samples)} rows"
         )
 
@@ -114,12 +114,12 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
         if self.unmet() is not None or not self.subject.finished:
             return
         prompts = len(set(map(_whole_prompt, samples)))
-        references = _count_references(samples)
+        references = _count_different_references(samples)
         if prompts * ROWS_A_PROMPT > len(samples) or references < DISTINCT_REFERENCES * len(
             samples
         ):
             return
-        if _know_their_reference(samples):
+        if _do_answers_know_their_reference(samples):
             return
         what = "1 text" if prompts == 1 else f"{prompts} different texts"
         yield self.finding(
@@ -129,7 +129,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             " and where the model is asked; see which column of the rows holds it, and whether anything reads it"
             ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in a prompt of your own), and'
             " train again",
-            cases=sample_cases(samples[:3]),
+            cases=cases_of_samples(samples[:3]),
             count=len(samples),
             total=len(samples),
         )
@@ -151,19 +151,19 @@ def _whole_prompt(sample: Sample) -> str:
     return json.dumps([dict(one) for one in prompt.chat.messages], default=str, ensure_ascii=False)
 
 
-def _count_references(samples: list[Sample]) -> int:
+def _count_different_references(samples: list[Sample]) -> int:
     """How many different references there are."""
     return len({sample.prompt.reference.strip() for sample in samples})
 
 
-def _know_their_reference(samples: list[Sample]) -> bool:
+def _do_answers_know_their_reference(samples: list[Sample]) -> bool:
     """Are answers nearer to their own reference than to that of another row with the same prompt, beyond chance?"""
     by_prompt: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_prompt[_whole_prompt(sample)].append(sample)
     nearer = [
-        _nearness(one.answer.text, one.prompt.reference)
-        - _nearness(one.answer.text, other.prompt.reference)
+        _share_of_reference_words(one.answer.text, one.prompt.reference)
+        - _share_of_reference_words(one.answer.text, other.prompt.reference)
         for rows in by_prompt.values()
         for one, other in pairwise([*rows, rows[0]])
         if one.prompt.reference != other.prompt.reference
@@ -175,7 +175,7 @@ def _know_their_reference(samples: list[Sample]) -> bool:
     return mean > STANDARD_ERRORS * math.sqrt(variance / len(nearer))
 
 
-def _nearness(answer: str, reference: str) -> float:
+def _share_of_reference_words(answer: str, reference: str) -> float:
     """The share of the reference's words that the answer has."""
     wanted = set(split_words(reference))
     return len(wanted & set(split_words(answer))) / len(wanted) if wanted else 0.0

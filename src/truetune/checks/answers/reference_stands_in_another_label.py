@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -95,7 +95,13 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
             f" {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right",
             'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the answer;'
             " and report recall by label",
-            cases=sample_cases([sample for sample in self._samples() if _is_part(sample, labels)]),
+            cases=cases_of_samples(
+                [
+                    sample
+                    for sample in self._samples()
+                    if _is_reference_part_of_longer_label(sample, labels)
+                ]
+            ),
             count=wrong,
             total=labels.rows,
         )
@@ -112,7 +118,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         )
 
 
-def _is_part(sample: Sample, labels: LabelScores) -> bool:
+def _is_reference_part_of_longer_label(sample: Sample, labels: LabelScores) -> bool:
     """Does the answer hold its reference inside of a longer label?"""
     reference, answer = (
         text.strip().casefold() for text in (sample.prompt.reference, sample.answer.text)

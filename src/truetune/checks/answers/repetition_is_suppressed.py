@@ -50,9 +50,9 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
+    cases_of_samples,
     count_bad_answers,
     is_surely_above,
-    sample_cases,
 )
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -82,7 +82,7 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
         reference = sample.prompt.reference
         if not sample.scores.stopped or not repeats_itself(reference):
             return None
-        return _suppressed_repetition(sample) is not None
+        return _find_suppressed_repetition(sample) is not None
 
     def findings(self) -> Iterator[Finding]:
         bad_answers = count_bad_answers(self.subject, self.bad)
@@ -93,7 +93,7 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
             return
         breaks = [
             suppressed
-            for suppressed in map(_suppressed_repetition, bad_answers.samples)
+            for suppressed in map(_find_suppressed_repetition, bad_answers.samples)
             if suppressed is not None
         ]
         due = Counter(one.breaks_at for one in breaks).most_common(SHOWN_BREAKS)
@@ -111,12 +111,12 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
                 f" stand before in the same answer, {sum(one.reference_repeats for one in breaks):,} in the"
                 " references; they are as long, and begin as these do",
             ],
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=last.bad,
             total=last.of,
         )
 
 
-def _suppressed_repetition(sample: Sample) -> SuppressedRepetition | None:
+def _find_suppressed_repetition(sample: Sample) -> SuppressedRepetition | None:
     """Where the answer leaves its reference at the first repetition; None where it does not."""
     return find_suppressed_repetition(sample.answer.text, sample.prompt.reference)

@@ -42,7 +42,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answers, sample_cases
+from truetune.checks.answers.bad_answer_counts import (
+    MIN_ANSWERS,
+    cases_of_samples,
+    find_bad_answers,
+)
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -81,21 +85,21 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
         )
         yield self.finding(
             f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.before}",
-            _remedy(bad_answers.samples),
+            _remedy_by_marker_position(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
                 "markers: "
                 + ", ".join(f"{text!r} in {n}" for text, n in markers.most_common(SHOWN_MARKERS)),
                 *bad_answers.evidence,
             ],
-            cases=sample_cases(bad_answers.samples),
+            cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers with role markers"),
         )
 
 
-def _remedy(samples: Sequence[Sample]) -> str:
+def _remedy_by_marker_position(samples: Sequence[Sample]) -> str:
     """What to do, by where the markers stand: behind the answer as turns in words, before it, or somewhere in it."""
     with_turns = find_continued_dialogues(
         [(sample.prompt.question, sample.answer.text) for sample in samples]
@@ -107,7 +111,7 @@ def _remedy(samples: Sequence[Sample]) -> str:
             " answers-continue-the-dialogue), split them there into turns of user and assistant, and train"
             " again; until then cut answers at these labels (stop strings)"
         )
-    headed = [sample for sample in samples if _begins_with_header(sample)]
+    headed = [sample for sample in samples if _begins_with_role_line(sample)]
     if 2 * len(headed) > len(samples):
         return (
             "these answers begin with the header of the answer, which the prompt should end in: call"
@@ -116,7 +120,7 @@ def _remedy(samples: Sequence[Sample]) -> str:
         )
     # An answer that begins with a marker, and stops, has learned its stop token.
     opened = [sample for sample in samples if _begins_with_marker(sample)]
-    if 2 * len(opened) > len(samples) and not any(_is_unstopped(sample) for sample in opened):
+    if 2 * len(opened) > len(samples) and not any(_is_end_unknown(sample) for sample in opened):
         return (
             "the answers begin with a marker and end by themselves, so that stopping is learned: look"
             " whether the training rows hold the prompt or the header in their answers (truetune check ROWS), and"
@@ -131,12 +135,12 @@ def _begins_with_marker(sample: Sample) -> bool:
     return any(head.startswith(marker.lstrip("#* ")) for marker in sample.scores.markers)
 
 
-def _begins_with_header(sample: Sample) -> bool:
+def _begins_with_role_line(sample: Sample) -> bool:
     """Is its first line the bare name of a role, as a template writes it?"""
     first, _, rest = sample.answer.text.lstrip().partition("\n")
     return bool(rest.strip()) and first.strip() in sample.scores.markers and first.strip().isalpha()
 
 
-def _is_unstopped(sample: Sample) -> bool:
+def _is_end_unknown(sample: Sample) -> bool:
     """Is it not known that an answer ended by itself?"""
     return not (sample.scores.end_known and sample.scores.stopped)

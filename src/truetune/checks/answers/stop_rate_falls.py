@@ -46,11 +46,11 @@ from truetune.checks.answers.bad_answer_counts import (
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
     are_all_bad,
+    cases_of_samples,
     count_bad_answers,
+    does_not_stop,
     explain_unknown_ends,
     median_stop_probability,
-    runs_past_end,
-    sample_cases,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -72,7 +72,7 @@ class StopRateFalls(AnswersRule):
         unmet = super().unmet() or explain_unknown_ends(self.subject)
         if unmet is not None:
             return unmet
-        endless = self._count_endless()
+        endless = self._count_endless_answers()
         if endless is None:
             return Unmet(
                 f"no reference fits within {self.subject.limit} tokens", "raise --max-new-tokens"
@@ -80,7 +80,7 @@ class StopRateFalls(AnswersRule):
         return None if len(endless.counts) > 1 else ONE_PASS
 
     def figure(self) -> str:
-        endless = self._count_endless()
+        endless = self._count_endless_answers()
         assert endless is not None
         by_step = ", ".join(
             f"{count.of - count.bad} of {count.of} at step {count.step:,}"
@@ -88,13 +88,13 @@ class StopRateFalls(AnswersRule):
         )
         return f"answers that stop by themselves: {by_step}"
 
-    def _count_endless(self) -> BadAnswers | None:
+    def _count_endless_answers(self) -> BadAnswers | None:
         """Answers that did not stop, by sampling pass; None where the last one has none that can be judged."""
-        return count_bad_answers(self.subject, lambda sample: runs_past_end(self.subject, sample))
+        return count_bad_answers(self.subject, lambda sample: does_not_stop(self.subject, sample))
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        endless = self._count_endless()
+        endless = self._count_endless_answers()
         if endless is None or endless.best is None:
             return
         by_step = [(look.step, median_stop_probability(look)) for look in watched.looks]
@@ -114,7 +114,7 @@ class StopRateFalls(AnswersRule):
             " shows labels)",
             severity="error" if is_lost else "warning",
             evidence=[*evidence, *endless.evidence],
-            cases=sample_cases(endless.samples),
+            cases=cases_of_samples(endless.samples),
             count=endless.last.bad,
             total=endless.last.of,
             figure=endless.figure("answers that do not stop"),

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from math import exp
 
 from truetune.checks.answers.bad_answer_counts import is_late_in_run
-from truetune.checks.answers.loss_curves import first_and_last_level, loss_curve_of_source
+from truetune.checks.answers.loss_curves import first_and_last_loss_level, loss_curve_of_source
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -81,13 +81,13 @@ class StopTokenNotLearned(AnswersRule):
             )
         if len(stop) not in (0, len(content)):
             return Unmet("the loss of the stop token was not recorded each time")
-        first, last = first_and_last_level(content)
+        first, last = first_and_last_loss_level(content)
         if last > LEARNED_SHARE * first:
             return Unmet(f"the loss of the content has not fallen by a tenth: it is {last:.3g}")
         return None
 
     def figure(self) -> str:
-        first, last = first_and_last_level(loss_curve_of_source(self.subject, "stop token"))
+        first, last = first_and_last_loss_level(loss_curve_of_source(self.subject, "stop token"))
         return (
             f"the loss of the stop token goes from {first:.3g} to {last:.3g} (P = {exp(-last):.2g})"
         )
@@ -104,8 +104,8 @@ class StopTokenNotLearned(AnswersRule):
                 " labels)",
             )
             return
-        first_content, last_content = first_and_last_level(content)
-        first_stop, last_stop = first_and_last_level(stop)
+        first_content, last_content = first_and_last_loss_level(content)
+        first_stop, last_stop = first_and_last_loss_level(stop)
         if last_content > LEARNED_SHARE * first_content:
             return
         if last_stop < max(LEARNED_STOP_LOSS, LEARNED_SHARE * first_stop):
@@ -128,11 +128,11 @@ class StopTokenNotLearned(AnswersRule):
             ],
             figure=Figure(
                 "loss by source",
-                tuple(self._series(name) for name in ("assistant content", "stop token")),
+                tuple(self._loss_series(name) for name in ("assistant content", "stop token")),
             ),
         )
 
-    def _series(self, name: str) -> Series:
+    def _loss_series(self, name: str) -> Series:
         """The losses of one source by step."""
         records = [record for record in self.subject.losses if name in record.by_source]
         steps = tuple(float(record.step) for record in records)

@@ -54,7 +54,7 @@ import numpy as np
 
 from truetune.auditing.audit import Field, Sample
 from truetune.auditing.row_fields import list_row_fields
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -73,7 +73,7 @@ class AnotherFieldSupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        samples, answers = self._lines_with_recognised_texts, self._row_answers
+        samples, answers = self._lines_with_recognised_texts, self._answers_by_format
         read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
         learned = self._learned_columns(answers)
         # Where even one line holds an answer, it is the mask that is wrong and not the column.
@@ -87,13 +87,13 @@ class AnotherFieldSupervised(BatchRule):
             evidence=[
                 f"columns in the batches: {name_list(sorted({_column_of(field) for field in read}))}"
             ],
-            cases=[Case(self._show_label(sample)) for sample in samples[:MAX_CASES]],
+            cases=[Case(self._show_labelled_tokens(sample)) for sample in samples[:MAX_CASES]],
             count=count,
             total=len(samples),
         )
 
     @cached_property
-    def _row_answers(self) -> list[Field]:
+    def _answers_by_format(self) -> list[Field]:
         """The texts of the given rows that are answers by their format."""
         return [
             field
@@ -115,14 +115,14 @@ class AnotherFieldSupervised(BatchRule):
         )
 
     @staticmethod
-    def _show_label(sample: Sample) -> str:
+    def _show_labelled_tokens(sample: Sample) -> str:
         """The first tokens of a line that have labels."""
         first = int(np.flatnonzero(sample.supervised)[0])
         return f"{sample.place}: a label on {text_around(sample, first + 5)}"
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
         if lacking is not None:
             return lacking
@@ -149,7 +149,9 @@ class AnotherFieldSupervised(BatchRule):
     def _lines_with_recognised_texts(self) -> list[Sample]:
         """Lines in which texts of the given rows are recognised."""
         return [
-            sample for sample in lines_with_own_labels(self.subject) if (sample.field >= 0).any()
+            sample
+            for sample in lines_with_unshifted_labels(self.subject)
+            if (sample.field >= 0).any()
         ]
 
 

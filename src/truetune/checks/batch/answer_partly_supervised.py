@@ -48,7 +48,7 @@ import numpy as np
 
 from truetune.checks.batch.evidence.answer_spans import (
     Answer,
-    answers_in_batches,
+    answers_in_recognised_lines,
     lines_of_known_rows,
 )
 from truetune.checks.batch.evidence.unmet_batch_needs import (
@@ -77,7 +77,7 @@ class AnswerPartlySupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        learned = self._learned_answers
+        learned = self._unlabelled_ends_of_answers
         wrong = [ends for ends in learned if ends.head or ends.tail]
         if not wrong:
             return
@@ -98,25 +98,27 @@ class AnswerPartlySupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or self._learned_answers:
+        if lacking is not None or self._unlabelled_ends_of_answers:
             return lacking
         lines = lines_of_known_rows(self.subject)
         return (
             NO_ANSWER_LEARNED
-            if answers_in_batches(self.subject)
+            if answers_in_recognised_lines(self.subject)
             else explain_missing_answer(self.subject, lines)
         )
 
     def figure(self) -> Measurement:
-        learned = len(self._learned_answers)
+        learned = len(self._unlabelled_ends_of_answers)
         return count_measurement(
             "supervised answers with a label on their first and last token", learned, learned
         )
 
     @cached_property
-    def _learned_answers(self) -> list[UnlabelledEnds]:
-        """Of each answer with a label."""
-        measured = [_measure_unlabelled_ends(answer) for answer in answers_in_batches(self.subject)]
+    def _unlabelled_ends_of_answers(self) -> list[UnlabelledEnds]:
+        """The tokens without labels at both ends of each answer that has a label."""
+        measured = [
+            _measure_unlabelled_ends(answer) for answer in answers_in_recognised_lines(self.subject)
+        ]
         return [ends for ends in measured if ends is not None]
 
 

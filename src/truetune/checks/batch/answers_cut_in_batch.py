@@ -40,14 +40,18 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.answer_spans import length_limit
-from truetune.checks.batch.evidence.line_documents import document_spans, is_chat, is_packed
+from truetune.checks.batch.evidence.answer_spans import length_limit_of_audit
+from truetune.checks.batch.evidence.line_documents import (
+    are_batches_packed,
+    document_spans,
+    has_prompt_and_answer,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
-# As in `length_limit`: two lines of one length may be chance.
+# As in `length_limit_of_audit`: two lines of one length may be chance.
 MIN_LINES_AT_LIMIT = 3
 """So many lines of one length, none longer, stand for a limit"""
 # Chosen, not measured: from every fifth answer on, to stop in the middle is common enough to be
@@ -65,25 +69,29 @@ class AnswersCutInBatch(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        limit, is_named = length_limit(self.subject)
+        limit, is_named = length_limit_of_audit(self.subject)
         if limit is None:
             return
         cut = [
             (sample, end)
-            for sample, start, end in self._answers
+            for sample, start, end in self._spans_with_prompt_and_answer
             if end - start == limit and self._is_cut(sample, start, end)
         ]
-        if cut and (is_named or self._is_limit(len(cut), {id(sample) for sample, _ in cut})):
+        if cut and (
+            is_named or self._is_shared_length_a_limit(len(cut), {id(sample) for sample, _ in cut})
+        ):
             yield self._report_cut_answers(cut, limit, is_named)
         # Packed lines are as long as they are packed; the limit is that of their documents.
-        if is_named and not is_packed(self.subject):
+        if is_named and not are_batches_packed(self.subject):
             yield from self._report_longer_lines(limit)
 
     def _report_cut_answers(
         self, cut: list[tuple[Sample, int]], limit: int, is_named: bool
     ) -> Finding:
-        """Answers that end at the limit, each with its line and one past its last token."""
-        total = len(self._answers)
+        """The finding on answers that end at the limit; each is given with its line and one past
+        its last token.
+        """
+        total = len(self._spans_with_prompt_and_answer)
         evidence = []
         if not is_named:
             evidence = [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
@@ -102,23 +110,25 @@ class AnswersCutInBatch(BatchRule):
         )
 
     def _report_longer_lines(self, limit: int) -> Iterator[Finding]:
-        """Lines that are longer than a limit that the settings name."""
+        """A finding on lines that are longer than a limit that the settings name, if there are any."""
         longer = [
-            (sample, end - start) for sample, start, end in self._documents if end - start > limit
+            (sample, end - start)
+            for sample, start, end in self._document_spans
+            if end - start > limit
         ]
         if longer:
             yield self.finding(
-                f"{len(longer)} of {len(self._documents)} lines are longer than the limit of"
+                f"{len(longer)} of {len(self._document_spans)} lines are longer than the limit of"
                 f" {limit} tokens: it is not applied",
                 "cut or leave out long rows where they are tokenized; the trainer takes prepared"
                 " rows as they are",
                 severity="warning",
                 cases=[Case(f"{sample.place}: {length} tokens") for sample, length in longer],
                 count=len(longer),
-                total=len(self._documents),
+                total=len(self._document_spans),
             )
 
-    def _is_limit(self, cut: int, lines: set[int]) -> bool:
+    def _is_shared_length_a_limit(self, cut: int, lines: set[int]) -> bool:
         """No setting names a limit: is it one nevertheless, or do lines share a length by chance?
 
         All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is
@@ -131,11 +141,13 @@ class AnswersCutInBatch(BatchRule):
         if cut < MIN_LINES_AT_LIMIT:
             return False
         stops = list(self.subject.stops)
-        others = [answer for answer in self._answers if id(answer[0]) not in lines]
+        others = [
+            answer for answer in self._spans_with_prompt_and_answer if id(answer[0]) not in lines
+        ]
         ended = any(np.isin(sample.ids[start:end], stops).any() for sample, start, end in others)
         whole = [
             sample
-            for sample, _, _ in self._answers
+            for sample, _, _ in self._spans_with_prompt_and_answer
             if id(sample) in lines and sample.fields and not sample.cut
         ]
         return (ended or not others) and not whole
@@ -150,26 +162,29 @@ class AnswersCutInBatch(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if length_limit(self.subject)[0] is None:
+        if length_limit_of_audit(self.subject)[0] is None:
             return Unmet(
                 "it is not known at which length rows are cut", "set the limit (max_length)"
             )
         return (
             None
-            if self._answers
+            if self._spans_with_prompt_and_answer
             else Unmet("it is about prompts with answers, and no line is known to hold one")
         )
 
     def figure(self) -> Measurement:
-        limit, known = length_limit(self.subject)
+        limit, known = length_limit_of_audit(self.subject)
         more = "" if known else "; no argument names a limit"
         return count_measurement(
-            f"answers that are cut at {limit} tokens", 0, len(self._answers), more
+            f"answers that are cut at {limit} tokens",
+            0,
+            len(self._spans_with_prompt_and_answer),
+            more,
         )
 
     @cached_property
-    def _documents(self) -> list[tuple[Sample, int, int]]:
-        """Each with its first token and one past its last."""
+    def _document_spans(self) -> list[tuple[Sample, int, int]]:
+        """(line, first token, one past the last) of each document."""
         return [
             (sample, *document)
             for sample in self.subject.samples
@@ -177,11 +192,13 @@ class AnswersCutInBatch(BatchRule):
         ]
 
     @cached_property
-    def _answers(self) -> list[tuple[Sample, int, int]]:
-        """The documents with something to learn and something to read."""
+    def _spans_with_prompt_and_answer(self) -> list[tuple[Sample, int, int]]:
+        """(line, first token, one past the last) of each document with something to learn and
+        something to read.
+        """
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
         return [
             (sample, start, end)
-            for sample, start, end in self._documents
-            if is_chat(sample, start, end, ends)
+            for sample, start, end in self._document_spans
+            if has_prompt_and_answer(sample, start, end, ends)
         ]

@@ -73,7 +73,7 @@ class AttentionMaskHidesText(BatchRule):
             f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0"
             " and are no padding",
             "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
-            evidence=_describe_mask([sample for sample, _ in hidden]),
+            evidence=_evidence_of_loss_mask([sample for sample, _ in hidden]),
             cases=[
                 Case(
                     f"{sample.place}: hidden from token {at} on:"
@@ -108,8 +108,8 @@ def _hidden_text_mask(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
     return np.asarray(hidden)
 
 
-def _describe_mask(samples: list[Sample]) -> Iterator[str]:
-    """What the attention mask is in truth, where it is the loss mask or its opposite."""
+def _evidence_of_loss_mask(samples: list[Sample]) -> Iterator[str]:
+    """Evidence that the attention mask is in truth the loss mask, or its opposite."""
     # Padding is in both masks 0: only what is attended, learned or hidden text is compared.
     text = [
         sample.attended | sample.supervised | _hidden_text_mask(sample, None) for sample in samples

@@ -75,13 +75,13 @@ class BosInsideADocument(BatchRule):
         if (
             bos is None
             or bos in (tokenizer.get("pad"), *self.subject.stops)
-            or _written_by_template(self.subject)
+            or _does_template_write_inner_bos(self.subject)
         ):
             return
         places = [
             (sample, i)
             for sample in self.subject.samples
-            for i in _bos_places(sample, bos, self.subject.stops)
+            for i in _inner_bos_places(sample, bos, self.subject.stops)
         ]
         if places:
             lines = len({id(sample) for sample, _ in places})
@@ -113,7 +113,7 @@ class BosInsideADocument(BatchRule):
             )
         return (
             Unmet("it is about templates that write BOS once")
-            if _written_by_template(self.subject)
+            if _does_template_write_inner_bos(self.subject)
             else None
         )
 
@@ -123,7 +123,7 @@ class BosInsideADocument(BatchRule):
         )
 
 
-def _written_by_template(audit: Audit) -> bool:
+def _does_template_write_inner_bos(audit: Audit) -> bool:
     """Does the template write BOS in other places than the start?"""
     if audit.probes is None or "bos" not in audit.probes.tokenizer.special:
         return False
@@ -135,7 +135,7 @@ def _written_by_template(audit: Audit) -> bool:
     return bos in text[1:]
 
 
-def _bos_places(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
+def _inner_bos_places(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
     """BOS where an answer begins, or between texts of the same row."""
     for start, end in document_spans(sample):
         for i in np.flatnonzero(sample.ids[start + 1 : end - 1] == bos) + start + 1:

@@ -97,7 +97,9 @@ class BosTwiceInBatch(BatchRule):
 
 
 def _double_bos_places(sample: Sample, bos: int, *, ends: bool) -> list[int]:
-    """Places of the first of two; where BOS also ends documents, only at the start of the line."""
+    """The places of the first of two BOS tokens; if BOS also ends documents, only at the start of
+    the line.
+    """
     is_bos = (sample.ids == bos) & ~sample.padding
     first = np.flatnonzero(
         is_bos[:-1] & is_bos[1:] & (sample.documents[:-1] == sample.documents[1:])

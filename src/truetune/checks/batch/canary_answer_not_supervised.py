@@ -49,7 +49,7 @@ from truetune.checks.batch.evidence.canary_texts import (
     LEARNED,
     LOST,
     CanaryText,
-    keep_answers_of_canary,
+    answers_of_canary,
     texts_of_canary,
 )
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY, NO_LABELS
@@ -69,29 +69,31 @@ class CanaryAnswerNotSupervised(BatchRule):
         if all(sample.labels is None for sample in self.subject.samples):
             return
         texts = texts_of_canary(self.subject)
-        answers = keep_answers_of_canary(texts)
+        answers = answers_of_canary(texts)
         unlearned = _unlearned_texts(answers)
         lost = [text for text in answers if text.seen == LOST and text.role]
         if answers and len(unlearned) == len(answers):
-            yield self._report_texts(
-                f"no answer of a marked row is learned; {_what_is_learned(texts)}",
+            yield self._finding_on_texts(
+                f"no answer of a marked row is learned; {_describe_learned_texts(texts)}",
                 unlearned,
                 answers,
             )
         elif lost:
-            yield self._report_texts(
+            yield self._finding_on_texts(
                 f"{len(lost)} of {len(answers)} answers of a marked row are in no batch",
                 lost,
                 answers,
             )
         # Nothing of the row is called an answer: as long as some text is learned, it may be one.
         elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
-            yield self._report_texts("no text of a marked row is learned", texts, texts)
+            yield self._finding_on_texts("no text of a marked row is learned", texts, texts)
 
-    def _report_texts(
+    def _finding_on_texts(
         self, message: str, texts: list[CanaryText], total: list[CanaryText]
     ) -> Finding:
-        """The fate of some texts, as cases, and of all they are compared with, as evidence."""
+        """A finding with what became of some texts as cases, and of all that they are compared with
+        as evidence.
+        """
         return self.finding(
             message,
             "correct the formatting function or the column map, then look again with the canary",
@@ -111,7 +113,7 @@ class CanaryAnswerNotSupervised(BatchRule):
 
     def figure(self) -> Measurement:
         every = texts_of_canary(self.subject)
-        wanted = keep_answers_of_canary(every)
+        wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return count_measurement(
@@ -119,12 +121,15 @@ class CanaryAnswerNotSupervised(BatchRule):
         )
 
 
-def _what_is_learned(texts: list[CanaryText]) -> str:
+def _describe_learned_texts(texts: list[CanaryText]) -> str:
     """`learned: messages[0].content`: the texts that took the answer's place"""
     learned = ", ".join(text.path for text in texts if text.seen == LEARNED)
     return f"learned: {learned}" if learned else "nothing is learned"
 
 
 def _unlearned_texts(texts: list[CanaryText]) -> list[CanaryText]:
-    """Those that are only read, or in no batch. One that was cut off may have been learned otherwise."""
+    """The texts that are only read, or that are in no batch.
+
+    One that was cut off may have been learned otherwise.
+    """
     return [text for text in texts if text.seen in (LOST, CONTEXT)]

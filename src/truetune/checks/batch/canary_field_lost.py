@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.batch.evidence.canary_texts import (
     LOST,
     CanaryText,
-    keep_answers_of_canary,
+    answers_of_canary,
     texts_of_canary,
 )
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY
@@ -69,7 +69,11 @@ class CanaryFieldLost(BatchRule):
     def findings(self) -> Iterator[Finding]:
         every = texts_of_canary(self.subject)
         ignored = [text for text in every if text.formatted and text.seen == LOST]
-        lost = [text for text in every if text.seen == LOST and self._is_missed(text, every)]
+        lost = [
+            text
+            for text in every
+            if text.seen == LOST and self._should_be_learned_or_read(text, every)
+        ]
         # A function that is not used loses all that it writes: that is one fault, and not one of
         # each column.
         if ignored:
@@ -94,9 +98,11 @@ class CanaryFieldLost(BatchRule):
             )
 
     @staticmethod
-    def _is_missed(text: CanaryText, every: list[CanaryText]) -> bool:
-        """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
-        answered = keep_answers_of_canary(every)
+    def _should_be_learned_or_read(text: CanaryText, every: list[CanaryText]) -> bool:
+        """Is a text a turn of a conversation that is used, or in a column whose name tells that it
+        is to be read?
+        """
+        answered = answers_of_canary(every)
         if text in answered and all(answer.seen == LOST for answer in answered):
             return False
         if not any(other.column == text.column and other.seen != LOST for other in every):

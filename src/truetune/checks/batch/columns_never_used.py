@@ -91,9 +91,9 @@ class ColumnsNeverUsed(BatchRule):
             name: text for name, text in unused.items() if name not in by_name and is_prose(text)
         }
         if by_name:
-            yield self._report_columns(by_name, "warning")
+            yield self._finding_on_columns(by_name, "warning")
         if by_text:
-            yield self._report_columns(by_text, "info")
+            yield self._finding_on_columns(by_text, "info")
         lost = self._lost_weights()
         if lost:
             yield self.finding(
@@ -103,7 +103,7 @@ class ColumnsNeverUsed(BatchRule):
                 severity="warning",
             )
 
-    def _report_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
+    def _finding_on_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
         """Columns, each with one of its texts, that reach no batch."""
         return self.finding(
             f"columns of the given rows whose text is in no batch: {name_list(columns)}",
@@ -158,7 +158,7 @@ class ColumnUse(NamedTuple):
 
 def _find_column_use(audit: Audit) -> ColumnUse:
     """Which columns reach no line of the rows that are recognised."""
-    used = _columns_placed(audit)
+    used = _columns_with_placed_text(audit)
     first: dict[str, str] = {}
     for row, lines in _rows_with_lines(audit):
         for column, text in texts_of_row(row):
@@ -191,7 +191,7 @@ def _rows_with_lines(audit: Audit) -> Iterator[tuple[dict[str, Any], list[str]]]
                 yield row, lines[rank, number]
 
 
-def _columns_placed(audit: Audit) -> set[str]:
+def _columns_with_placed_text(audit: Audit) -> set[str]:
     """The columns of which a text was placed among the tokens of a line."""
     return {
         re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0]

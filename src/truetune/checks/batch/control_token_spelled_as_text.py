@@ -45,7 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -76,7 +76,7 @@ class ControlTokenSpelledAsText(BatchRule):
         if not lines or 2 * len(lines) < self.judged:
             return
         spelled = sorted({name for _, name, *_ in places})
-        control = {name for name in spelled if self._is_control(name)}
+        control = {name for name in spelled if self._is_single_token(name)}
         remedy = (
             "add them as special tokens and train their embeddings, or use the template of this"
             " model"
@@ -99,7 +99,7 @@ class ControlTokenSpelledAsText(BatchRule):
     def _find_spelled_markers(self) -> list[tuple[Sample, str, int, int]]:
         """(line, marker, first token, one past the last) wherever several tokens spell a marker; counts what it saw."""
         names = _template_markers(self.subject)
-        samples = list(lines_with_own_labels(self.subject))
+        samples = list(lines_with_unshifted_labels(self.subject))
         self.judged, self.names = len(samples), len(names)
         return [
             (sample, *place)
@@ -114,14 +114,14 @@ class ControlTokenSpelledAsText(BatchRule):
         what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
         return f"{name}: {what}"
 
-    def _is_control(self, name: str) -> bool:
+    def _is_single_token(self, name: str) -> bool:
         """Has this tokenizer one id for a marker?"""
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
         if lacking is not None:
             return lacking

@@ -69,16 +69,16 @@ class DoubleLabelShift(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        samples, total = self._labelled_lines, self._label_count
-        if total < MIN_LABELS or not self._shifts_itself():
+        samples, total = self._labelled_lines, self._count_labels
+        if total < MIN_LABELS or not self._does_model_shift_labels():
             return
-        right = self._share_of_labels(samples, 0)
+        right = self._share_of_shifted_labels(samples, 0)
         if right > ALIGNED_SHARE:
             return
-        shares = {shift: self._share_of_labels(samples, shift) for shift in SHIFTS}
+        shares = {shift: self._share_of_shifted_labels(samples, shift) for shift in SHIFTS}
         shift = max(shares, key=shares.__getitem__)
         if shares[shift] > ALIGNED_SHARE and shares[shift] > right:
-            yield self._report_shift(shift, shares[shift])
+            yield self._finding_on_shift(shift, shares[shift])
         # Trainers for preferences may mask or change some labels of their own; of SFT, each label
         # is a token of its line.
         elif right < 1 - ALIGNED_SHARE or (
@@ -89,27 +89,27 @@ class DoubleLabelShift(BatchRule):
                 " nearby",
                 "make labels from input_ids; a collator for masked language models is none for a"
                 " causal one",
-                cases=[Case(_show_label(sample, 0)) for sample in samples[:1]],
+                cases=[Case(_show_shifted_label(sample, 0)) for sample in samples[:1]],
                 count=round((1 - right) * total),
                 total=total,
             )
 
-    def _report_shift(self, shift: int, share: float) -> Finding:
-        """Nearly all labels are the token `shift` places further on."""
+    def _finding_on_shift(self, shift: int, share: float) -> Finding:
+        """The finding that nearly all labels are the token `shift` places further on."""
         side = "behind" if shift > 0 else "before"
         # The model shifts once more: the prediction at t is compared with the label at t + 1.
         learned = f"t{shift + 1:+d}" if shift != -1 else "t"
         return self.finding(
-            f"{share:.0%} of {self._label_count} labels are the token {abs(shift)} {side} their place, and"
+            f"{share:.0%} of {self._count_labels} labels are the token {abs(shift)} {side} their place, and"
             " the model shifts labels itself",
             "give the model labels that stand at their own token; it shifts them",
-            cases=[Case(_show_label(sample, shift)) for sample in self._labelled_lines[:1]],
+            cases=[Case(_show_shifted_label(sample, shift)) for sample in self._labelled_lines[:1]],
             evidence=[f"position t learns token {learned}"],
-            count=round(share * self._label_count),
-            total=self._label_count,
+            count=round(share * self._count_labels),
+            total=self._count_labels,
         )
 
-    def _shifts_itself(self) -> bool:
+    def _does_model_shift_labels(self) -> bool:
         """Is it a causal model of transformers under its own loss? Such a one shifts the labels that it is given."""
         facts = self.subject.facts
         causal = facts["model"]["class"].endswith(
@@ -119,7 +119,7 @@ class DoubleLabelShift(BatchRule):
         return causal and not encodes and not facts["trainer"].get("own_loss", False)
 
     @staticmethod
-    def _share_of_labels(samples: list[Sample], shift: int) -> float:
+    def _share_of_shifted_labels(samples: list[Sample], shift: int) -> float:
         """Share of the labels that are the id `shift` places further on."""
         equal = sum(
             # Modulo: the few places that point beyond an end count as any other token.
@@ -136,17 +136,17 @@ class DoubleLabelShift(BatchRule):
             return lacking
         if not self._labelled_lines:
             return NO_LABELS
-        if not self._shifts_itself():
+        if not self._does_model_shift_labels():
             return Unmet(
                 "it is about causal models that shift labels themselves, and this one or its loss"
                 " does not"
             )
-        if self._label_count < MIN_LABELS:
+        if self._count_labels < MIN_LABELS:
             return Unmet(
-                f"the batches have {self._label_count} labels, and it takes {MIN_LABELS}",
+                f"the batches have {self._count_labels} labels, and it takes {MIN_LABELS}",
                 "audit more (--batches)",
             )
-        right = self._share_of_labels(self._labelled_lines, 0)
+        right = self._share_of_shifted_labels(self._labelled_lines, 0)
         if right <= ALIGNED_SHARE:
             return Unmet(
                 f"it is about labels that are tokens of their line, and {1 - right:.0%} of these"
@@ -155,9 +155,9 @@ class DoubleLabelShift(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        right = round(self._share_of_labels(self._labelled_lines, 0) * self._label_count)
+        right = round(self._share_of_shifted_labels(self._labelled_lines, 0) * self._count_labels)
         return count_measurement(
-            "labels that are the token at their place", right, self._label_count
+            "labels that are the token at their place", right, self._count_labels
         )
 
     @cached_property
@@ -170,12 +170,12 @@ class DoubleLabelShift(BatchRule):
         ]
 
     @cached_property
-    def _label_count(self) -> int:
+    def _count_labels(self) -> int:
         """Labels in all lines."""
         return sum(int(sample.supervised.sum()) for sample in self._labelled_lines)
 
 
-def _show_label(sample: Sample, shift: int) -> str:
+def _show_shifted_label(sample: Sample, shift: int) -> str:
     """The first label of the first line, by the token that it is in truth."""
     at = int(np.flatnonzero(sample.supervised)[0])
     label = int(sample.labels[at]) if sample.labels is not None else -100

@@ -45,8 +45,8 @@ from truetune.auditing.audit import Audit
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.checks.batch.evidence.answer_spans import (
     Answer,
-    answers_in_batches,
-    length_limit,
+    answers_in_recognised_lines,
+    length_limit_of_audit,
     lines_of_known_rows,
     text_around,
 )
@@ -68,18 +68,20 @@ class EosNotAppended(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        most, named = length_limit(self.subject)
+        most, named = length_limit_of_audit(self.subject)
         ends = self._last_answers
         open_ = [
-            answer for answer in ends if answer.stop is None and not _is_cut(answer, most, named)
+            answer
+            for answer in ends
+            if answer.stop is None and not _is_cut_answer(answer, most, named)
         ]
         if open_:
-            yield self._report_missing_stops(open_, ends)
+            yield self._finding_on_missing_stops(open_, ends)
             return
         other = _foreign_stop_token(self.subject, ends)
         if other is not None:
             yield self.finding(
-                f"the answers end with {_token_name(self.subject, other)}, and the chat template"
+                f"the answers end with {_name_with_id(self.subject, other)}, and the chat template"
                 " ends turns otherwise",
                 "end the answers as the template does: let it render them, or write its token"
                 " behind the text",
@@ -89,7 +91,7 @@ class EosNotAppended(BatchRule):
                 total=len(ends),
             )
 
-    def _report_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+    def _finding_on_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
         """Answers without a stop token, of all last answers of documents."""
         return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
@@ -112,7 +114,7 @@ class EosNotAppended(BatchRule):
         lacking = super().unmet()
         if lacking is not None or self._last_answers:
             return lacking
-        if answers_in_batches(self.subject):
+        if answers_in_recognised_lines(self.subject):
             return NO_ANSWER_LEARNED
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
@@ -129,12 +131,12 @@ class EosNotAppended(BatchRule):
         """The last answer of each document, where it has labels."""
         return [
             answer
-            for answer in answers_in_batches(self.subject)
+            for answer in answers_in_recognised_lines(self.subject)
             if answer.last and answer.supervised.any()
         ]
 
 
-def _is_cut(answer: Answer, most: int | None, named: bool) -> bool:
+def _is_cut_answer(answer: Answer, most: int | None, named: bool) -> bool:
     """Does the line end with the answer, at the limit or before the end of the row's own text?
 
     Args:
@@ -171,7 +173,7 @@ def _foreign_stop_token(audit: Audit, ends: list[Answer]) -> int | None:
     return used.pop() if by_template else None
 
 
-def _token_name(audit: Audit, id: int) -> str:
+def _name_with_id(audit: Audit, id: int) -> str:
     """`'</s>' (2)`; the id alone where the tokenizer is not known"""
     token = audit.probes.tokenizer.backend.id_to_token(id) if audit.probes else None
     return f"{token!r} ({id})" if token else str(id)
@@ -179,4 +181,4 @@ def _token_name(audit: Audit, id: int) -> str:
 
 def _stop_token_names(audit: Audit) -> str:
     """All tokens that end a turn."""
-    return ", ".join(_token_name(audit, stop) for stop in sorted(audit.stops)) or "none"
+    return ", ".join(_name_with_id(audit, stop) for stop in sorted(audit.stops)) or "none"

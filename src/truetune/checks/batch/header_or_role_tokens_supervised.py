@@ -53,7 +53,7 @@ from truetune.checks.batch.evidence.answer_spans import (
     prompt_mask,
     true_runs,
 )
-from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
+from truetune.checks.batch.evidence.loss_masks import is_prompt_loss_explained
 from truetune.checks.batch.evidence.unmet_batch_needs import (
     PROMPTS_EXPLAINED,
     explain_missing_answer,
@@ -88,7 +88,7 @@ class HeaderOrRoleTokensSupervised(BatchRule):
                     for start, end in true_runs(_learned_template_mask(self.subject, sample))
                 ]
         self.found = bool(spans)
-        if not spans or prompt_loss_is_explained(self.subject):
+        if not spans or is_prompt_loss_explained(self.subject):
             return
         tokens = sum(end - start for _, start, end in spans)
         yield self.finding(
@@ -127,7 +127,9 @@ class HeaderOrRoleTokensSupervised(BatchRule):
 
 
 def _learned_template_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
-    """Supervised template tokens that are no stop token, no part of an answer, and not the space behind a stop."""
+    """(tokens,) true for supervised template tokens that are no stop token, no part of an answer,
+    and not the space after a stop.
+    """
     flags = sample.source == Source.TEMPLATE
     if sample.placed_by == "markers":
         flags |= answer_header_mask(audit, sample)

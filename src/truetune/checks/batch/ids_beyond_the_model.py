@@ -61,12 +61,12 @@ class IdsBeyondTheModel(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        if self._holds_media():
+        if self._do_batches_hold_media():
             return
         model = self.subject.facts["model"]
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
-            limit = _row_limit(rows, model["config"])
-            beyond = list(self._ids_without_row(what, limit)) if limit else []
+            limit = _rows_of_weight_or_config(rows, model["config"])
+            beyond = list(self._ids_beyond_limit(what, limit)) if limit else []
             if beyond:
                 count = sum(number for _, _, number in beyond)
                 yield self.finding(
@@ -78,8 +78,10 @@ class IdsBeyondTheModel(BatchRule):
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
 
-    def _ids_without_row(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
-        """(line, the first one, how many) of ids, or of labels, that have no row."""
+    def _ids_beyond_limit(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
+        """(line, the first id, how many) of the ids or labels (`what`) that have no row below
+        `limit`.
+        """
         for sample in self.subject.samples:
             values = sample.ids if what == "id" else sample.labels
             if values is None:
@@ -94,21 +96,24 @@ class IdsBeyondTheModel(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if self._holds_media():
+        if self._do_batches_hold_media():
             return Unmet("it is about ids of text, and the batches hold images or sound too")
         return (
             None
-            if self._embedding_rows()
+            if self._known_embedding_rows()
             else Unmet("it is not known how many rows the embedding has")
         )
 
     def figure(self) -> Measurement:
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
         return count_measurement(
-            "ids that are not in the model", 0, ids, f"; it has {self._embedding_rows():,} rows"
+            "ids that are not in the model",
+            0,
+            ids,
+            f"; it has {self._known_embedding_rows():,} rows",
         )
 
-    def _holds_media(self) -> bool:
+    def _do_batches_hold_media(self) -> bool:
         """Does any batch hold images or sound?"""
         return any(
             name in batch
@@ -117,14 +122,18 @@ class IdsBeyondTheModel(BatchRule):
             for batch in record.batches
         )
 
-    def _embedding_rows(self) -> int:
+    def _known_embedding_rows(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
-        return _row_limit(model["embedding_rows"], model["config"])
+        return _rows_of_weight_or_config(model["embedding_rows"], model["config"])
 
 
-def _row_limit(rows: int | None, config: dict[str, Any]) -> int:
-    """Of the weight in memory or by its config: sharding may leave a part, or nothing, of the weight here."""
+def _rows_of_weight_or_config(rows: int | None, config: dict[str, Any]) -> int:
+    """The rows of a weight: as in memory, or as the config says if that is more, for sharding may
+    leave only a part of the weight here.
+
+    0 if the rows in memory are not known.
+    """
     text = config.get("text_config") or {}
     return (
         max(rows or 0, config.get("vocab_size") or 0, text.get("vocab_size") or 0)

@@ -76,15 +76,15 @@ class IdsOfRowsNotUsed(BatchRule):
         self.columns = sorted({name for row in rows for name in token_id_columns(row)})
         self.ids = [ids for row in rows for ids in _answer_ids(row)]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
-        self.used = sum(self._holds_ids(sample) for sample in self.lines)
+        self.used = sum(self._holds_answer_ids(sample) for sample in self.lines)
 
-    def _holds_ids(self, sample: Sample) -> bool:
+    def _holds_answer_ids(self, sample: Sample) -> bool:
         """Does a line hold the ids of an answer of any row?"""
         text = sample.ids.astype(np.int64).tobytes()
         wanted = (
             np.array(ids, np.int64).tobytes() for ids in self.ids if len(ids) >= MIN_COMPARED_IDS
         )
-        return any(_is_subsequence(ids, text) for ids in wanted)
+        return any(_holds_id_sequence(ids, text) for ids in wanted)
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or self.used:
@@ -119,8 +119,11 @@ class IdsOfRowsNotUsed(BatchRule):
         )
 
 
-def _is_subsequence(ids: bytes, line: bytes) -> bool:
-    """Whole numbers of eight bytes: what is found between two of them is none."""
+def _holds_id_sequence(ids: bytes, line: bytes) -> bool:
+    """Do the bytes of a line hold those of some ids, at whole numbers of eight bytes?
+
+    A match between two numbers is none.
+    """
     at = line.find(ids)
     while at >= 0 and at % 8:
         at = line.find(ids, at + 1)

@@ -75,7 +75,7 @@ class KtoKlFromMatchedPair(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        matched = self._matched_rows
+        matched = self._kl_rows
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
@@ -94,31 +94,29 @@ class KtoKlFromMatchedPair(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (
-            None
-            if self._matched_rows
-            else Unmet("it is about KTO's KL batches, and there are none")
+            None if self._kl_rows else Unmet("it is about KTO's KL batches, and there are none")
         )
 
     def figure(self) -> Measurement:
         return count_measurement(
             "rows of the KL batches that are the pair they were made from",
             0,
-            len(self._matched_rows),
+            len(self._kl_rows),
         )
 
     @cached_property
-    def _matched_rows(self) -> list[tuple[int, int, bool]]:
-        """Number of the batch, line, and whether it is its own pair."""
+    def _kl_rows(self) -> list[tuple[int, int, bool]]:
+        """(number of the batch, line, is it its own pair?) of each KL row."""
         return [
             (number, line, equal)
             for record in self.subject.records
             for number, batch in enumerate(record.batches)
-            for line, equal in enumerate(_matched_rows(batch))
+            for line, equal in enumerate(_are_kl_rows_their_own(batch))
         ]
 
 
-def _matched_rows(batch: Arrays) -> Iterator[bool]:
-    """Does each KL row equal its own row? No, where more than one row has that answer."""
+def _are_kl_rows_their_own(batch: Arrays) -> Iterator[bool]:
+    """For each KL row: does it equal its own row? No, if more than one row has that answer."""
     for name, own in KL_KEYS:
         if name in batch and own in batch and len(batch[name]) == len(batch[own]):
             answers = [_unpadded_ids(batch, own, i, answer=True) for i in range(len(batch[own]))]

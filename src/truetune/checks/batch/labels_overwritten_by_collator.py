@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.batch.evidence.answer_spans import text_around
 from truetune.checks.batch.evidence.loss_masks import (
     labels_learned_despite_minus_100,
-    labels_of_rows,
+    masked_labels_of_rows,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -75,7 +75,7 @@ class LabelsOverwrittenByCollator(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or labels_of_rows(self.subject).masked:
+        if lacking is not None or masked_labels_of_rows(self.subject).masked:
             return lacking
         return Unmet("it is about rows that come with labels of -100, and none is known to")
 
@@ -83,5 +83,5 @@ class LabelsOverwrittenByCollator(BatchRule):
         return count_measurement(
             "tokens that the rows label -100 and that are in the loss",
             0,
-            labels_of_rows(self.subject).masked,
+            masked_labels_of_rows(self.subject).masked,
         )

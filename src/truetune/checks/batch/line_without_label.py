@@ -42,8 +42,8 @@ from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import (
     count_tokens,
-    length_limit,
-    lines_with_own_labels,
+    length_limit_of_audit,
+    lines_with_unshifted_labels,
 )
 from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
@@ -60,7 +60,7 @@ class LineWithoutLabel(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        lines = list(lines_with_own_labels(self.subject))
+        lines = list(lines_with_unshifted_labels(self.subject))
         empty = [sample for sample in lines if not sample.supervised.any()]
         if not empty:
             return
@@ -68,7 +68,7 @@ class LineWithoutLabel(BatchRule):
         dead = batches - {
             (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
         }
-        limit, _ = length_limit(self.subject)
+        limit, _ = length_limit_of_audit(self.subject)
         full = sum(count_tokens(sample) >= limit for sample in empty) if limit else 0
         remedy = "look at the first of them: the mask finds nothing to learn there"
         if full == len(empty):
@@ -79,7 +79,7 @@ class LineWithoutLabel(BatchRule):
             remedy,
             # A line without labels teaches nothing; a micro-batch without any has no loss at all.
             severity="error" if dead else "warning",
-            evidence=_explain_missing_labels(full, limit, bool(dead)),
+            evidence=_reasons_for_missing_labels(full, limit, bool(dead)),
             cases=[
                 Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}")
                 for sample in empty[:MAX_CASES]
@@ -90,16 +90,16 @@ class LineWithoutLabel(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "lines without a label", 0, len(list(lines_with_own_labels(self.subject)))
+            "lines without a label", 0, len(list(lines_with_unshifted_labels(self.subject)))
         )
 
 
-def _explain_missing_labels(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
+def _reasons_for_missing_labels(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
     """Why there are no labels, as far as it is known, and what a log shows of it.
 
     Args:

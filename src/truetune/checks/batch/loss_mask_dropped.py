@@ -51,9 +51,9 @@ from truetune.checks.batch.evidence.loss_masks import (
     explain_lost_mask,
     mask_column_of_rows,
     mask_column_without_effect,
-    mask_setting,
-    mask_setting_without_effect,
-    masks_of_rows,
+    mask_columns_of_rows,
+    prompt_mask_setting,
+    prompt_mask_setting_without_effect,
     tokens_learned_despite_mask,
 )
 from truetune.checks.batch.evidence.pretokenized_rows import did_rows_come_tokenized
@@ -75,7 +75,7 @@ class LossMaskDropped(BatchRule):
         on = explain_lost_mask(self.subject)
         lost = tokens_learned_despite_mask(self.subject)
         column = mask_column_without_effect(self.subject)
-        setting = mask_setting_without_effect(self.subject) if on else None
+        setting = prompt_mask_setting_without_effect(self.subject) if on else None
         # What is counted token by token says most; a column or a setting alone is told only where
         # all is learned.
         if lost:
@@ -86,7 +86,7 @@ class LossMaskDropped(BatchRule):
                 self._remedy(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
-                    *self._evidence_of_loss(on),
+                    *self._evidence_of_lost_mask(on),
                 ],
                 cases=[Case(f"{sample.place}: a label on {text_around(sample, place)}")],
                 count=lost.tokens,
@@ -97,14 +97,14 @@ class LossMaskDropped(BatchRule):
                 f"the rows come with the column {column}, and every token of the batches is in the"
                 " loss",
                 self._remedy(),
-                evidence=self._evidence_of_loss(on),
+                evidence=self._evidence_of_lost_mask(on),
             )
         elif setting:
             yield self.finding(
                 f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
                 " loss",
                 self._remedy(),
-                evidence=self._evidence_of_loss(on),
+                evidence=self._evidence_of_lost_mask(on),
             )
 
     def _remedy(self) -> str:
@@ -121,18 +121,18 @@ class LossMaskDropped(BatchRule):
             return f"set completion_only_loss=True, which reads it; or {remedy}"
         return remedy
 
-    def _evidence_of_loss(self, on: str | None) -> list[str]:
+    def _evidence_of_lost_mask(self, on: str | None) -> list[str]:
         """Evidence: the columns that the collator is given, and on which way the mask was lost."""
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or any(
-            mask.masked for mask in masks_of_rows(self.subject)
+            mask.masked for mask in mask_columns_of_rows(self.subject)
         ):
             return lacking
         name = mask_column_of_rows(self.subject) or (
-            explain_lost_mask(self.subject) and mask_setting(self.subject)
+            explain_lost_mask(self.subject) and prompt_mask_setting(self.subject)
         )
         if not name:
             return Unmet(
@@ -142,14 +142,14 @@ class LossMaskDropped(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        mask = next((mask for mask in masks_of_rows(self.subject) if mask.masked), None)
+        mask = next((mask for mask in mask_columns_of_rows(self.subject) if mask.masked), None)
         if mask is not None:
             return count_measurement(
                 f"tokens that the column {mask.column} leaves out and that are in the loss",
                 0,
                 mask.masked,
             )
-        name = mask_column_of_rows(self.subject) or mask_setting(self.subject)
+        name = mask_column_of_rows(self.subject) or prompt_mask_setting(self.subject)
         return count_measurement(
             f"tokens that are in the loss, with {name}", *count_learned_tokens(self.subject)
         )

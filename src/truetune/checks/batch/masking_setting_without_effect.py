@@ -42,8 +42,8 @@ from truetune.checks.batch.evidence.loss_masks import (
     explain_lost_mask,
     labels_learned_despite_minus_100,
     mask_column_without_effect,
-    mask_setting,
-    mask_setting_without_effect,
+    prompt_mask_setting,
+    prompt_mask_setting_without_effect,
     tokens_learned_despite_mask,
 )
 from truetune.checks.batch.evidence.pretokenized_rows import (
@@ -71,7 +71,7 @@ class MaskingSettingWithoutEffect(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        name = mask_setting_without_effect(self.subject)
+        name = prompt_mask_setting_without_effect(self.subject)
         if (
             name is None
             or labels_learned_despite_minus_100(self.subject)
@@ -100,7 +100,7 @@ class MaskingSettingWithoutEffect(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if mask_setting(self.subject) is None:
+        if prompt_mask_setting(self.subject) is None:
             return Unmet("it is about settings that keep prompts out of the loss, and none is set")
         if all_tokens_learned(self.subject):
             return Unmet(
@@ -111,6 +111,6 @@ class MaskingSettingWithoutEffect(BatchRule):
 
     def figure(self) -> Measurement:
         return count_measurement(
-            f"tokens that are in the loss, with {mask_setting(self.subject)}",
+            f"tokens that are in the loss, with {prompt_mask_setting(self.subject)}",
             *count_learned_tokens(self.subject),
         )

@@ -55,7 +55,7 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
     needs_batches = False
 
     def findings(self) -> Iterator[Finding]:
-        own, other = self._pads()
+        own, other = self._pad_ids()
         if own is None or other is None or own == other:
             return
         reads = self.subject.facts["model"]["class"].endswith(MODELS_READING_PADS)
@@ -67,7 +67,7 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        own, other = self._pads()
+        own, other = self._pad_ids()
         if own is None:
             return Unmet("the model's config names no pad token")
         return (
@@ -75,9 +75,9 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         )
 
     def figure(self) -> str:
-        return f"the pad token is {self._pads()[0]}, in the model and in the tokenizer"
+        return f"the pad token is {self._pad_ids()[0]}, in the model and in the tokenizer"
 
-    def _pads(self) -> tuple[Any, Any]:
-        """Of the model, and of the tokenizer."""
+    def _pad_ids(self) -> tuple[Any, Any]:
+        """(the pad id of the model, that of the tokenizer)."""
         facts = self.subject.facts
         return facts["model"]["config"].get("pad_token_id"), (facts["tokenizer"] or {}).get("pad")

@@ -72,7 +72,7 @@ class NewTokenRowsNotTrained(BatchRule):
         names = self.subject.facts["model"]["trainable_names"]
         if not names or any(part in name for name in names for part in EMBEDDING_NAMES):
             return
-        read, learned = self._lines_of_added(False), self._lines_of_added(True)
+        read, learned = self._lines_with_added_tokens(False), self._lines_with_added_tokens(True)
         used = read | learned
         if not used:
             return
@@ -92,8 +92,10 @@ class NewTokenRowsNotTrained(BatchRule):
             total=len(self._added_tokens),
         )
 
-    def _lines_of_added(self, is_learned: bool) -> dict[int, Sample]:
-        """Added tokens that are in the loss, or anywhere but in padding; with the last line of each."""
+    def _lines_with_added_tokens(self, is_learned: bool) -> dict[int, Sample]:
+        """Added tokens, each with the last line that holds it: those in the loss, or all that are
+        not padding.
+        """
         lines: dict[int, Sample] = {}
         for sample in self.subject.samples:
             ids = sample.ids[sample.supervised if is_learned else ~sample.padding]

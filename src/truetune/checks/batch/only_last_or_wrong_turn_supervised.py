@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
 
-from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_batches
+from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_recognised_lines
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -72,14 +72,14 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
         if not wrong:
             return
         missed = [turn for turns in wrong for turn in turns if not _is_learned(turn)]
-        is_guess = all(map(_may_be_prompt, wrong))
+        is_guess = all(map(_may_unlabelled_turns_be_prompt, wrong))
         total = sum(map(len, chats))
         yield self.finding(
             f"{len(missed)} of {total} assistant turns in conversations of several have no label",
             "supervise each assistant turn: find them by position while the text is made, not by a"
             " search in it",
             severity="info" if is_guess else "warning",
-            evidence=[*_counts_by_turn(chats), *([MAY_BE_PROMPTS] if is_guess else [])],
+            evidence=[*_describe_counts_by_turn(chats), *([MAY_BE_PROMPTS] if is_guess else [])],
             cases=[
                 Case(
                     f"{turn.sample.place}: turn {turn.turn + 1}:"
@@ -115,13 +115,14 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
     def _conversations(self) -> list[list[Answer]]:
         """The answers of each conversation of several, where one has a label."""
         chats = [
-            list(turns) for _, turns in groupby(answers_in_batches(self.subject), _document_key)
+            list(turns)
+            for _, turns in groupby(answers_in_recognised_lines(self.subject), _document_key)
         ]
         return [turns for turns in chats if len(turns) > 1 and any(map(_is_learned, turns))]
 
 
 def _document_key(answer: Answer) -> tuple[int, int, int, int]:
-    """What the answers of one document have in common."""
+    """A key that all answers of one document share."""
     return answer.sample.rank, answer.sample.batch, answer.sample.line, answer.document
 
 
@@ -130,13 +131,13 @@ def _is_learned(answer: Answer) -> bool:
     return bool((answer.supervised & answer.content).any())
 
 
-def _counts_by_turn(chats: list[list[Answer]]) -> Iterator[str]:
-    """`turn 1: 0 of 8 supervised`"""
+def _describe_counts_by_turn(chats: list[list[Answer]]) -> Iterator[str]:
+    """How many answers of each turn are supervised, one line each: `turn 1: 0 of 8 supervised`."""
     for number in range(min(max(map(len, chats)), MAX_SHOWN_TURNS)):
         turns = [turns[number] for turns in chats if number < len(turns)]
         yield f"turn {number + 1}: {sum(map(_is_learned, turns))} of {len(turns)} supervised"
 
 
-def _may_be_prompt(turns: list[Answer]) -> bool:
+def _may_unlabelled_turns_be_prompt(turns: list[Answer]) -> bool:
     """May the turns without a label be the prompt of a single answer? Only the rows tell, which are not known."""
     return turns[0].sample.placed_by == "markers" and _is_learned(turns[-1])

@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -63,7 +63,7 @@ class OtherDocumentSupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        first = self._later_documents
+        first = self._starts_of_later_documents
         wrong = [(sample, i) for sample, i in first if sample.supervised[i]]
         if not wrong:
             return
@@ -84,27 +84,27 @@ class OtherDocumentSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
         if lacking is not None:
             return lacking
         return (
             None
-            if self._later_documents
+            if self._starts_of_later_documents
             else Unmet("it is about lines of several documents that positions part")
         )
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "documents in packs that begin with a label", 0, len(self._later_documents)
+            "documents in packs that begin with a label", 0, len(self._starts_of_later_documents)
         )
 
     @cached_property
-    def _later_documents(self) -> list[tuple[Sample, int]]:
+    def _starts_of_later_documents(self) -> list[tuple[Sample, int]]:
         """Lines, and where in them documents after the first begin."""
         return [
             (sample, int(i))
-            for sample in lines_with_own_labels(self.subject)
+            for sample in lines_with_unshifted_labels(self.subject)
             for i in _document_starts(sample)
         ]
 

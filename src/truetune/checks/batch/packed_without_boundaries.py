@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.line_documents import is_chat
+from truetune.checks.batch.evidence.line_documents import has_prompt_and_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -68,7 +68,8 @@ class PackedWithoutBoundaries(BatchRule):
                 "pack with position_ids that restart and without an attention mask (packing with"
                 " padding_free), or do not pack",
                 cases=[
-                    Case(f"{sample.place} holds {_count_rows(sample)} rows") for sample, _ in open_
+                    Case(f"{sample.place} holds {_count_documents(sample)} rows")
+                    for sample, _ in open_
                 ],
                 count=len(open_),
                 total=len(self.subject.samples),
@@ -97,8 +98,10 @@ class PackedWithoutBoundaries(BatchRule):
             )
         return ""
 
-    def _is_single_row(self, sample: Sample) -> bool:
-        """The trainer has as many rows as it was given, and each line is one of them: it only looks like several."""
+    def _is_line_one_row(self, sample: Sample) -> bool:
+        """Is a line a single row, that only looks like several: are there as many prepared rows as
+        given ones?
+        """
         data = self.subject.facts["data"]
         rows_before, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
         return not sample.separated_by and rows_before is not None and rows_before == prepared
@@ -119,7 +122,7 @@ class PackedWithoutBoundaries(BatchRule):
         lacking = super().unmet()
         if lacking is not None or self._lines_of_several_rows:
             return lacking
-        if any(_count_rows(sample) > 1 for sample in self.subject.samples):
+        if any(_count_documents(sample) > 1 for sample in self.subject.samples):
             return Unmet(
                 "it is about several chats in a line; here each line is one row, or plain text"
             )
@@ -138,12 +141,12 @@ class PackedWithoutBoundaries(BatchRule):
         return [
             sample
             for sample in self.subject.samples
-            if _count_rows(sample) > 1
-            and is_chat(sample, 0, len(sample.ids), ends)
-            and not self._is_single_row(sample)
+            if _count_documents(sample) > 1
+            and has_prompt_and_answer(sample, 0, len(sample.ids), ends)
+            and not self._is_line_one_row(sample)
         ]
 
 
-def _count_rows(sample: Sample) -> int:
+def _count_documents(sample: Sample) -> int:
     """How many documents stand in the line; a KTO prompt with the answer of another row is one."""
     return 1 if sample.side == "kl" else int(sample.documents.max(initial=0)) + 1

@@ -62,7 +62,7 @@ class PaddingInsideText(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        pad = self._own_pad()
+        pad = self._pad_with_no_other_use()
         if pad is None:
             return
         misplaced = []
@@ -93,8 +93,8 @@ class PaddingInsideText(BatchRule):
             total=len(self.subject.samples),
         )
 
-    def _own_pad(self) -> int | None:
-        """The id of a pad token that means nothing else; one that begins or ends text may stand inside of it."""
+    def _pad_with_no_other_use(self) -> int | None:
+        """The id of the pad token, if it neither begins nor ends texts; else None."""
         tokenizer = self.subject.facts["tokenizer"] or {}
         pad: int | None = tokenizer.get("pad")
         return None if pad in (tokenizer.get("bos"), *self.subject.stops) else pad
@@ -105,7 +105,7 @@ class PaddingInsideText(BatchRule):
             return lacking
         if self.subject.facts["tokenizer"] is None:
             return NO_TOKENIZER
-        if self._own_pad() is None:
+        if self._pad_with_no_other_use() is None:
             return Unmet("it is about a pad token of its own, and the tokenizer has none")
         return None
 
@@ -116,7 +116,9 @@ class PaddingInsideText(BatchRule):
 
 
 def _misplaced_pads(sample: Sample, pad: int) -> list[int]:
-    """Pads with text of one document on both sides; pads before all text where they are attended to."""
+    """The places of pads with text of one document on both sides, and of attended pads before all
+    text.
+    """
     text = np.flatnonzero((sample.ids != pad) & ~sample.padding)
     if not len(text):
         return []

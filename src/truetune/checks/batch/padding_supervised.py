@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -59,7 +59,7 @@ class PaddingSupervised(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        samples = list(lines_with_own_labels(self.subject))
+        samples = list(lines_with_unshifted_labels(self.subject))
         wrong = [(sample, np.flatnonzero(sample.padding & sample.supervised)) for sample in samples]
         count = sum(len(places) for _, places in wrong)
         if not count:
@@ -82,7 +82,7 @@ class PaddingSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lines = list(lines_with_own_labels(self.subject))
+        lines = list(lines_with_unshifted_labels(self.subject))
         lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
@@ -92,5 +92,5 @@ class PaddingSupervised(BatchRule):
         return count_measurement(
             "pads that are in the loss",
             0,
-            sum(int(line.padding.sum()) for line in lines_with_own_labels(self.subject)),
+            sum(int(line.padding.sum()) for line in lines_with_unshifted_labels(self.subject)),
         )

@@ -74,17 +74,17 @@ def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
     """The pairs of all batches: chosen and rejected under names of their own, or in the two halves of input_ids."""
     for record in audit.records:
         for number, batch in enumerate(record.batches):
-            chosen, rejected = _pair_sides(batch, "chosen_"), _pair_sides(batch, "rejected_")
+            chosen, rejected = _lines_of_side(batch, "chosen_"), _lines_of_side(batch, "rejected_")
             # TRL's collators stack both sides: the first half of the lines is chosen, the second
             # rejected.
             if not chosen and audit.kind in METHODS_WITH_PAIRS:
-                whole = _pair_sides(batch, "")
+                whole = _lines_of_side(batch, "")
                 chosen, rejected = whole[: len(whole) // 2], whole[len(whole) // 2 :]
             for line, (one, other) in enumerate(zip(chosen, rejected, strict=False)):
                 yield Pair(f"batch {number}, pair {line}", *one, *other)
 
 
-def _pair_sides(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+def _lines_of_side(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
     """(ids, is it of the answer?) of each line of one side, without padding; none where the batch has no such keys."""
     ids = batch.get(f"{prefix}input_ids")
     if ids is None or ids.ndim != 2:
@@ -150,7 +150,10 @@ def _prompt_length(answer: np.ndarray) -> int:
 
 
 def _prompts_differ(pair: Pair) -> bool:
-    """Compared from their end: a limit may have cut their start."""
+    """Do the two sides have different prompts?
+
+    They are compared from their end: a limit may have cut their start.
+    """
     one = pair.chosen[: _prompt_length(pair.chosen_answer)]
     other = pair.rejected[: _prompt_length(pair.rejected_answer)]
     both = min(len(one), len(other))

@@ -44,10 +44,10 @@ from truetune.checks.batch.evidence.answer_spans import (
     answers_in_line,
     lines_of_known_rows,
     prompt_mask,
-    row_format,
+    row_format_of_audit,
     text_around,
 )
-from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
+from truetune.checks.batch.evidence.loss_masks import is_prompt_loss_explained
 from truetune.checks.batch.evidence.pretokenized_rows import (
     ENCODE_REMEDY,
     did_rows_come_tokenized,
@@ -98,7 +98,7 @@ class PromptSupervised(BatchRule):
         if (
             not cases
             or self.subject.kind == "orpo"
-            or row_format(self.subject) == "text"
+            or row_format_of_audit(self.subject) == "text"
             or self._is_explained()
         ):
             return
@@ -117,7 +117,7 @@ class PromptSupervised(BatchRule):
     def _is_explained(self) -> bool:
         """Does another finding say why prompts are in the loss?"""
         return (
-            prompt_loss_is_explained(self.subject)
+            is_prompt_loss_explained(self.subject)
             or prompts_learned_for_lack_of_labels(self.subject) is not None
         )
 
@@ -126,7 +126,7 @@ class PromptSupervised(BatchRule):
         if did_rows_come_tokenized(self.subject):
             return ENCODE_REMEDY
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
-            chats = row_format(self.subject) not in ("prompt-completion", "alpaca")
+            chats = row_format_of_audit(self.subject) not in ("prompt-completion", "alpaca")
             return f"set {'assistant_only_loss' if chats else 'completion_only_loss'}=True"
         return "give the tokens of prompts the label -100"
 
@@ -141,7 +141,7 @@ class PromptSupervised(BatchRule):
             return None
         if self.subject.kind == "orpo":
             return Unmet("it is about losses on answers alone, and ORPO's takes the prompt as well")
-        if row_format(self.subject) == "text":
+        if row_format_of_audit(self.subject) == "text":
             return PLAIN_TEXT
         return PROMPTS_EXPLAINED if self._is_explained() else NO_ANSWER_LEARNED
 

@@ -62,7 +62,7 @@ class RanksOutOfStep(BatchRule):
                 cases=[Case(f"rank {rank}: {count} batches") for rank, count in counts.items()],
             )
         keys = {record.facts["rank"]: set(record.batches[0]) for record in records}
-        differing = _names_of_some(list(keys.values()))
+        differing = _keys_not_in_all(list(keys.values()))
         if differing:
             yield self.finding(
                 f"not all processes have {name_list(sorted(differing))} in their batches",
@@ -84,7 +84,7 @@ class RanksOutOfStep(BatchRule):
         )
 
 
-def _names_of_some(sets: list[set[str]]) -> set[str]:
-    """The names that are in one of these sets and not in all of them."""
+def _keys_not_in_all(sets: list[set[str]]) -> set[str]:
+    """The keys that are in one of these sets and not in all of them."""
     everywhere = {name for names in sets for name in names}
     return {name for name in everywhere if not all(name in names for names in sets)}

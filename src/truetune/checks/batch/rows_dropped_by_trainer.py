@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.line_documents import is_packed
+from truetune.checks.batch.evidence.line_documents import are_batches_packed
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -64,7 +64,7 @@ class RowsDroppedByTrainer(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         before, prepared = self._count_rows("given"), self._count_rows("prepared")
-        if not before or prepared is None or prepared >= before or is_packed(self.subject):
+        if not before or prepared is None or prepared >= before or are_batches_packed(self.subject):
             return
         tables = [record.facts["data"]["prepared"] or {} for record in self.subject.records]
         if sum(table.get("rows") or 0 for table in tables) == before:
@@ -99,7 +99,7 @@ class RowsDroppedByTrainer(BatchRule):
             return Unmet("it is about data sets with a length, and the trainer's has none")
         return (
             Unmet("it is about lines of one row each, and these hold several")
-            if is_packed(self.subject)
+            if are_batches_packed(self.subject)
             else None
         )
 

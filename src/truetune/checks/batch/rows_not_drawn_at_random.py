@@ -66,7 +66,7 @@ class RowsNotDrawnAtRandom(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        drawn, rows = self._drawn_rows, self._row_count
+        drawn, rows = self._drawn_rows, self._count_dataset_rows
         if len(drawn) < MIN_ROWS or rows < MIN_TIMES_AS_MANY_ROWS * len(drawn):
             return
         again = len(drawn) - len(set(drawn))
@@ -113,8 +113,8 @@ class RowsNotDrawnAtRandom(BatchRule):
                 f"{drawn} rows were drawn, and it takes {MIN_ROWS}", "audit more (--batches)"
             )
         return (
-            Unmet(f"{drawn} rows were drawn of {self._row_count:,}: too few rows")
-            if self._row_count < MIN_TIMES_AS_MANY_ROWS * drawn
+            Unmet(f"{drawn} rows were drawn of {self._count_dataset_rows:,}: too few rows")
+            if self._count_dataset_rows < MIN_TIMES_AS_MANY_ROWS * drawn
             else None
         )
 
@@ -128,6 +128,6 @@ class RowsNotDrawnAtRandom(BatchRule):
         return [i for batch in self.subject.facts["batches"] for i in batch["indices"] or ()]
 
     @property
-    def _row_count(self) -> int:
-        """Of the trainer's data set"""
+    def _count_dataset_rows(self) -> int:
+        """The number of rows in the trainer's data set."""
         return (self.subject.facts["data"]["prepared"] or {}).get("rows") or 0

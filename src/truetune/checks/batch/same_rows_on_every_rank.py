@@ -67,9 +67,14 @@ class SameRowsOnEveryRank(BatchRule):
     def findings(self) -> Iterator[Finding]:
         first, *others = self.subject.records
         ids = _batch_ids(first)
-        if not ids or not others or self._one_reads_for_all() or _all_alike(ids):
+        if (
+            not ids
+            or not others
+            or self._does_one_process_read_for_all()
+            or _are_all_rows_alike(ids)
+        ):
             return
-        same = [record for record in others if _are_equal(ids, _batch_ids(record))]
+        same = [record for record in others if _are_batches_equal(ids, _batch_ids(record))]
         if same:
             ranks = ", ".join(str(record.facts["rank"]) for record in same)
             yield self.finding(
@@ -88,8 +93,8 @@ class SameRowsOnEveryRank(BatchRule):
                 total=len(self.subject.records),
             )
 
-    def _one_reads_for_all(self) -> bool:
-        """By its settings, or with a stream, that one process reads for all."""
+    def _does_one_process_read_for_all(self) -> bool:
+        """Does one process read the rows for all, by its settings or with a stream?"""
         facts = self.subject.facts
         settings = {**facts["args"], **(facts["args"].get("accelerator_config") or {})}
         stream = facts["trainer"]["kind"] != "loop" and facts["batches"][0]["indices"] is None
@@ -104,13 +109,13 @@ class SameRowsOnEveryRank(BatchRule):
         if len(self.subject.records) == 1:
             return ONE_PROCESS
         ids = _batch_ids(self.subject.records[0])
-        if not ids or self._one_reads_for_all():
+        if not ids or self._does_one_process_read_for_all():
             return Unmet(
                 "it is about processes that read rows of their own, and here one may read for all"
             )
         return (
             Unmet("all rows are alike, so that it is not known whose they are")
-            if _all_alike(ids)
+            if _are_all_rows_alike(ids)
             else None
         )
 
@@ -126,12 +131,12 @@ def _batch_ids(record: Record) -> list[np.ndarray]:
 
 
 # Only as far as both go: one process may have seen a batch less when the audit stopped.
-def _are_equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
+def _are_batches_equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
     """Are the batches of two processes equal, as far as both go?"""
     both = list(zip(ids, others, strict=False))
     return bool(both) and all(np.array_equal(one, other) for one, other in both)
 
 
-def _all_alike(ids: list[np.ndarray]) -> bool:
+def _are_all_rows_alike(ids: list[np.ndarray]) -> bool:
     """Would any two processes look the same, because there is one row again and again?"""
     return len({line.tobytes() for batch in ids for line in batch}) == 1

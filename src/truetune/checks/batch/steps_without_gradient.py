@@ -60,12 +60,12 @@ class StepsWithoutGradient(BatchRule):
 
     @property
     def seen(self) -> int:
-        """Steps that were looked at, of all processes."""
+        """The number of steps that were examined, of all processes."""
         return sum(record.facts.get("steps", {}).get("seen", 0) for record in self.subject.records)
 
     @property
     def without(self) -> int:
-        """Those of them before which no weight had a gradient."""
+        """The number of examined steps before which no weight had a gradient."""
         return sum(
             record.facts.get("steps", {}).get("without_gradient", 0)
             for record in self.subject.records

@@ -43,7 +43,7 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_own_labels
+from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_unshifted_labels
 from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -64,7 +64,7 @@ class StopTokenNeverSupervised(BatchRule):
     judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
-        stops = self._stop_tokens
+        stops = self._stops_after_supervised_tokens
         masked = [(sample, i) for sample, i in stops if not sample.supervised[i]]
         if not masked:
             return
@@ -99,28 +99,30 @@ class StopTokenNeverSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
 
     def figure(self) -> Measurement:
-        learned = sum(bool(sample.supervised[i]) for sample, i in self._stop_tokens)
+        learned = sum(
+            bool(sample.supervised[i]) for sample, i in self._stops_after_supervised_tokens
+        )
         return count_measurement(
             "stop tokens behind supervised answers that are in the loss",
             learned,
-            len(self._stop_tokens),
+            len(self._stops_after_supervised_tokens),
         )
 
     @cached_property
-    def _stop_tokens(self) -> list[tuple[Sample, int]]:
+    def _stops_after_supervised_tokens(self) -> list[tuple[Sample, int]]:
         """Stop tokens behind a supervised token, in the loss or not."""
         return [
             (sample, i)
-            for sample in lines_with_own_labels(self.subject)
-            for i in _stop_places(sample, self.subject.stops)
+            for sample in lines_with_unshifted_labels(self.subject)
+            for i in _stops_in_line(sample, self.subject.stops)
         ]
 
 
-def _stop_places(sample: Sample, stops: frozenset[int]) -> list[int]:
+def _stops_in_line(sample: Sample, stops: frozenset[int]) -> list[int]:
     """Stop tokens that follow a supervised token."""
     places = set(np.flatnonzero(sample.source == Source.STOP).tolist())
     places |= {answer.stop for answer in answers_in_line(sample, stops) if answer.stop is not None}

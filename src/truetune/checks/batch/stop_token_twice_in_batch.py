@@ -66,7 +66,11 @@ class StopTokenTwiceInBatch(BatchRule):
     def findings(self) -> Iterator[Finding]:
         stops = np.array(sorted(self._stop_ids()), np.int64)
         own = self._count_template_stops(stops)
-        ends = [(sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)]
+        ends = [
+            (sample, i)
+            for sample in self.subject.samples
+            for i in _first_stops_of_answers(sample, stops)
+        ]
         double = [
             (sample, i) for sample, i in ends if _count_stops_in_a_row(sample, i, stops) > own
         ]
@@ -76,9 +80,9 @@ class StopTokenTwiceInBatch(BatchRule):
         total = len(documents) if len(double) <= len(documents) else len(ends)
         self.ended = total
         if double:
-            yield self._report_doubled_stops(double, total)
+            yield self._finding_on_doubled_stops(double, total)
 
-    def _report_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
+    def _finding_on_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
         """Answers that end with more stop tokens than the template writes.
 
         Args:
@@ -160,7 +164,7 @@ class StopTokenTwiceInBatch(BatchRule):
         return count_measurement("supervised answers that end with two stop tokens", 0, self.ended)
 
 
-def _answer_ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
+def _first_stops_of_answers(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
     ends: list[int] = []
     # Closed: no text was learned since the last stop token. The line begins so, and each prompt

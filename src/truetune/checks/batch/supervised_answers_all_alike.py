@@ -52,12 +52,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.checks.answer_diversity import AnswerDiversity
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
 from truetune.checks.batch.evidence.learned_documents import (
     MIN_DOCUMENTS,
     LearnedDocument,
     are_row_answers_alike,
-    describe_answers,
+    describe_learned_answers,
     documents_in_line,
     measure_answer_diversity,
 )
@@ -88,22 +88,24 @@ class SupervisedAnswersAllAlike(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        spread = self._answer_spread
+        spread = self._answer_diversity
         is_one = spread.largest == 1.0
-        if not self._are_enough(is_one) or (spread.kind == "varied" and not is_one):
+        if not self._are_documents_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
         beside = find_columns_beside_answers(self.subject)
         if is_one or spread.kind == "alike" or are_row_answers_alike(beside.answers, spread):
             is_certain = len(self._learned_documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
-            yield self._report_spread(spread, beside, "error" if is_certain else "warning")
+            yield self._finding_on_alike_answers(
+                spread, beside, "error" if is_certain else "warning"
+            )
         # Answers of a few texts may be the classes of a classifier: only a column that holds more
         # speaks against it.
         elif beside.untaught:
-            yield self._report_spread(
+            yield self._finding_on_alike_answers(
                 spread, beside, "info" if spread.kind == "labels" else "warning"
             )
 
-    def _are_enough(self, is_one: bool) -> bool:
+    def _are_documents_enough(self, is_one: bool) -> bool:
         """Are there documents enough, with prompts enough? Answers that are not all one text take more."""
         documents = len(self._learned_documents)
         if not is_one and documents < MIN_DOCUMENTS:
@@ -112,7 +114,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         contexts = {document.context for document in self._learned_documents}
         return documents >= WARNING_DOCUMENTS and len(contexts) >= WARNING_DOCUMENTS
 
-    def _report_spread(
+    def _finding_on_alike_answers(
         self, spread: AnswerDiversity, beside: ColumnsBesideAnswers, severity: Severity
     ) -> Finding:
         """The answers in the loss are alike.
@@ -148,7 +150,10 @@ class SupervisedAnswersAllAlike(BatchRule):
         self, spread: AnswerDiversity, beside: ColumnsBesideAnswers
     ) -> tuple[str, str]:
         """What is wrong, and what to do: train a column that is known, or find it out with the canary."""
-        message, remedy = describe_answers(spread), "train the column that holds the answers"
+        message, remedy = (
+            describe_learned_answers(spread),
+            "train the column that holds the answers",
+        )
         untaught = [column.name for column in beside.untaught]
         if untaught:
             learned = ""
@@ -164,11 +169,14 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet() or explain_missing_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
+            self.subject, list(lines_with_unshifted_labels(self.subject))
         )
         if lacking is not None:
             return lacking
-        if self._answer_spread.total >= WARNING_DOCUMENTS and self._answer_spread.largest < 1.0:
+        if (
+            self._answer_diversity.total >= WARNING_DOCUMENTS
+            and self._answer_diversity.largest < 1.0
+        ):
             return None
         prompts = len({one.context for one in self._learned_documents})
         return Unmet(
@@ -183,7 +191,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         )
 
     @cached_property
-    def _answer_spread(self) -> AnswerDiversity:
+    def _answer_diversity(self) -> AnswerDiversity:
         """How different the learned answers are."""
         return measure_answer_diversity(one.answer for one in self._learned_documents)
 
@@ -192,7 +200,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         """Documents with text in the loss."""
         return [
             one
-            for sample in lines_with_own_labels(self.subject)
+            for sample in lines_with_unshifted_labels(self.subject)
             for one in documents_in_line(sample)
             if one.answer
         ]

@@ -42,7 +42,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
+from truetune.checks.batch.evidence.answer_spans import (
+    lines_with_unshifted_labels,
+    row_format_of_audit,
+)
 from truetune.checks.batch.evidence.unmet_batch_needs import (
     NO_TOKENIZER,
     PLAIN_TEXT,
@@ -64,8 +67,8 @@ class TemplateNeverApplied(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         markers = _template_markers(self.subject)
-        samples = list(lines_with_own_labels(self.subject))
-        kind = row_format(self.subject)
+        samples = list(lines_with_unshifted_labels(self.subject))
+        kind = row_format_of_audit(self.subject)
         if not markers or not samples or kind in (None, "text"):
             return
         if any(np.isin(sample.ids, list(markers)).any() for sample in samples):
@@ -86,7 +89,7 @@ class TemplateNeverApplied(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lines = list(lines_with_own_labels(self.subject))
+        lines = list(lines_with_unshifted_labels(self.subject))
         lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
@@ -94,7 +97,7 @@ class TemplateNeverApplied(BatchRule):
             return NO_TOKENIZER
         if not _template_markers(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
-        kind = row_format(self.subject)
+        kind = row_format_of_audit(self.subject)
         if kind is None:
             return Unmet("it is not known what the rows are")
         return PLAIN_TEXT if kind == "text" else None
@@ -102,7 +105,7 @@ class TemplateNeverApplied(BatchRule):
     def figure(self) -> Measurement:
         markers, samples = (
             list(_template_markers(self.subject)),
-            list(lines_with_own_labels(self.subject)),
+            list(lines_with_unshifted_labels(self.subject)),
         )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
         return count_measurement("lines with a marker of the chat template", marked, len(samples))

@@ -50,7 +50,7 @@ import numpy as np
 
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import prompt_mask, text_around
-from truetune.checks.batch.evidence.loss_masks import count_learned_tokens, mask_setting
+from truetune.checks.batch.evidence.loss_masks import count_learned_tokens, prompt_mask_setting
 from truetune.checks.batch.evidence.pretokenized_rows import (
     ENCODE_REMEDY,
     PromptsOfUnlabelledRows,
@@ -81,7 +81,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         bare = self.prompts
-        if bare is None or mask_setting(self.subject):
+        if bare is None or prompt_mask_setting(self.subject):
             return
         yield self.finding(
             f"the rows came tokenized, without labels: {bare.learned:,} of {bare.prompts:,}"
@@ -114,7 +114,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
             return None
         if self.prompts is not None:
             return Unmet(
-                f"{mask_setting(self.subject)} has no effect, which masking-setting-without-effect"
+                f"{prompt_mask_setting(self.subject)} has no effect, which masking-setting-without-effect"
                 " says"
             )
         if self.subject.facts["args"].get("completion_only_loss") is False:

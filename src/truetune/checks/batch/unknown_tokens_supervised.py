@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -67,7 +67,7 @@ class UnknownTokensSupervised(BatchRule):
         unknown = self._own_unknown()
         if unknown is None:
             return
-        samples = list(lines_with_own_labels(self.subject))
+        samples = list(lines_with_unshifted_labels(self.subject))
         places = [
             (sample, int(i))
             for sample in samples
@@ -99,7 +99,7 @@ class UnknownTokensSupervised(BatchRule):
         return unknown
 
     def unmet(self) -> Unmet | None:
-        lines = list(lines_with_own_labels(self.subject))
+        lines = list(lines_with_unshifted_labels(self.subject))
         lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
@@ -110,5 +110,7 @@ class UnknownTokensSupervised(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        labels = sum(int(sample.supervised.sum()) for sample in lines_with_own_labels(self.subject))
+        labels = sum(
+            int(sample.supervised.sum()) for sample in lines_with_unshifted_labels(self.subject)
+        )
         return count_measurement("labels that are the unknown token", 0, labels)

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
     count_garbage,
@@ -89,7 +89,7 @@ class BaseIsBroken(CauseRule):
             f"the base is broken: {base} of its answers are garbage or empty, and {tuned} of the"
             " model's",
             "download the base again, and see what it answers by itself (truetune sample)",
-            cases=sample_cases(list(garbage)),
+            cases=cases_of_samples(list(garbage)),
             count=base.bad,
             total=base.of,
         )

@@ -11,7 +11,7 @@ from truetune.checks.answers.bad_answer_counts import (
     BadAnswerCount,
     BadAnswers,
     count_bad_answers,
-    reference_fits_limit,
+    does_reference_fit_limit,
 )
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample, SampledRun
@@ -29,7 +29,7 @@ def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
 
     def is_endless(sample: Sample) -> bool | None:
         """None where the limit was too short for the reference."""
-        if not reference_fits_limit(watched, sample):
+        if not does_reference_fit_limit(watched, sample):
             return None
         return not sample.scores.stopped
 
@@ -41,7 +41,7 @@ def find_cut_answers(evidence: ModelEvidence) -> tuple[Sample, ...]:
     """All answers, where each was cut before its reference ends, so that none could have stopped; else none."""
     samples = evidence.watched.looks[-1].samples
     could_stop = any(
-        sample.scores.stopped or reference_fits_limit(evidence.watched, sample)
+        sample.scores.stopped or does_reference_fit_limit(evidence.watched, sample)
         for sample in samples
     )
     return () if could_stop else samples

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
     describe_probability,
@@ -102,7 +102,7 @@ class StopLearnedButNotReached(CauseRule):
             f" stop token is {describe_probability(stopping)}",
             remedy,
             evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],
-            cases=sample_cases(endless.samples),
+            cases=cases_of_samples(endless.samples),
             count=endless.last.bad,
             total=endless.last.of,
         )

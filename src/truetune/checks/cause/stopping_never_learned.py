@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
     describe_probability,
@@ -149,7 +149,7 @@ class StoppingNeverLearned(CauseRule):
             state.remedy,
             severity="error" if is_proved else "warning",
             evidence=list(self._list_evidence(stopping)),
-            cases=sample_cases(samples),
+            cases=cases_of_samples(samples),
             count=len(samples),
             total=total,
         )

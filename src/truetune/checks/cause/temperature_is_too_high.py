@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
     count_garbage,
@@ -96,7 +96,7 @@ class TemperatureIsTooHigh(CauseRule):
             f" garbage, and {greedy} greedy ones to the same prompts",
             "draw at 0.2 to 1.0, or greedily (--temperature 0); weights and tokenizer need no"
             " change",
-            cases=sample_cases(list(garbage)),
+            cases=cases_of_samples(list(garbage)),
             count=drawn.bad,
             total=drawn.of,
         )

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import sample_cases
+from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import describe_probability, find_endless_answers
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -105,7 +105,7 @@ class TrainedStopNotServed(CauseRule):
             f" {len(with_stop)} of {total} answers",
             f'write "eos_token_id": [{ids}] into generation_config.json',
             evidence=evidence,
-            cases=sample_cases(with_stop or (endless.samples if endless else ())),
+            cases=cases_of_samples(with_stop or (endless.samples if endless else ())),
             count=len(with_stop),
             total=total,
         )

@@ -46,7 +46,11 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.served_model_folders import served_names
-from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts
+from truetune.checks.trained_by_scripts import (
+    TrainedByScripts,
+    canonical_folder_name,
+    find_trained_by_scripts,
+)
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -147,7 +151,9 @@ class BaseEvaluatedAfterTraining(CommandRule):
         trained = unused_training(path)
         if trained is None:
             return
-        asked = next((one for one in used if plain_folder(one.model) in trained.bases), None)
+        asked = next(
+            (one for one in used if canonical_folder_name(one.model) in trained.bases), None
+        )
         if asked is not None:
             yield self.finding(
                 f"{asked.model} is the base that {Path(trained.path).name} trains, and no command uses what is made of"
@@ -194,10 +200,10 @@ def trained_by_commands(path: Path) -> TrainedByScripts | None:
     if "$" in training.model + training.output:
         return None
     text = training.command.text.strip()
-    output = plain_folder(training.output)
+    output = canonical_folder_name(training.output)
     return TrainedByScripts(
         file.path,
-        frozenset((plain_folder(training.model),)),
+        frozenset((canonical_folder_name(training.model),)),
         frozenset((output,)),
         output,
         Case(text, file=file.path, line=training.command.line),
@@ -233,9 +239,9 @@ def _trained_by_file(path: Path) -> TrainedByScripts | None:
     lines = read_project_text(str(path)).splitlines()
     line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
     case = Case(f"output_dir: {output}", file=str(path), line=line)
-    folder = plain_folder(output)
+    folder = canonical_folder_name(output)
     return TrainedByScripts(
-        str(path), frozenset((plain_folder(base),)), frozenset((folder,)), folder, case
+        str(path), frozenset((canonical_folder_name(base),)), frozenset((folder,)), folder, case
     )
 
 
@@ -250,7 +256,9 @@ def _holds_a_model(path: Path, folder: str) -> bool:
 
 def unused_training(path: Path) -> TrainedByScripts | None:
     """The one training of the project around a file of commands, where surely no command uses what it writes."""
-    trained = trained_by_commands(path) or trained_by_scripts(path) or trained_by_settings(path)
+    trained = (
+        trained_by_commands(path) or find_trained_by_scripts(path) or trained_by_settings(path)
+    )
     if trained is None:
         return None
     commands = [

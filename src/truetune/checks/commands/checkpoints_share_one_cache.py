@@ -150,7 +150,7 @@ def _caches_of_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
     for run in find_harness_runs(CommandFile(file.path, loop.text, loop.commands)):
         path = _cache_of(run)
         weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
-        names = loop.names_in(weights)
+        names = loop.loop_variables_in(weights)
         # Each task of an array is a job of its own, with variables of its own.
         is_by_task = ARRAY_VARIABLE in loop.names and "SLURM_" in path
         if not path or not names or is_by_task or not loop.is_same_in_each_pass(path):
@@ -251,7 +251,7 @@ def _model_name_in(loop: ShellLoop, command: ShellCommand) -> str:
         return ""
     before = ""
     for word in command.words:
-        names = loop.names_in(word)
+        names = loop.loop_variables_in(word)
         if names and NAMES_A_MODEL.search(f"{before} {word}"):
             return min(names)
         before = word

@@ -44,7 +44,7 @@ from truetune.checks.commands.base_evaluated_after_training import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder
+from truetune.checks.trained_by_scripts import TrainedByScripts, canonical_folder_name
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL_OPTIONS = (
@@ -97,7 +97,7 @@ class EvaluatesAnotherRun(CommandRule):
             if training_of(command, Path(file.path).parent) is not None:
                 continue
             for folder in _folders_used(command):
-                yield Evaluated(command, plain_folder(folder))
+                yield Evaluated(command, canonical_folder_name(folder))
 
     def findings(self) -> Iterator[Finding]:
         path = Path(self.subject.path)

@@ -44,7 +44,11 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
 from truetune.checks.rule import CommandRule
-from truetune.checks.tasks_around_launchers import TaskLaunch, find_task_launches, is_direct
+from truetune.checks.tasks_around_launchers import (
+    TaskLaunch,
+    does_hold_launcher_directly,
+    find_task_launches,
+)
 from truetune.parsing.shell_commands import CommandFile
 
 
@@ -79,7 +83,7 @@ class LauncherStartedByEachTask(CommandRule):
 def _is_judged_by_processes(launch: TaskLaunch, file: CommandFile) -> bool:
     """Do job-gpus-differ-from-processes or nodes-train-apart say it: a plain command with more processes than GPUs, or
     one whose launches know nothing of each other?"""
-    if launch.starter != "srun" or not is_direct(launch.command):
+    if launch.starter != "srun" or not does_hold_launcher_directly(launch.command):
         return False
     granted = gpus_requested_by_job(file)
     lines = [

@@ -57,7 +57,7 @@ from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,
     find_vllm_server_commands,
-    settings_of_server,
+    settings_in_server_config_file,
 )
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -119,7 +119,7 @@ class ServerGeneratesSlowly(CommandRule):
                 cases=[Case(name, file=self.subject.path, line=line)],
             )
         for server, slow_options in _started_servers(self.subject):
-            settings = settings_of_server(self.subject, server)
+            settings = settings_in_server_config_file(self.subject, server)
             slow = list(slow_options((*server.options, *_as_options(settings))))
             if slow:
                 yield self.finding(

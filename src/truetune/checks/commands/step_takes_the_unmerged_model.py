@@ -48,7 +48,7 @@ from truetune.checks.commands.base_evaluated_after_training import (
 from truetune.checks.findings import Finding
 from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, model_making_steps
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import plain_folder
+from truetune.checks.trained_by_scripts import canonical_folder_name
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 
@@ -127,7 +127,11 @@ def _uses_of_the_former(file: CommandFile, step: MakingStep) -> Iterator[Asked]:
         is_later = asked.command.line > step.command.line
         results = " ".join(words_of_results(asked.command))
         is_meant = ABOUT_THE_BASE.search(results) is not None
-        if is_later and not is_meant and plain_folder(asked.model) == plain_folder(step.model):
+        if (
+            is_later
+            and not is_meant
+            and canonical_folder_name(asked.model) == canonical_folder_name(step.model)
+        ):
             yield asked
 
 
@@ -165,7 +169,7 @@ def _may_be_any_path(word: str, step: MakingStep) -> bool:
 
 def _is_named_elsewhere(file: CommandFile, step: MakingStep) -> bool:
     """Does anything but the step itself name its output: a command, a variable, a file of the project?"""
-    output = plain_folder(step.output)
+    output = canonical_folder_name(step.output)
     for command in file.commands:
         is_own = command.line == step.command.line and command.words == step.command.words
         if not is_own and any(output in word for word in _path_words(command)):

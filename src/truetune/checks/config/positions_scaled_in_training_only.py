@@ -84,7 +84,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_within
+from truetune.checks.weight_uses import is_same_or_below
 from truetune.settings.config import WeightUse
 
 NO_OVERRIDE = Unmet("it is about trainings that change positions or attention of the model")
@@ -139,7 +139,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             if use.file != config.path
             and use.are_adapters
             and use.overrides is not None
-            and any(is_within(name, output) for name in use.folders)
+            and any(is_same_or_below(name, output) for name in use.folders)
         ]
 
     def _finding(self, override: Override, use: WeightUse) -> Finding | None:
@@ -183,7 +183,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             override.key in (one.overrides or ())
             for one in self.subject.uses
             if one.verb == "serves"
-            and any(is_within(name, folder) for name in one.folders for folder in use.writes)
+            and any(is_same_or_below(name, folder) for name in one.folders for folder in use.writes)
         )
 
     def _case_of_override(self, override: Override) -> Case:

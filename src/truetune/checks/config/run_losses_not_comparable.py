@@ -80,8 +80,8 @@ from truetune.checks.loss_bases import (
 )
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.checks.training_stages import stage_of
-from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.checks.training_stages import stage_of_config
+from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
 from truetune.settings.evidence_of_past_run import has_run
 
@@ -167,7 +167,7 @@ def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:
 
 def _own_stage(config: Config) -> TrainingStage | None:
     """The run that settings are, as it stands among the runs of the given files: its rows were read for these."""
-    own = stage_of(config)
+    own = stage_of_config(config)
     if own is None:
         return None
     same = (one for one in config.stages if _place(one) == _place(own))
@@ -185,7 +185,7 @@ def _are_peers(own: TrainingStage, other: TrainingStage) -> bool:
 
 def _starts_from(one: TrainingStage, other: TrainingStage) -> bool:
     """Does a run start from what the other writes?"""
-    return any(is_within(name, other.output) for name in (one.model, *one.adapters))
+    return any(is_same_or_below(name, other.output) for name in (one.model, *one.adapters))
 
 
 def _place(stage: TrainingStage) -> tuple[str, str]:

@@ -86,7 +86,7 @@ from truetune.checks.config.evidence.template_marks import (
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_within
+from truetune.checks.weight_uses import is_same_or_below
 from truetune.parsing.read_modelfile import is_modelfile
 from truetune.settings.config import Config, WeightUse
 
@@ -318,4 +318,4 @@ def _asks_trained_weights(use: WeightUse, output: str) -> bool:
         return True
     if use.folders and all(Path(folder).suffix == ".gguf" for folder in use.folders):
         return True
-    return any(output and is_within(folder, output) for folder in use.folders)
+    return any(output and is_same_or_below(folder, output) for folder in use.folders)

@@ -60,7 +60,7 @@ from truetune.checks.model_identity import (
     explain_different_weights,
 )
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_within
+from truetune.checks.weight_uses import is_same_or_below
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
 
@@ -106,7 +106,7 @@ class SettingsNameAnotherBase(ConfigRule):
             use
             for use in self.subject.uses
             if use.base and use.file != self.subject.path
-            if any(is_within(folder, output) for folder in use.folders)
+            if any(is_same_or_below(folder, output) for folder in use.folders)
         ]
 
     def _put_on_another(self, name: str) -> Iterator[Finding]:

@@ -71,8 +71,8 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.training_stages import LATER_METHODS, stage_of
-from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.checks.training_stages import LATER_METHODS, stage_of_config
+from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.errors import DataError
 from truetune.settings.config import Config, TrainingStage
@@ -103,18 +103,18 @@ class StageStartsFromTheBase(ConfigRule):
         return None if sft_stages_before(self.subject) else NO_STAGES
 
     def figure(self) -> str:
-        own = stage_of(self.subject)
+        own = stage_of_config(self.subject)
         assert own is not None
         outputs = ", ".join(one.output for one in sft_stages_before(self.subject))
         return f"starts from {', '.join((own.model, *own.adapters))}; SFT writes {outputs}"
 
     def findings(self) -> Iterator[Finding]:
-        config, own = self.subject, stage_of(self.subject)
+        config, own = self.subject, stage_of_config(self.subject)
         before = sft_stages_before(config)
         if own is None or not before:
             return
         starts = (own.model, *own.adapters)
-        if any(is_within(name, one.output) for name in starts for one in before):
+        if any(is_same_or_below(name, one.output) for name in starts for one in before):
             return
         # Another adapter, or a folder that something else made: where that comes from is not known.
         if own.adapters or not any(is_same_folder(own.model, one.model) for one in before):
@@ -154,7 +154,7 @@ def _script_loads_an_adapter(config: Config) -> bool:
 
 def sft_stages_before(config: Config) -> list[TrainingStage]:
     """The SFT runs that are given together with a later stage; none where the settings are of no later stage."""
-    own = stage_of(config)
+    own = stage_of_config(config)
     if own is None or own.method not in LATER_METHODS:
         return []
     if len({one.method for one in config.stages}) > MAX_METHODS:

@@ -69,8 +69,8 @@ from truetune.checks.config.evidence.setting_places import is_of_program, settin
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.training_stages import LATER_METHODS, stage_of
-from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.checks.training_stages import LATER_METHODS, stage_of_config
+from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.settings.config import Config, TrainingStage, WeightUse
 
 NO_USES = Unmet(
@@ -105,7 +105,9 @@ class TrainedAdapterNotUsed(ConfigRule):
         output, uses = _output_folder(config), _uses_elsewhere(config)
         if output is None or not uses:
             return
-        of_output = [use for use in uses if any(is_within(name, output) for name in use.folders)]
+        of_output = [
+            use for use in uses if any(is_same_or_below(name, output) for name in use.folders)
+        ]
         if of_output:
             yield from self._lacking_the_start(of_output, _starting_weights(config), output)
         # What is wrong with a later stage, if anything, is what it starts from (`stage-starts-from-the-base`).
@@ -193,22 +195,23 @@ class TrainedAdapterNotUsed(ConfigRule):
 
 def _is_of_later_stage(config: Config, uses: tuple[WeightUse, ...]) -> bool:
     """Is this an SFT, and all that is used the output of a preference run beside it?"""
-    own = stage_of(config)
+    own = stage_of_config(config)
     if own is None or own.method != "sft":
         return False
     later = [one.output for one in config.stages if one.method in LATER_METHODS]
     return all(
-        any(is_within(name, output) for output in later for name in use.folders) for use in uses
+        any(is_same_or_below(name, output) for output in later for name in use.folders)
+        for use in uses
     )
 
 
 def _earlier_stage(config: Config, use: WeightUse) -> TrainingStage | None:
     """The SFT whose adapter a file uses, where this is a later stage that does not start from it."""
-    own = stage_of(config)
+    own = stage_of_config(config)
     if own is None or own.method not in LATER_METHODS or own.adapters or not own.trains_adapter:
         return None
     for one in config.stages:
-        is_used = all(is_within(name, one.output) for name in use.folders)
+        is_used = all(is_same_or_below(name, one.output) for name in use.folders)
         starts_alike = is_same_folder(own.model, one.model)
         if one.method == "sft" and one.trains_adapter and is_used and starts_alike:
             return one
@@ -267,7 +270,7 @@ def _is_made_by_another(use: WeightUse, uses: list[WeightUse]) -> bool:
         # A file that continues with its own folder makes no other weights of it.
         if not _names_one_of(other, (folder,))
     ]
-    return all(any(is_within(name, folder) for folder in written) for name in use.folders)
+    return all(any(is_same_or_below(name, folder) for folder in written) for name in use.folders)
 
 
 def _starts_are_merged(config: Config) -> bool:

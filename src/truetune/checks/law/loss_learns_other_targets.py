@@ -51,7 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.target_positions import describe_positions
 from truetune.checks.rule import LawRule
@@ -77,7 +77,7 @@ class LossLearnsOtherTargets(LawRule):
             return
         # Labels that are wrong themselves are double-label-shift's; here it is the loss that shifts
         # right ones.
-        if self._labels_say_so(others) or not any(lines_with_own_labels(self.subject)):
+        if self._labels_say_so(others) or not any(lines_with_unshifted_labels(self.subject)):
             return
         name = max(others, key=lambda target: int(others[target]))
         yield self.finding(

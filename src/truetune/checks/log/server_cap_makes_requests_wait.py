@@ -49,7 +49,13 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.checks.server_caps import HOW_TO_RAISE, SPELLED, find_cap, find_cap_beside, setting_of
+from truetune.checks.server_caps import (
+    HOW_TO_RAISE,
+    SPELLED,
+    cap_setting_of_log,
+    find_cap,
+    find_cap_in_files_beside,
+)
 from truetune.logs.console.server_requests import RequestQueue
 from truetune.logs.files_beside import ADAPTERS_AT_ONCE
 
@@ -76,7 +82,7 @@ class ServerCapMakesRequestsWait(OutputRule):
         queue = output.served.queue if output is not None and self.subject.server else None
         if output is None or queue is None or queue.running >= MANY:
             return
-        setting = setting_of(self.subject)
+        setting = cap_setting_of_log(self.subject)
         cause, cases = self._named_cap(queue)
         adapters = next(iter(self.subject.files_beside.all_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
@@ -104,8 +110,11 @@ class ServerCapMakesRequestsWait(OutputRule):
 
     def _named_cap(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
         """What sets the cap, as words and as places; empty where neither the log nor a file beside it says so."""
-        output, setting = self.subject.output, setting_of(self.subject)
-        printed, beside = find_cap(self.subject), find_cap_beside(self.subject, queue.running)
+        output, setting = self.subject.output, cap_setting_of_log(self.subject)
+        printed, beside = (
+            find_cap(self.subject),
+            find_cap_in_files_beside(self.subject, queue.running),
+        )
         cases: list[Case] = []
         if beside is not None:
             cases.append(Case(beside.text, file=beside.file, line=beside.line or None))

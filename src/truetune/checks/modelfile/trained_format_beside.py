@@ -15,7 +15,7 @@ from truetune.checks.config.evidence.template_marks import (
     first_mark,
     mark_of_chat_model,
 )
-from truetune.checks.training_stages import stage_of
+from truetune.checks.training_stages import stage_of_config
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.shell_commands import is_command_file, read_commands
@@ -97,7 +97,7 @@ def _format_of_model(path: Path, document: dict[str, Any]) -> Iterator[TrainedFo
 
 def _format_of_command(path: Path, config: Config) -> Iterator[TrainedFormat]:
     """The form that a command trains by: its template, else that of the published chat model that it names."""
-    if stage_of(config) is None:
+    if stage_of_config(config) is None:
         return
     name = config.raw.get("template")
     if isinstance(name, str) and name not in NOT_SAID:

@@ -40,7 +40,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_at_token, rendered_side
+from truetune.checks.token_cases import case_at_token, side_of_pair_name
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import CONTENT
 
@@ -99,7 +99,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         if row.origin.row not in self.rows and len(self.cases) < MAX_CASES:
             at = int(side.starts[place])
             text = f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}"
-            self.cases.append(case_at_token(side, place, text, rendered_side(name)))
+            self.cases.append(case_at_token(side, place, text, side_of_pair_name(name)))
         self.rows.add(row.origin.row)
 
     def _is_out_of_place(self, token: int, first: bool, behind: str) -> bool:

@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_in_rejected, case_in_row
+from truetune.checks.token_cases import case_in_rejected_side, case_in_row
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
@@ -131,7 +131,7 @@ def _check_messages(row: Conversation) -> PromptFault:
     prompt = row.messages[:cut]
     for name, side, at in (
         ("chosen", row.messages[cut:], case_in_row),
-        ("rejected", row.rejected, case_in_rejected),
+        ("rejected", row.rejected, case_in_rejected_side),
     ):
         if isinstance(side, list) and side and side[0].get("role") in ASKING_ROLES:
             kind = "twice" if _begins_with_prompt(side, prompt) else "other"

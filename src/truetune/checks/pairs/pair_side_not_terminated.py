@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_in_example, rendered_side
+from truetune.checks.token_cases import case_in_example, side_of_pair_name
 from truetune.encoding.batch import Batch, Example
 
 # Chosen, not measured: of logged answers a few are cut off, on either side. From a tenth on, "has
@@ -73,7 +73,7 @@ class PairSideNotTerminated(PairRule):
                     text = f"the {name} side ends with {side.examples[i].rendering.text[-40:]!r}"
                     self.cases.append(
                         case_in_example(
-                            side, i, int(side.lengths[i]) - 1, text, side=rendered_side(name)
+                            side, i, int(side.lengths[i]) - 1, text, side=side_of_pair_name(name)
                         )
                     )
 

@@ -50,7 +50,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS
-from truetune.checks.token_cases import case_in_example, rendered_side
+from truetune.checks.token_cases import case_in_example, side_of_pair_name
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
@@ -95,7 +95,7 @@ class PairTruncatedOnOneSide(PairRule):
                     if self.limit.from_end
                     else self.limit.tokens
                 )
-                self.cases.append(case_in_example(side, i, cut, text, side=rendered_side(name)))
+                self.cases.append(case_in_example(side, i, cut, text, side=side_of_pair_name(name)))
 
     def _loses_answer_end(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""

@@ -169,7 +169,7 @@ class PreferenceLengthBias(PairRule):
         count = longer if word == "longer" else of - longer
         is_large = _median_ratio(lengths) >= LARGE_RATIO
         is_clear = is_large and (low > WARNING_SHARE or high < 1 - WARNING_SHARE)
-        unit = "bytes" if self.setup.is_by_bytes else "tokens"
+        unit = "bytes" if self.setup.are_tokens_single_bytes else "tokens"
         medians = [int(np.median(side)) for side in lengths.T]
         return self.finding(
             f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",

@@ -39,7 +39,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_in_rejected
+from truetune.checks.token_cases import case_in_rejected_side
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.template import REASONING_KEYS
@@ -70,7 +70,7 @@ class RejectedSideEmpty(PairRule):
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
                         text = f"the rejected side is {str(row.rejected)[:80]}"
-                        self.cases.append(case_in_rejected(batch, row, text))
+                        self.cases.append(case_in_rejected_side(batch, row, text))
 
     def figure(self) -> Measurement:
         return count_measurement("pairs with an empty rejected answer", self.empty, self.pairs)

@@ -90,7 +90,9 @@ class DuplicateRows(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
-        kinds = ("exact", "normal") if setup.is_by_bytes else ("exact", "normal", "near")
+        kinds = (
+            ("exact", "normal") if setup.are_tokens_single_bytes else ("exact", "normal", "near")
+        )
         self.prints = {kind: GrowingArray() for kind in kinds}
         self.files: list[str] = []
         self.has_pairs = False

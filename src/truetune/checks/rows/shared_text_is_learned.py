@@ -112,8 +112,8 @@ class SharedTextIsLearned(DataRule):
         if cut.action == "none" or keeps_end:
             self.limit = None
         self.answered = self.chats = 0
-        self.unit = BYTES_OF_A_TOKEN if setup.is_by_bytes else 1
-        self.units = "characters" if setup.is_by_bytes else "tokens"
+        self.unit = BYTES_OF_A_TOKEN if setup.are_tokens_single_bytes else 1
+        self.units = "characters" if setup.are_tokens_single_bytes else "tokens"
 
     def batch(self, batch: Batch) -> None:
         for i in range(len(batch.examples)):
@@ -206,7 +206,7 @@ class SharedTextIsLearned(DataRule):
     def _shared_text(self) -> BoilerplateTokens:
         """What the examples have in common; computed once."""
         if self.shared is None:
-            in_a_row = BYTES_IN_A_ROW if self.setup.is_by_bytes else IN_A_ROW
+            in_a_row = BYTES_IN_A_ROW if self.setup.are_tokens_single_bytes else IN_A_ROW
             self.shared = find_boilerplate_tokens(self.examples, in_a_row)
         return self.shared
 

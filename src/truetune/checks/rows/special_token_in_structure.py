@@ -41,7 +41,11 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import case_at_character, last_example, message_start
+from truetune.checks.token_cases import (
+    case_at_character,
+    first_character_of_message,
+    index_of_last_example,
+)
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.find_forged_tokens import find_forged_token
@@ -75,7 +79,7 @@ class SpecialTokenInStructure(DataRule):
 
     def _case(self, batch: Batch, row: Conversation, text: str) -> Case:
         """At the token, where it stands in a role: the last such role before what is left of its message."""
-        i = last_example(batch, row)
+        i = index_of_last_example(batch, row)
         for number, message in enumerate(row.messages if i is not None else ()):
             role = str(message.get("role"))
             match = self.controls.search(role)
@@ -84,7 +88,7 @@ class SpecialTokenInStructure(DataRule):
                 and match
                 and text.endswith(f"{match[0]} stands in messages[{number}].role")
             ):
-                end = max(message_start(batch, i, number), 0)
+                end = max(first_character_of_message(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
                 return case_at_character(batch, i, at + match.start() if at >= 0 else -1, text)
         return Case(text, row.origin)

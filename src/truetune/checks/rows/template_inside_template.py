@@ -84,7 +84,7 @@ class TemplateInsideTemplate(RowTextRule):
         super().__init__(setup)
         backend = setup.tokenizer.backend
         # The control tokens of the stand-in tokenizer of bytes are nobody's.
-        control = () if setup.is_by_bytes else setup.tokenizer.control
+        control = () if setup.are_tokens_single_bytes else setup.tokenizer.control
         self.own = {str(backend.id_to_token(id)) for id in control} | setup.tokens_added
         self.chats = 0
 
@@ -123,7 +123,7 @@ class TemplateInsideTemplate(RowTextRule):
             severity=self.severity_of(error_from=ERROR_SHARE),
             evidence=[
                 UNKNOWN_TOKENIZER
-                if self.setup.is_by_bytes
+                if self.setup.are_tokens_single_bytes
                 else "they are no control tokens of this tokenizer: the model learns them as text"
             ],
             cases=self.cases,

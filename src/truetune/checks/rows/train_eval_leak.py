@@ -138,7 +138,7 @@ class TrainEvalLeak(DataRule):
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
         # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
-        if sketches and not self.setup.is_by_bytes:
+        if sketches and not self.setup.are_tokens_single_bytes:
             self.sketches = np.concatenate(sketches)
 
     def batch(self, batch: Batch) -> None:

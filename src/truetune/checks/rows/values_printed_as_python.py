@@ -64,7 +64,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.python_values_in_renderings import PythonValueFinder
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import case_at_character, rendered_side
+from truetune.checks.token_cases import case_at_character, side_of_pair_name
 from truetune.encoding.batch import Batch, Example
 from truetune.errors import shortened
 
@@ -134,4 +134,6 @@ class ValuesPrintedAsPython(DataRule):
             case = case_at_character(
                 batch, i, value.start, f"printed as {shortened(value.text)}", value.turn
             )
-            self.cases.append(replace(case, side=rendered_side("rejected")) if is_other else case)
+            self.cases.append(
+                replace(case, side=side_of_pair_name("rejected")) if is_other else case
+            )

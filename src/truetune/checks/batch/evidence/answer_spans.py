@@ -54,16 +54,16 @@ class Answer:
 
     @property
     def supervised(self) -> NDArray[np.bool_]:
-        """(end - start,) has the token a label?"""
+        """(end - start,) true for the tokens of the answer that have a label."""
         return self.sample.supervised[self.start : self.end]
 
     @property
     def content(self) -> NDArray[np.bool_]:
-        """(end - start,) is the token the answer's own text, not the template's?"""
+        """(end - start,) true for the tokens that are the answer's own text, not the template's."""
         return np.isin(self.sample.source[self.start : self.end], ANSWER_SOURCES)
 
 
-def lines_with_own_labels(audit: Audit) -> Iterator[Sample]:
+def lines_with_unshifted_labels(audit: Audit) -> Iterator[Sample]:
     """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault.
 
     KTO's lines of prompts with answers of other rows are left out: nothing of them is learned.
@@ -84,7 +84,7 @@ def lines_with_own_labels(audit: Audit) -> Iterator[Sample]:
 
 def lines_of_known_rows(audit: Audit) -> list[Sample]:
     """The judged lines whose rows are known."""
-    return [sample for sample in lines_with_own_labels(audit) if sample.expected is not None]
+    return [sample for sample in lines_with_unshifted_labels(audit) if sample.expected is not None]
 
 
 def answers_in_line(sample: Sample, stops: frozenset[int]) -> list[Answer]:
@@ -107,14 +107,16 @@ def answers_in_line(sample: Sample, stops: frozenset[int]) -> list[Answer]:
     for document, turns in groupby(runs, lambda run: int(owner[run[0]])):
         spans = list(turns)
         for turn, (start, end) in enumerate(spans):
-            stop = _stop_place(sample, start, end, stops)
+            stop = _place_of_ending_stop(sample, start, end, stops)
             answer_end = end if stop is None else min(end, stop)
             is_last = turn == len(spans) - 1
             answers.append(Answer(sample, document, turn, start, answer_end, stop, is_last))
     return answers
 
 
-def _stop_place(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | None:
+def _place_of_ending_stop(
+    sample: Sample, start: int, end: int, stops: frozenset[int]
+) -> int | None:
     """The stop token that ends an expected stretch, in the row's own text or not, or stands right behind it."""
     inside = np.flatnonzero(sample.source[start:end] == Source.STOP)
     if len(inside):
@@ -129,8 +131,8 @@ def _stop_place(sample: Sample, start: int, end: int, stops: frozenset[int]) -> 
     return end if behind and not sample.padding[end] and int(sample.ids[end]) in stops else None
 
 
-def answers_in_batches(audit: Audit) -> list[Answer]:
-    """Those of the recognised lines."""
+def answers_in_recognised_lines(audit: Audit) -> list[Answer]:
+    """The answers in all recognised lines of the batches."""
     return [
         answer
         for sample in lines_of_known_rows(audit)
@@ -139,7 +141,9 @@ def answers_in_batches(audit: Audit) -> list[Answer]:
 
 
 def prompt_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
-    """(tokens,) what the user, the system and the tools say; beside the template's markers any text but the answers."""
+    """(tokens,) true for what the user, the system and the tools say; in lines that were placed by
+    the template's markers alone, for any text but the answers.
+    """
     is_prompt = np.isin(sample.source, [int(kind) for kind in PROMPT_SOURCES]) & ~sample.padding
     if sample.placed_by == "markers":
         is_prompt |= (sample.source == Source.TEXT) & np.array(
@@ -153,10 +157,10 @@ def prompt_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
 
 
 def answer_header_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
-    """(tokens,) what the template writes right before each answer.
+    """(tokens,) true for what the template writes right before each answer.
 
-    Where lines were placed by the template's markers alone, its headers count as text: they are taken off by their
-    length in characters, from each answer backwards.
+    In lines that were placed by the template's markers alone, its headers count as text: they are
+    found by their length in characters, from each answer backwards.
     """
     headers = np.zeros(len(sample.ids), np.bool_)
     marker = find_answer_marker(audit.probes).decode("utf-8", "replace")
@@ -180,9 +184,11 @@ def count_tokens(sample: Sample) -> int:
     return int((~sample.padding).sum())
 
 
-def length_limit(audit: Audit) -> tuple[int | None, bool]:
-    """The length at which rows are cut, and whether a setting names it; else one that several documents share as
-    their longest."""
+def length_limit_of_audit(audit: Audit) -> tuple[int | None, bool]:
+    """(the length at which rows are cut, whether a setting names it).
+
+    Without a setting: the length that several documents share as their longest, or None.
+    """
     args: dict[str, Any] = audit.facts["args"]
     named = next((args[name] for name in LENGTH_SETTINGS if isinstance(args.get(name), int)), None)
     if named is not None:
@@ -196,7 +202,7 @@ def length_limit(audit: Audit) -> tuple[int | None, bool]:
     return (longest if lengths.count(longest) >= MIN_LONGEST_DOCUMENTS else None), False
 
 
-def row_format(audit: Audit) -> str | None:
+def row_format_of_audit(audit: Audit) -> str | None:
     """The format of the given rows, by their columns where none is at hand; None where they are not known."""
     row = next((row for record in audit.records for row in record.rows), None)
     conversation = None if row is None else parse_row(row, 0)

@@ -1,4 +1,5 @@
-"""What became of the canary: a copied row with a string of its own in each text.
+"""Tells what became of each text of the canary: a copied row with a string of its own in each text,
+sent through the trainer.
 
 The probe sends it through the trainer's preparation and collator, and looks in which tokens each string comes out. So
 it is known of each column and turn whether it is learned, only read, cut off or lost, whatever code made the batch.
@@ -39,7 +40,7 @@ class CanaryText(NamedTuple):
 
 
 def texts_of_canary(audit: Audit) -> list[CanaryText]:
-    """Those of the first process; none where no canary was sent."""
+    """The texts of the first process's canary; none if no canary was sent."""
     canary = audit.facts.get("canary") or {}
     formatted = set(canary.get("formatted") or ())
     return [
@@ -48,7 +49,7 @@ def texts_of_canary(audit: Audit) -> list[CanaryText]:
     ]
 
 
-def keep_answers_of_canary(every: list[CanaryText]) -> list[CanaryText]:
+def answers_of_canary(every: list[CanaryText]) -> list[CanaryText]:
     """The contents of assistant turns; where there are no turns, the columns that are called so."""
     turns = [
         text for text in every if text.role in ("assistant", "gpt") and text.column != "prompt"

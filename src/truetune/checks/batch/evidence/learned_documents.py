@@ -1,4 +1,5 @@
-"""The documents of a line, each with what is learned of it and what is only read; how alike the learned texts are.
+"""The documents of a line, each split into what is learned of it and what is only read, and how
+alike the learned texts are.
 
 The text under the labels is taken as it stands, whatever column it is from: so it is seen as well where the wrong one
 is trained. Template and stop tokens are left out, which would make short answers look alike.
@@ -80,7 +81,7 @@ def are_row_answers_alike(answers: Sequence[str], spread: AnswerDiversity) -> bo
     return of_rows.kind == "alike" and of_rows.common[0][0] == spread.common[0][0]
 
 
-def describe_answers(spread: AnswerDiversity) -> str:
+def describe_learned_answers(spread: AnswerDiversity) -> str:
     """How many answers in the loss are which text."""
     answer, rows = spread.common[0]
     if rows == spread.total:

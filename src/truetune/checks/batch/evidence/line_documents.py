@@ -33,7 +33,7 @@ def document_spans(sample: Sample) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(edges.tolist()) if numbers[a] >= 0]
 
 
-def is_packed(audit: Audit) -> bool:
+def are_batches_packed(audit: Audit) -> bool:
     """Do lines hold several rows, by the arguments or by the batches?"""
     args = audit.facts["args"]
     return any(args.get(name) for name in PACKING_SETTINGS) or any(
@@ -41,7 +41,9 @@ def is_packed(audit: Audit) -> bool:
     )
 
 
-def is_chat(sample: Sample, start: int, end: int, ends: Collection[int | None]) -> bool:
+def has_prompt_and_answer(
+    sample: Sample, start: int, end: int, ends: Collection[int | None]
+) -> bool:
     """Is something of this range to be learned, and something only to be read? `ends` are ids that close documents:
     a collator that masks them makes no prompt of plain text.
     """

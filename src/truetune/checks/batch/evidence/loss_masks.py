@@ -1,8 +1,8 @@
-"""Loss masks: what the rows and the settings said about the loss before the collator, against what the batch says.
+"""Compares what rows and settings keep out of the loss with what the batches label.
 
 A mask gets lost in three ways: the collator makes labels of its own, the column is removed on the way, or the setting
 never applied to rows of this form. Several rules tell them, each its own way, so all of it is asked here: a rule stays
-silent where another one knows more (`prompt_loss_is_explained`).
+silent where another one knows more (`is_prompt_loss_explained`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.answer_spans import (
     count_tokens,
-    lines_with_own_labels,
-    row_format,
+    lines_with_unshifted_labels,
+    row_format_of_audit,
 )
 from truetune.probe.run_record import Record
 from truetune.render.rendering import IGNORED
@@ -65,14 +65,14 @@ class AlignedColumn(NamedTuple):
 def align_column(audit: Audit, column: str) -> Iterator[AlignedColumn]:
     """Micro-batches whose rows hold the column and just the tokens of the lines."""
     by_batch: dict[tuple[int, int], list[Sample]] = {}
-    for sample in lines_with_own_labels(audit):
+    for sample in lines_with_unshifted_labels(audit):
         by_batch.setdefault((sample.rank, sample.batch), []).append(sample)
     for record in audit.records:
         at = 0
         for number, batch in enumerate(record.facts["batches"]):
             # The rows of all batches lie end to end, in the order in which the collator was given
             # them.
-            rows = record.prepared[at : at + _row_count(record, batch)]
+            rows = record.prepared[at : at + _rows_of_micro_batch(record, batch)]
             at += len(rows)
             lines = by_batch.get((record.facts["rank"], number), [])
             aligned = _align_rows(rows, lines, column)
@@ -110,7 +110,7 @@ def _align_rows(
     )
 
 
-def _row_count(record: Record, batch: dict[str, Any]) -> int:
+def _rows_of_micro_batch(record: Record, batch: dict[str, Any]) -> int:
     """Rows of one micro-batch: as drawn, else an even share of all that were seen."""
     if batch["indices"] is not None:
         return len(batch["indices"])
@@ -131,37 +131,39 @@ def _is_list_of_numbers(value: Any) -> bool:
 
 
 def labels_learned_despite_minus_100(audit: Audit) -> MaskLoss | None:
-    """Labels of the rows that are -100, where the batch has a label."""
-    loss = labels_of_rows(audit)
+    """The tokens that the rows label -100 and the batch labels; None if there are none."""
+    loss = masked_labels_of_rows(audit)
     return loss if loss.tokens else None
 
 
-def labels_of_rows(audit: Audit) -> MaskLoss:
+def masked_labels_of_rows(audit: Audit) -> MaskLoss:
     """The labels of the rows that are -100, and how many of them the batch labels."""
-    return _compare_column(audit, "labels", IGNORED)
+    return _compare_column_with_labels(audit, "labels", IGNORED)
 
 
 def tokens_learned_despite_mask(audit: Audit) -> MaskLoss | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
-    return next((loss for loss in masks_of_rows(audit) if loss.tokens), None)
+    return next((loss for loss in mask_columns_of_rows(audit) if loss.tokens), None)
 
 
-def masks_of_rows(audit: Audit) -> Iterator[MaskLoss]:
+def mask_columns_of_rows(audit: Audit) -> Iterator[MaskLoss]:
     """Each mask column that reaches the collator without labels: what it leaves out, and what of that is learned."""
     used = audit.facts["data"]["used"]
     if "labels" not in used:
         columns = [
-            name for name in MASK_COLUMNS if name in used and not _is_switched_off(audit, name)
+            name
+            for name in MASK_COLUMNS
+            if name in used and not _is_mask_column_disabled(audit, name)
         ]
-        yield from (_compare_column(audit, name, 0) for name in columns)
+        yield from (_compare_column_with_labels(audit, name, 0) for name in columns)
 
 
-def _is_switched_off(audit: Audit, column: str) -> bool:
+def _is_mask_column_disabled(audit: Audit, column: str) -> bool:
     """Do the settings say that the column is not to be used?"""
     return column == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
 
 
-def _compare_column(audit: Audit, column: str, masked: int) -> MaskLoss:
+def _compare_column_with_labels(audit: Audit, column: str, masked: int) -> MaskLoss:
     """What a column leaves out of the loss, against the labels of the batches.
 
     Args:
@@ -192,7 +194,7 @@ def all_tokens_learned(audit: Audit) -> bool:
 def count_learned_tokens(audit: Audit) -> tuple[int, int]:
     """Tokens of the batches that are in the loss, and all of them, without padding."""
     supervised = total = 0
-    for sample in lines_with_own_labels(audit):
+    for sample in lines_with_unshifted_labels(audit):
         supervised += int((~sample.padding & sample.supervised).sum())
         total += int((~sample.padding).sum())
     return supervised, total
@@ -208,19 +210,23 @@ def mask_column_of_rows(audit: Audit) -> str | None:
     """The mask column of given rows that have no labels."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
     mask = next(
-        (name for name in MASK_COLUMNS if name in columns and not _is_switched_off(audit, name)),
+        (
+            name
+            for name in MASK_COLUMNS
+            if name in columns and not _is_mask_column_disabled(audit, name)
+        ),
         None,
     )
     return None if "labels" in columns else mask
 
 
-def mask_setting_without_effect(audit: Audit) -> str | None:
+def prompt_mask_setting_without_effect(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss, where every token is in it."""
-    named = mask_setting(audit)
+    named = prompt_mask_setting(audit)
     return named if named and all_tokens_learned(audit) else None
 
 
-def mask_setting(audit: Audit) -> str | None:
+def prompt_mask_setting(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss; TRL's default counts."""
     args = audit.facts["args"]
     named = next((name for name in MASK_SETTINGS if args.get(name) is True), None)
@@ -229,7 +235,7 @@ def mask_setting(audit: Audit) -> str | None:
         not named
         and is_sft
         and args.get("completion_only_loss") is None
-        and row_format(audit) == "prompt-completion"
+        and row_format_of_audit(audit) == "prompt-completion"
     ):
         return "completion_only_loss"
     return named
@@ -247,11 +253,11 @@ def explain_lost_mask(audit: Audit) -> str | None:
     return "the preparation of the rows" if columns and "input_ids" not in columns else None
 
 
-def prompt_loss_is_explained(audit: Audit) -> bool:
+def is_prompt_loss_explained(audit: Audit) -> bool:
     """Is it known, more closely than by the tokens, why prompts are in the loss?"""
     return bool(
         labels_learned_despite_minus_100(audit)
         or tokens_learned_despite_mask(audit)
         or mask_column_without_effect(audit)
-        or mask_setting_without_effect(audit)
+        or prompt_mask_setting_without_effect(audit)
     )

@@ -1,4 +1,5 @@
-"""Tokenized rows: did they come with something that keeps prompts out of the loss, and are their prompts learned?
+"""Tells whether rows came tokenized without labels, and whether their prompts are learned for that
+reason.
 
 Rows of `input_ids` pass by all masking that a trainer does while it tokenizes. What they hold is read from the ids, by
 the chat template in reverse (`truetune.auditing.expected_tokens`): ids without a turn of the template may be plain
@@ -55,13 +56,17 @@ def columns_before_preparation(audit: Audit) -> frozenset[str]:
     # does not take.
     table = data["given"] or data.get("of_trainer") or data["prepared"] or {}
     columns = frozenset(table.get("columns") or ())
-    if data["given"] or not _prepares_rows(audit):
+    if data["given"] or not _does_trainer_prepare_rows(audit):
         return columns
     # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a
     # column came tokenized, and whether labels came with them is not known: where they are of use,
     # they mask something.
     texts = TEXT_COLUMNS | {audit.facts["args"].get("dataset_text_field") or "text"}
-    return columns - {"labels"} if _keeps_columns(audit) and not columns & texts else frozenset()
+    return (
+        columns - {"labels"}
+        if _does_preparation_keep_columns(audit) and not columns & texts
+        else frozenset()
+    )
 
 
 def did_rows_come_tokenized(audit: Audit) -> bool:
@@ -75,7 +80,7 @@ def did_rows_come_without_labels(audit: Audit) -> bool:
     return IDS_COLUMN in columns and not columns & {"labels", *MASK_COLUMNS}
 
 
-def _prepares_rows(audit: Audit) -> bool:
+def _does_trainer_prepare_rows(audit: Audit) -> bool:
     """Does the trainer prepare its rows before the first batch?"""
     is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
     return is_sft and not (audit.facts["args"].get("dataset_kwargs") or {}).get(
@@ -83,7 +88,7 @@ def _prepares_rows(audit: Audit) -> bool:
     )
 
 
-def _keeps_columns(audit: Audit) -> bool:
+def _does_preparation_keep_columns(audit: Audit) -> bool:
     """Does the preparation keep the columns that the rows had? Packing does not, nor do Unsloth and TRL before 1.0."""
     versions = audit.facts["versions"]
     release = str(versions.get("trl", "")).partition(".")[0]
@@ -110,7 +115,7 @@ def prompts_of_unlabelled_rows(audit: Audit) -> PromptsOfUnlabelledRows | None:
     learned = prompts = labels = 0
     for sample in lines_of_known_rows(audit):
         is_prompt = prompt_mask(audit, sample)
-        if is_prompt.any() and _learns_an_answer(audit, sample):
+        if is_prompt.any() and _has_labelled_answer(audit, sample):
             lines.append(sample)
             learned += int((is_prompt & sample.supervised).sum())
             prompts += int(is_prompt.sum())
@@ -120,7 +125,7 @@ def prompts_of_unlabelled_rows(audit: Audit) -> PromptsOfUnlabelledRows | None:
     return PromptsOfUnlabelledRows(tuple(lines), learned=learned, prompts=prompts, labels=labels)
 
 
-def _learns_an_answer(audit: Audit, sample: Sample) -> bool:
+def _has_labelled_answer(audit: Audit, sample: Sample) -> bool:
     """Has an answer of this line a label?"""
     return any(answer.supervised.any() for answer in answers_in_line(sample, audit.stops))
 
@@ -131,8 +136,8 @@ def prompts_learned_for_lack_of_labels(audit: Audit) -> PromptsOfUnlabelledRows 
     return bare if bare is not None and bare.learned >= UNMASKED_SHARE * bare.prompts else None
 
 
-def note_on_whole_rows(audit: Audit) -> str:
-    """What is known where rows came tokenized, without labels, and hold no prompts; empty elsewhere."""
+def note_on_unlabelled_rows_without_prompts(audit: Audit) -> str:
+    """A note if rows came tokenized, without labels, and hold no prompts; empty elsewhere."""
     if (
         audit.kind not in ("sft", "loop")
         or not did_rows_come_without_labels(audit)

@@ -1,4 +1,5 @@
-"""Needs: why rules on batches can say nothing, where several say the same.
+"""Shared reasons why rules on batches can say nothing; each is told once for all rules that have
+it.
 
 Each is told once for all rules that have it, so the words must be the same: they stand here and not in the rules.
 """
@@ -8,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
+from truetune.checks.batch.evidence.answer_spans import (
+    lines_with_unshifted_labels,
+    row_format_of_audit,
+)
 from truetune.checks.judgement import Unmet
 
 NO_LABELS = Unmet("it is about labels, and the batches hold none")
@@ -46,7 +50,7 @@ def explain_missing_labels(audit: Audit, lines: Sequence[Sample]) -> Unmet | Non
 
 def explain_missing_answer(audit: Audit, recognised: Sequence[Sample]) -> Unmet:
     """Why no answer was found in the recognised lines. Lines may be judged by their labels, and not be recognised."""
-    lacking = explain_missing_labels(audit, recognised or list(lines_with_own_labels(audit)))
+    lacking = explain_missing_labels(audit, recognised or list(lines_with_unshifted_labels(audit)))
     if lacking is not None:
         return lacking
-    return PLAIN_TEXT if row_format(audit) == "text" else NO_ANSWER_SEEN
+    return PLAIN_TEXT if row_format_of_audit(audit) == "text" else NO_ANSWER_SEEN

@@ -1,4 +1,5 @@
-"""Columns of the given rows that reach no label, beside those that do: was another column meant to be the answer?
+"""Finds columns of the given rows that reach no label, beside those that do: one of them may have
+been meant as the answer.
 
 Two witnesses. A canary proves of each field what becomes of it, and comes with the texts of some rows. Without one, the
 given rows are compared with their lines in the batches by runs of three words: single words say nothing, for a
@@ -60,7 +61,7 @@ class UnsupervisedColumn:
 
     @property
     def shown(self) -> str:
-        """One line of evidence."""
+        """The column and what it holds, as one line of evidence."""
         return (
             f"the column {self.name!r} of these rows holds about {self.bits:,.0f} bits a row and"
             f" reaches no label: {self.text[:60]!r}"
@@ -93,10 +94,12 @@ def find_columns_beside_answers(audit: Audit) -> ColumnsBesideAnswers:
     """The columns of the rows that an audit has seen, by the canary where one was sent, else by the given rows."""
     rows = _rows_of_canary(audit) or _rows_by_their_lines(audit)
     answers = tuple("\n".join(row.learned.values()) for row in rows if row.learned)
-    learned = _column_names(row.learned for row in rows)
+    learned = _distinct_column_names(row.learned for row in rows)
     if not learned:
         learned = list(dict.fromkeys(_labelled_columns(audit.samples)))
-    lost = [name for name in _column_names(row.lost for row in rows) if name not in learned]
+    lost = [
+        name for name in _distinct_column_names(row.lost for row in rows) if name not in learned
+    ]
     # Beside answers of nearly no bits (one text for all rows) any column would be four times as
     # much.
     bits = compressed_bits_per_row(answers) if answers else 0.0
@@ -104,7 +107,7 @@ def find_columns_beside_answers(audit: Audit) -> ColumnsBesideAnswers:
     return ColumnsBesideAnswers(tuple(learned), answers, tuple(untaught))
 
 
-def _column_names(texts: Iterable[Mapping[str, str]]) -> list[str]:
+def _distinct_column_names(texts: Iterable[Mapping[str, str]]) -> list[str]:
     """The columns of some rows, each once, in the order in which they come."""
     return list(dict.fromkeys(name for by_column in texts for name in by_column))
 
@@ -113,12 +116,12 @@ def _columns_with_bits(
     names: Iterable[str], rows: Sequence[_RowTexts], least: float
 ) -> list[UnsupervisedColumn]:
     """The lost columns of prose that hold so many bits a row or more: the one that holds most first."""
-    measured = [_measure_untaught(name, rows) for name in names]
+    measured = [_measure_lost_column(name, rows) for name in names]
     telling = [column for column in measured if column is not None and column.bits >= least]
     return sorted(telling, key=lambda column: -column.bits)
 
 
-def _measure_untaught(name: str, rows: Sequence[_RowTexts]) -> UnsupervisedColumn | None:
+def _measure_lost_column(name: str, rows: Sequence[_RowTexts]) -> UnsupervisedColumn | None:
     """What a lost column holds; None where it holds no prose in most rows."""
     known = [(row.read, row.lost[name]) for row in rows if name in row.lost]
     prose = sum(is_prose(text) for _, text in known)
@@ -158,7 +161,7 @@ def _rows_by_their_lines(audit: Audit) -> list[_RowTexts]:
     rows = [(_texts_by_column(row), lines) for row, lines in _rows_with_lines(audit)]
     votes: defaultdict[str, list[int]] = defaultdict(list)
     for row, lines in rows:
-        for name, fate in _judge_columns(row, lines):
+        for name, fate in _fate_of_columns(row, lines):
             votes[name].append(fate)
     keys = keys_of_batches(audit)
     learned, lost = set(), set()
@@ -182,7 +185,7 @@ def _rows_by_their_lines(audit: Audit) -> list[_RowTexts]:
     ]
 
 
-def _judge_columns(row: Mapping[str, str], lines: Sequence[Sample]) -> Iterator[tuple[str, int]]:
+def _fate_of_columns(row: Mapping[str, str], lines: Sequence[Sample]) -> Iterator[tuple[str, int]]:
     """(column, IS_LEARNED, IS_READ or IS_LOST) of each text of a row, by the lines that it is in."""
     whole = _word_runs(" ".join(line_text(line) for line in lines))
     answers = [
@@ -191,10 +194,10 @@ def _judge_columns(row: Mapping[str, str], lines: Sequence[Sample]) -> Iterator[
     labelled = _word_runs(" ".join(answers))
     for name, text in row.items():
         # Short answers have no three words in a row: they are compared as a whole.
-        if single_spaced(text) in answers or _holds_runs(text, labelled):
+        if single_spaced(text) in answers or _holds_most_word_runs(text, labelled):
             yield name, IS_LEARNED
         else:
-            yield name, IS_READ if _holds_runs(text, whole) else IS_LOST
+            yield name, IS_READ if _holds_most_word_runs(text, whole) else IS_LOST
 
 
 def _rows_with_lines(audit: Audit) -> Iterator[tuple[Mapping[str, Any], list[Sample]]]:
@@ -228,7 +231,7 @@ def _word_runs(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + RUN_WORDS]) for i in range(len(words) - RUN_WORDS + 1)}
 
 
-def _holds_runs(text: str, runs: set[tuple[str, ...]]) -> bool:
+def _holds_most_word_runs(text: str, runs: set[tuple[str, ...]]) -> bool:
     """Do these runs hold most of a text's own? A text of fewer words than a run is in none."""
     own = _word_runs(text)
     return bool(own) and len(own & runs) >= MIN_RUN_SHARE * len(own)

@@ -27,7 +27,7 @@ from truetune.checks.hyperparameter_limits import (
     parse_limit_number,
     settings_with_limits,
 )
-from truetune.checks.setting_values import name_of, value_of
+from truetune.checks.setting_values import displayed_setting_name, effective_value
 from truetune.settings.config import Config
 
 MIN_ROWS = 20
@@ -108,7 +108,7 @@ def values_in_effect(config: Config) -> dict[str, Any]:
     for name in {*fields, "training.max_steps", "training.lora.r", "training.optim"}:
         if name.startswith("training.lora.") and training.lora is None:
             continue
-        found[name] = value_of(config, name)
+        found[name] = effective_value(config, name)
     for name, key in _stack_keys(config).items():
         found[name] = _value_at(config.raw, key)
     return {**found, **_derived_values(config, found)}
@@ -228,7 +228,7 @@ def user_name_of_setting(config: Config, name: str) -> str:
     if name in (SEEN, KTO_STEP_ROWS):
         name = MADE_OF[name][0]
     if name.startswith("training."):
-        return name_of(config, name).rpartition(".")[2]
+        return displayed_setting_name(config, name).rpartition(".")[2]
     return _stack_keys(config).get(name, name)
 
 
@@ -249,7 +249,7 @@ def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSet
             [
                 setting_case(
                     config,
-                    known.get(part, value_of(config, part)),
+                    known.get(part, effective_value(config, part)),
                     part,
                     _stack_keys(config).get(part, part),
                 )
