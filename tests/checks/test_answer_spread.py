@@ -178,7 +178,7 @@ def test_an_answer_of_many_rows_is_counted_behind_many_others() -> None:
         counter.add(f"answer {i}")
     for _ in range(900):
         counter.add("CONCLUDE")
-    spread = counter.spread()
+    spread = counter.diversity()
     assert spread.total == 1_000
     assert spread.common[0] == ("CONCLUDE", 900)
     assert spread.kind == "repeated"
@@ -193,7 +193,7 @@ def test_the_entropy_is_shannons(answers: list[str]) -> None:
     spread = AnswerDiversity.of(Counter(answers), len(answers))
     shares = [answers.count(answer) / len(answers) for answer in set(answers)]
     assert math.isclose(spread.entropy, -sum(p * math.log2(p) for p in shares), abs_tol=1e-9)
-    assert spread.largest == max(shares)
+    assert spread.commonest_share == max(shares)
 
 
 def test_one_text_in_all_rows_holds_next_to_nothing() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from truetune.checks.explaining.figure_phrases import read_figures
+from truetune.checks.explaining.figure_phrases import words_for_figures
 from truetune.checks.explaining.guides import GUIDES, NO_ANSWER_TOKEN
 from truetune.checks.explaining.pasted_record import list_proofs_of_records
 from truetune.checks.explaining.search_topics import list_topics, search_topics
@@ -234,7 +234,7 @@ def test_a_page_on_another_subject_does_not_come_before(
     ],
 )  # fmt: skip
 def test_a_figure_is_read_as_what_it_means(text: str, word: str) -> None:
-    assert word in read_figures(text).split()
+    assert word in words_for_figures(text).split()
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_figure_is_read_as_what_it_means(text: str, word: str) -> None:
     ],
 )  # fmt: skip
 def test_a_figure_that_means_nothing_is_no_word(text: str, word: str) -> None:
-    assert word not in read_figures(text).split()
+    assert word not in words_for_figures(text).split()
 
 
 def test_small_numbers_and_counts_say_nothing() -> None:

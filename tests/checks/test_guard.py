@@ -62,7 +62,7 @@ def test_sound_objects_pass_and_have_figures() -> None:
         tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), model=model()
     )
     assert report.findings == ()
-    assert report.missing() == ()
+    assert report.requested_not_judged() == ()
     figures = {examined.rule: (examined.count, examined.of) for examined in report.examined}
     assert figures["stop-token-never-supervised"] == (4, 4)
     assert figures["no-parameter-is-trained"][0] == sum(p.numel() for p in model().parameters())
@@ -238,7 +238,7 @@ def test_real_trainers(make: Callable[..., Any]) -> None:
         rows=trainer.train_dataset,
     )
     assert not report.failed()
-    assert report.missing() == ()
+    assert report.requested_not_judged() == ()
     assert named(report) <= {
         "prompt-supervised"
     }  # SFTTrainer learns whole chats where nothing else is set
@@ -252,7 +252,7 @@ def test_columns_of_text_are_taken_away_as_a_trainer_does() -> None:
         tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), rows=Dataset.from_list(rows)
     )
     assert report.findings == ()
-    assert report.missing() == ()
+    assert report.requested_not_judged() == ()
     assert "8 lines of your rows" in str(report)
 
 

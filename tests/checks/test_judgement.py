@@ -209,7 +209,7 @@ def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) 
         f"Failure: {method}",
         REPORT_IT,
     )
-    assert beside.missing() == (missing,)
+    assert beside.requested_not_judged() == (missing,)
 
 
 def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
@@ -221,7 +221,7 @@ def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
     rule.batch = differ
     at_work = DataRules([rule], prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER))))
     with pytest.raises(FastPathError):
-        at_work._contained(rule, lambda: rule.batch(at_work.rules[0], None))
+        at_work._call_or_drop_rule(rule, lambda: rule.batch(at_work.rules[0], None))
 
 
 # Every command goes through the same path
@@ -406,7 +406,10 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
     log = json.loads(to_sarif(made))
     jsonschema.validate(log, SARIF)
     (invocation,) = log["runs"][0]["invocations"]
-    assert (invocation["exitCode"], invocation["executionSuccessful"]) == (code, not made.lacks())
+    assert (invocation["exitCode"], invocation["executionSuccessful"]) == (
+        code,
+        not made.is_incomplete(),
+    )
     notes = [
         (note["level"], note["associatedRule"]["id"])
         for note in invocation["toolExecutionNotifications"]
@@ -520,7 +523,7 @@ def test_broken_lines_of_evaluation_data_end_no_check(tmp_path: Path) -> None:
     assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [
         (3, 2)
     ]
-    (missing,) = made.missing()
+    (missing,) = made.requested_not_judged()
     assert (missing.what, missing.place) == (
         "1 broken line of the evaluation data",
         f"{held_out}:2",
@@ -535,7 +538,7 @@ def test_evaluation_data_without_a_row_say_nothing_of_leaks(tmp_path: Path) -> N
     held_out.write_text("")
     made = looked_at(tmp_path, row(0) + "\n", eval_data=[str(held_out)], select=["train-eval-leak"])
     assert (made.outcome, made.exit_code(), made.examined) == ("not judged", 3, ())
-    assert {part.what for part in made.missing()} == {"train-eval-leak", str(held_out)}
+    assert {part.what for part in made.requested_not_judged()} == {"train-eval-leak", str(held_out)}
 
 
 def test_rows_behind_a_broken_line_keep_their_numbers(tmp_path: Path) -> None:
@@ -544,7 +547,7 @@ def test_rows_behind_a_broken_line_keep_their_numbers(tmp_path: Path) -> None:
     assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [
         (3, 2)
     ]
-    (missing,) = made.missing()
+    (missing,) = made.requested_not_judged()
     assert missing.what == "1 broken line", "the rule that reports it was not chosen"
     assert ":2" in missing.place
 
@@ -563,7 +566,7 @@ def test_lines_that_all_are_broken_can_not_be_read(text: str, tmp_path: Path) ->
 def test_an_empty_file_beside_a_good_one_is_not_judged(tmp_path: Path) -> None:
     made = looked_at(tmp_path, row(0) + "\n", "")
     assert (made.rows, made.outcome, made.exit_code()) == (1, "not judged", 3)
-    (missing,) = made.missing()
+    (missing,) = made.requested_not_judged()
     assert (missing.what, missing.reason) == (str(tmp_path / "1.jsonl"), "the file holds no row")
 
 

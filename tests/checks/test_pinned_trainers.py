@@ -21,7 +21,7 @@ def facts_beside(folder: Path, requirements: str, script: str = SCRIPT) -> Train
     (folder / "train.py").write_text(script, encoding="utf-8")
     (folder / ".git").mkdir()
     found = DetectedTrainers(sources=[str(folder)])
-    return trainer_facts_of_run(found.over(RunSpec()))
+    return trainer_facts_of_run(found.apply_to_run(RunSpec()))
 
 
 @pytest.mark.parametrize(

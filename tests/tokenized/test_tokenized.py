@@ -258,7 +258,7 @@ def test_a_row_whose_columns_do_not_fit_is_not_judged(tmp_path: Path) -> None:
     rows[3].labels.pop()
     report = report_on(make.write(rows, tmp_path / "rows.parquet"), "smollm2")
     assert (report.rows, report.outcome, report.exit_code()) == (11, "not judged", 3)
-    (missing,) = report.missing()
+    (missing,) = report.requested_not_judged()
     assert "input_ids and" in missing.reason
     assert missing.place.endswith("rows.parquet:4")
 

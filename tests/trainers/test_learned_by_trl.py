@@ -84,8 +84,8 @@ def told(rows: Rows, family: str, where: Path, **settings: Any) -> LearnedTokenC
 def test_chats(family: str, kind: str, tmp_path: Path) -> None:
     rows = chats() if kind == "messages" else prompts(chats())
     learned = told(rows, family, tmp_path)
-    assert (learned.reaches, learned.tokens) == real(rows, family, tmp_path)
-    assert (learned.reaches == learned.tokens) == (kind == "messages")
+    assert (learned.tokens_in_loss, learned.tokens) == real(rows, family, tmp_path)
+    assert (learned.tokens_in_loss == learned.tokens) == (kind == "messages")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -94,14 +94,14 @@ def test_strings_and_text_get_an_eos_unless_they_end_with_it(family: str, tmp_pa
     for i, rows in enumerate((strings(), texts(), texts(eos))):
         (here := tmp_path / str(i)).mkdir()
         learned = told(rows, family, here)
-        assert (learned.reaches, learned.tokens) == real(rows, family, here)
+        assert (learned.tokens_in_loss, learned.tokens) == real(rows, family, here)
 
 
 def test_completion_only_loss_off(tmp_path: Path) -> None:
     rows = prompts(chats())
     learned = told(rows, "smollm2", tmp_path, training={"completion_only_loss": False})
     assert (
-        learned.reaches
+        learned.tokens_in_loss
         == learned.tokens
         == real(rows, "smollm2", tmp_path, completion_only_loss=False)[0]
     )
@@ -114,8 +114,8 @@ def test_assistant_only_loss(family: str, beside: int, tmp_path: Path) -> None:
     learned = told(rows, family, tmp_path, training={"assistant_only_loss": True})
     turns = sum(message["role"] == "assistant" for row in rows for message in row["messages"])
     assert learned.about
-    assert learned.reaches == learned.ideal
-    labels = learned.reaches + beside * turns
+    assert learned.tokens_in_loss == learned.ideal
+    labels = learned.tokens_in_loss + beside * turns
     assert (labels, learned.tokens) == real(rows, family, tmp_path, assistant_only_loss=True)
 
 
@@ -127,7 +127,7 @@ def test_a_cut(limit: int, mode: str, tmp_path: Path) -> None:
     learned = told(
         rows, "smollm2", tmp_path, max_length=limit, training={"other": {"truncation_mode": mode}}
     )
-    assert learned.reaches == real(rows, "smollm2", tmp_path, **settings)[0]
+    assert learned.tokens_in_loss == real(rows, "smollm2", tmp_path, **settings)[0]
 
 
 def test_the_limit_by_default(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_limit_by_default(tmp_path: Path) -> None:
     ]
     learned = told(rows, "smollm2", tmp_path)
     assert learned.limit_by_default
-    assert (learned.reaches, 1024) == real(rows, "smollm2", tmp_path)
+    assert (learned.tokens_in_loss, 1024) == real(rows, "smollm2", tmp_path)
     assert learned.lost == learned.tokens - 1024
 
 
@@ -159,6 +159,6 @@ def test_the_language_modelling_collator_loses_every_pad_id(family: str, tmp_pat
     ]
     batch = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)(encoded)
     learned = told(rows, family, tmp_path, trained_by="transformers")
-    assert learned.reaches == sum(label != -100 for label in _labels(batch))
+    assert learned.tokens_in_loss == sum(label != -100 for label in _labels(batch))
     ends = sum(row["input_ids"].count(tokenizer.pad_token_id) for row in encoded)
     assert learned.masked_as_pads == ends

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.project_traits import Trait, list_negated, read_code_words
+from truetune.checks.explaining.project_traits import (
+    Trait,
+    patterns_of_code_names,
+    traits_mentioned_as_missing,
+)
 from truetune.logs.run_log import Curve, RunLog
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
@@ -253,12 +257,18 @@ def test_lines_that_support_a_cause_are_shown_and_others_are_not() -> None:
 
 
 def test_words_of_code_and_what_is_missed_are_read_from_the_text() -> None:
-    there, missed = read_code_words("f_x was called without key_a=True: it ends; see other_b")
+    there, missed = patterns_of_code_names(
+        "f_x was called without key_a=True: it ends; see other_b"
+    )
     assert [bool(word.search("f_x(key_a=True)")) for word in (*there, *missed)] == [True, True]
     assert not any(word.search("other_b") for word in (*there, *missed))
     assert not any(word.search("key_a=False") for word in missed)
-    assert list_negated("evaluated without the chat template") == {Trait.CHAT_TEMPLATE}
-    assert Trait.CHAT_TEMPLATE not in list_negated("a chat template without a header")
+    assert traits_mentioned_as_missing("evaluated without the chat template") == {
+        Trait.CHAT_TEMPLATE
+    }
+    assert Trait.CHAT_TEMPLATE not in traits_mentioned_as_missing(
+        "a chat template without a header"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.recognise_speed import speed_guides
+from truetune.checks.explaining.recognise_speed import guides_of_named_speed
 from truetune.checks.findings import Finding
 from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
@@ -155,7 +155,7 @@ def test_a_training_in_16_bits_says_nothing_of_the_load_after_it() -> None:
     ],
 )
 def test_work_that_is_called_slow(question: str, guides: tuple[str, ...]) -> None:
-    assert speed_guides(question) == guides
+    assert guides_of_named_speed(question) == guides
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.troubleshooting.test_ruled_out import log, reason
-from truetune.checks.explaining.project_traits import Trait, traits_shown
+from truetune.checks.explaining.project_traits import Trait, traits_shown_by_line
 from truetune.checks.reconcile_findings import _without_repeated_advice
 
 FALLING = list(np.linspace(2.0, 0.6, 9))
@@ -80,7 +80,7 @@ def test_own_data_are_no_demo(text: str, is_out: bool) -> None:
     ],
 )
 def test_lines_that_show_a_trait(line: str, trait: Trait, is_shown: bool) -> None:
-    assert (trait in set(traits_shown(line))) == is_shown
+    assert (trait in set(traits_shown_by_line(line))) == is_shown
 
 
 @pytest.mark.parametrize(

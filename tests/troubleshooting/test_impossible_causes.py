@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.explaining.project_traits import Trait, traits_shown, traits_switched_off
+from truetune.checks.explaining.project_traits import (
+    Trait,
+    traits_shown_by_line,
+    traits_switched_off_by_line,
+)
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import choose_guides
@@ -24,15 +28,15 @@ def outside(text: str, question: str = "out of memory") -> frozenset[Trait]:
     "line", ["val_set_size: 0.0", "val_size: 0", 'eval_strategy: "no"', "eval_strategy='no',"]
 )
 def test_what_is_switched_off_is_not_shown(line: str) -> None:
-    assert Trait.EVALUATION in set(traits_switched_off(line))
-    assert Trait.EVALUATION not in set(traits_shown(line))
+    assert Trait.EVALUATION in set(traits_switched_off_by_line(line))
+    assert Trait.EVALUATION not in set(traits_shown_by_line(line))
 
 
 @pytest.mark.parametrize(
     "line", ["val_set_size: 0.05", "val_size: 0.1", "eval_strategy: epoch", "eval_steps: 0.1"]
 )
 def test_what_is_on_is_shown(line: str) -> None:
-    assert Trait.EVALUATION in set(traits_shown(line))
+    assert Trait.EVALUATION in set(traits_shown_by_line(line))
 
 
 def test_reentrant_checkpoints_are_there_unless_they_are_switched_off() -> None:

@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from truetune.checks.explaining.guides import GUIDES
-from truetune.checks.explaining.recognise_symptom import SENTENCES, recognise_symptom
+from truetune.checks.explaining.recognise_symptom import SENTENCES, symptom_probabilities
 from truetune.troubleshooting.rank_causes import MAX_GUIDES, choose_guides
 
 SAID = (
@@ -22,7 +22,7 @@ SAID = (
 
 @pytest.mark.parametrize(("question", "symptom"), SAID)
 def test_the_likeliest_symptom_is_that_of_the_words(question: str, symptom: str) -> None:
-    chances = recognise_symptom(question)
+    chances = symptom_probabilities(question)
     assert max(chances, key=lambda name: chances[name]) == symptom
     assert sum(chances.values()) == pytest.approx(1.0)
     assert choose_guides(question)[0][0].name == symptom
@@ -30,7 +30,7 @@ def test_the_likeliest_symptom_is_that_of_the_words(question: str, symptom: str)
 
 @pytest.mark.parametrize("question", ["", "qqxzv", "the and of", "ドイツ語"])
 def test_words_that_nobody_says_recognise_nothing(question: str) -> None:
-    assert recognise_symptom(question) == {}
+    assert symptom_probabilities(question) == {}
     assert len(choose_guides(question)) == len(GUIDES)
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.project_traits import Trait, read_precondition
+from truetune.checks.explaining.project_traits import Trait, precondition_of_cause
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
@@ -303,7 +303,7 @@ def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
 def test_a_text_declares_what_its_fault_takes(
     text: str, present: set[Trait], is_possible: bool
 ) -> None:
-    lacking = read_precondition(text).lacking(frozenset(present), frozenset())
+    lacking = precondition_of_cause(text).excluding_traits(frozenset(present), frozenset())
     assert (not lacking) == is_possible
 
 

@@ -67,8 +67,8 @@ class AnswerDiversity:
         return cls(total, tuple(common), max(0.0, entropy))
 
     @property
-    def largest(self) -> float:
-        """Share of the commonest answer."""
+    def commonest_share(self) -> float:
+        """The share of the rows that have the commonest answer."""
         return self.common[0][1] / self.total if self.common else 0.0
 
     @property
@@ -78,16 +78,16 @@ class AnswerDiversity:
         `alike`: one text in nearly all rows; `labels`: a few short ones in nearly all; `handful`: a
         few longer ones in nearly all; `repeated`: one text in most of them, and the others differ.
         """
-        if self.largest >= NEARLY_ALL:
+        if self.commonest_share >= NEARLY_ALL:
             return "alike"
         if self._do_few_answers_recur:
-            return "labels" if self._longest <= LABEL else "handful"
+            return "labels" if self._longest_common_answer <= LABEL else "handful"
         is_long = bool(self.common) and len(self.common[0][0]) > LABEL
-        return "repeated" if self.largest > (MOST if is_long else MOST_SHORT) else "varied"
+        return "repeated" if self.commonest_share > (MOST if is_long else MOST_SHORT) else "varied"
 
     @property
-    def _longest(self) -> int:
-        """Characters of the longest of the common answers; 0 where there is none."""
+    def _longest_common_answer(self) -> int:
+        """Characters of the longest of the common answers; 0 if there is none."""
         return max((len(answer) for answer, _ in self.common), default=0)
 
     @property
@@ -98,7 +98,7 @@ class AnswerDiversity:
         distinct = len(self.common)
         # The median answer: a text of one row is no class, however few texts there are.
         recurs = self.common[distinct // 2][1] > 1
-        most_distinct = MOST_LABELS if self._longest <= LABEL else HANDFUL
+        most_distinct = MOST_LABELS if self._longest_common_answer <= LABEL else HANDFUL
         return recurs and distinct <= most_distinct and distinct * ROWS_A_LABEL <= self.total
 
     @property
@@ -134,8 +134,8 @@ class AnswerCounter:
                 {answer: rows for answer, rows in self._counts.items() if rows > 1}
             )
 
-    def spread(self) -> AnswerDiversity:
-        """Of all rows so far."""
+    def diversity(self) -> AnswerDiversity:
+        """The diversity of the answers of all rows so far."""
         return AnswerDiversity.of(self._counts, self.total)
 
 

@@ -100,6 +100,6 @@ class AnswerTextRule(DataRule):
         return count_measurement(f"rows with {self.looks_for}", self.found, self.rows)
 
     @property
-    def share(self) -> str:
-        """`85 of 91 rows`"""
+    def faulty_rows_of_all(self) -> str:
+        """How many of the rows are faulty: `85 of 91 rows`."""
         return f"{self.found:,} of {self.rows:,} rows"

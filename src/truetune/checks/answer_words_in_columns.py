@@ -99,8 +99,10 @@ class AnswerWordsInColumns:
         if new:
             kept.append(_WordsOfRow(new, _words_with_content(text)))
 
-    def told_by(self, column: str) -> AnswerWords | None:
-        """What a column tells of the answers; None where it tells no more than that of any other row."""
+    def words_explained_by(self, column: str) -> AnswerWords | None:
+        """How many words of the answers a column holds; None if it holds no more of them than the
+        column of any other row does.
+        """
         rows = self._rows.get(column, [])
         if len(rows) < MIN_ROWS:
             return None

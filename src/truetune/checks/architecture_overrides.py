@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
@@ -184,7 +184,7 @@ def does_config_differ(override: Override, stored: object) -> bool:
 
 def max_positions_of_config(config: Mapping[str, Any]) -> int | None:
     """How many positions a model knows, by its config.json."""
-    return positive_text_model_setting(config, "max_position_embeddings")
+    return first_positive_text_model_setting(config, "max_position_embeddings")
 
 
 def scaling_lines_for_config(override: Override, limit: int | None, known: int | None) -> str:

@@ -108,27 +108,29 @@ def _check_data(
     empty: list[str] = []
     broken = BrokenLines(" of the evaluation data")
     if spec.eval_data:
-        rules.take_evaluation(
-            lambda: _read_rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
+        rules.read_evaluation(
+            lambda: _read_rows(
+                spec, spec.eval_data, on_broken=broken.add_line, on_empty=empty.append
+            )
         )
     # Evaluation data without one good line are no rows at all: the first line's reason says what they are.
     if broken.first is not None and not rules.evaluation_rows:
         raise DataError(broken.first[1])
     stream = _read_rows(
-        spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append
+        spec, spec.data, progress, on_broken=rules.report_broken_line, on_empty=empty.append
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally, labels = DataStats(limit), LearnedTokenCounter(spec, setup.tokenizer, setup.trainer)
     for batch in stream_batches(stream, setup.probes.renderer(), encoder):
-        tally.add(labels.labelled(batch))
-        rules.take(batch)
-    rules.refuse_broken()
-    lengths, learned = tally.lengths(), labels.learned()
+        tally.add(labels.relabel_and_count(batch))
+        rules.judge_batch(batch)
+    rules.raise_if_all_broken()
+    lengths, learned = tally.lengths(), labels.counts()
     data = tally.report_data(lengths) | rules.report_data() | {"learned": learned.report_data()}
     judgement = Judgement.of(
         [
             rules.judgement(),
-            broken.judgement(),
+            broken.as_not_judged(),
             Judgement(not_judged=tuple(map(_not_judged_empty_file, empty))),
         ]
     )

@@ -39,10 +39,10 @@ from truetune.checks.reconcile_findings import (
 )
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
-    find_trained_files,
+    find_rows_trained_by_script,
     inspect_rows_of_ids,
-    judge_classes,
     judge_columns_without_tokenizer,
+    judge_labels_of_classifier,
     make_script_tokenizer,
 )
 from truetune.checks.rule import DataRule
@@ -203,7 +203,7 @@ def check_paths(
         _check_path(path, seen, is_alone=len(named) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
-        seen.trainers.config(own)
+        seen.trainers.add_config(own)
         seen.judged.append(judge_settings(own, spec))
     run = _run_to_judge(seen, named=bool(paths) and settings is None)
     report: Report | None = _judge_run_beside(run, seen, named, progress)
@@ -430,7 +430,7 @@ def _judge_ids_of_script(
         return None
     scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
     training = training_scripts(scripts)
-    seen.judged.append(judge_classes(training, find_sources(run.data), run))
+    seen.judged.append(judge_labels_of_classifier(training, find_sources(run.data), run))
     if run.tokenizer is None and run.model is None:
         name = _tokenizer_of_scripts(training)
         if name is None:
@@ -440,7 +440,7 @@ def _judge_ids_of_script(
         run = run.model_copy(update={"tokenizer": name})
     if not training:
         return None
-    report = inspect_rows_of_ids(training, find_sources(run.data), seen.trainers.over(run))
+    report = inspect_rows_of_ids(training, find_sources(run.data), seen.trainers.apply_to_run(run))
     if report is None:
         return None
     why = "their tokens are judged as the script makes them"
@@ -468,10 +468,10 @@ def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
         return None
     if seen.rows_of_scripts:
         return _judge_rows_of_scripts(run, seen, progress)
-    note = seen.trainers.note()
+    note = seen.trainers.why_ambiguous()
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
-    return _check_rows(seen.trainers.over(run), seen, progress)
+    return _check_rows(seen.trainers.apply_to_run(run), seen, progress)
 
 
 def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> None:
@@ -483,7 +483,7 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
     what = "the prompts, tokens and lengths of the data"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            seen.trainers.over(run),
+            seen.trainers.apply_to_run(run),
             progress,
             script_reads_rows=seen.rows_of_scripts,
             why=why,
@@ -512,7 +512,7 @@ def _judge_rows_of_scripts(
 ) -> Report | None:
     """As `_judge_rows`; rows that can't be read as they stand are not judged, for the script may change them first."""
     try:
-        return _check_rows(seen.trainers.over(run), seen, progress)
+        return _check_rows(seen.trainers.apply_to_run(run), seen, progress)
     except TruetuneError as error:
         why = f"they are no rows of a known form as they stand: {error}"
         unjudged = NotJudged("the rows that the script reads", why, asked=False)
@@ -551,7 +551,7 @@ def _check_tokenized(
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
         return None
-    run = seen.trainers.over(run)
+    run = seen.trainers.apply_to_run(run)
     first, *others = (inspect_tokenized(path, run, progress) for path in paths)
     for report in others:
         seen.add(report)
@@ -990,7 +990,7 @@ def _find_trained_rows(folder: Path, seen: PathsCheck) -> _TrainedRows:
     if run is not None and all(_holds_rows(path, seen.spec) for path in run.data):
         return _TrainedRows(run, run.data)
     scripts = [str(file) for _, file in find_source_files([str(folder)])]
-    return _TrainedRows(None, find_trained_files(scripts))
+    return _TrainedRows(None, find_rows_trained_by_script(scripts))
 
 
 def _rows_trained_elsewhere(
@@ -1270,7 +1270,7 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
     run = config.spec.model_copy(update=length | over)
     # What the trainer cached is what it will train on, whatever the rows say by now.
     run = run.model_copy(update={"data": (*run.data, *find_prepared_cache(config))})
-    seen.trainers.config(config)
+    seen.trainers.add_config(config)
     seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [
         ("keys of", config.version),

@@ -81,12 +81,12 @@ class ColumnRuns:
         return len(self.values)
 
     @property
-    def near(self) -> float:
+    def alike_neighbour_share(self) -> float:
         """Share of neighbours that are alike."""
         return self.alike / self.neighbours if self.neighbours else 0.0
 
     @property
-    def chance(self) -> float:
+    def alike_share_by_chance(self) -> float:
         """Share of pairs of rows at random that are alike."""
         pairs = self.rows * (self.rows - 1)
         return sum(count * (count - 1) for count in self.values.values()) / pairs if pairs else 0.0
@@ -104,10 +104,12 @@ class ColumnRuns:
         # Half of the rows sorted and half shuffled gives 0.5, so that a plain test against chance would find every
         # small tie.
         excess, error = (
-            self.near - self.chance,
-            math.sqrt(self.chance * (1 - self.chance) / self.neighbours),
+            self.alike_neighbour_share - self.alike_share_by_chance,
+            math.sqrt(
+                self.alike_share_by_chance * (1 - self.alike_share_by_chance) / self.neighbours
+            ),
         )
-        return excess >= MIN_EXCESS * (1 - self.chance) and excess > SIGMAS * max(
+        return excess >= MIN_EXCESS * (1 - self.alike_share_by_chance) and excess > SIGMAS * max(
             # The second term: where all rows of a small file are different, chance and its error are both 0.
             error,
             1 / self.neighbours,
@@ -119,14 +121,14 @@ class ColumnRuns:
         return (self.squares + self.run * self.run) / max(1, self.rows)
 
     @property
-    def name(self) -> str:
-        """`'source'`, or `answer`."""
+    def display_name(self) -> str:
+        """The column as messages name it: `'source'` in quotes, or `answer`."""
         return "answer" if self.column == ANSWER else repr(self.column)
 
     def __str__(self) -> str:
         return (
-            f"neighbours with the same {self.name}: {_as_percent(self.near)}, rows at random: "
-            f"{_as_percent(self.chance)} ({self.groups:,} groups)"
+            f"neighbours with the same {self.display_name}: {_as_percent(self.alike_neighbour_share)}, rows at random: "
+            f"{_as_percent(self.alike_share_by_chance)} ({self.groups:,} groups)"
         )
 
 
@@ -149,10 +151,10 @@ class KeyColumns:
     def columns_that_group_rows(self) -> list[ColumnRuns]:
         """The columns by whose values the rows stand in groups, the strongest first."""
         grouped = (runs for runs in self._keys() if runs.is_grouped)
-        return sorted(grouped, key=lambda runs: -runs.near)
+        return sorted(grouped, key=lambda runs: -runs.alike_neighbour_share)
 
-    def shared(self) -> list[ColumnRuns]:
-        """All that several rows share a value of, the one with the fewest groups first."""
+    def columns_with_shared_values(self) -> list[ColumnRuns]:
+        """The columns in which several rows share a value, the one with the fewest groups first."""
         return sorted(self._keys(), key=lambda runs: runs.groups)
 
     def _keys(self) -> Iterator[ColumnRuns]:

@@ -82,7 +82,7 @@ class DetectedTrainers:
     sources: list[str] = field(default_factory=list)
     """Scripts, and folders of them"""
 
-    def config(self, config: Config) -> None:
+    def add_config(self, config: Config) -> None:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         if trainer is not None:
@@ -90,8 +90,11 @@ class DetectedTrainers:
             self.configs.append(DetectedTrainer(trainer, config.path, pinned=pinned))
 
     @cached_property
-    def seen(self) -> tuple[DetectedTrainer, ...]:
-        """All that were found. The scripts are read here, once all paths are known."""
+    def all_detected(self) -> tuple[DetectedTrainer, ...]:
+        """All trainers that settings and scripts name.
+
+        The scripts are read here, after all paths were checked.
+        """
         modules = (_readable_module(file) for _, file in find_source_files(self.sources))
         scripts = (detect_trainer_of_script(module) for module in modules if module is not None)
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
@@ -112,21 +115,26 @@ class DetectedTrainers:
     @property
     def names(self) -> tuple[TrainerName, ...]:
         """The different trainers, in the order in which they were found."""
-        return tuple(dict.fromkeys(sighting.name for sighting in self.seen))
+        return tuple(dict.fromkeys(sighting.name for sighting in self.all_detected))
 
-    def over(self, spec: RunSpec) -> RunSpec:
-        """A run with the trainer that is named, else the one that was found, and what its script sets; as it is where
-        several were found."""
+    def apply_to_run(self, spec: RunSpec) -> RunSpec:
+        """A run with the trainer that it names, else the only one that was detected, and with what
+        that trainer's script sets.
+
+        Unchanged if several were detected.
+        """
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
             return self._with_open_limit(spec)
         # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
-        scripts = [one for one in self.seen if one.training is not None and one.name == name]
+        scripts = [
+            one for one in self.all_detected if one.training is not None and one.name == name
+        ]
         # Two scripts of one trainer may set different things: then none of them is known to train these rows.
         if len(scripts) == 1:
             update |= _settings_of_script(spec, scripts[0])
-        pinned = {one.pinned for one in self.seen if one.name == name}
+        pinned = {one.pinned for one in self.all_detected if one.name == name}
         if len(pinned) == 1:
             training = update.get("training", spec.training)
             update["training"] = with_pinned_release(training, pinned.pop())
@@ -136,18 +144,18 @@ class DetectedTrainers:
         """A run of one of several trainers, of which a script may have set a limit: then that is not the default."""
         sets_limit = any(
             one.max_length is not None or (one.training or NO_TRAINING).open_length_limit
-            for one in self.seen
+            for one in self.all_detected
         )
         if not sets_limit or spec.max_length is not None:
             return spec
         training = spec.training.model_copy(update={"open_length_limit": True})
         return spec.model_copy(update={"training": training})
 
-    def note(self) -> str:
+    def why_ambiguous(self) -> str:
         """Why the trainer is not known though some were found; empty otherwise."""
         if len(self.names) < 2:
             return ""
-        listing = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
+        listing = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.all_detected)
         return f"several trainers are among the paths: {listing}; name one with --trainer"
 
 

@@ -44,10 +44,10 @@ class DisplacedAnswersOfFile:
             self.chunk.append((question, answer, origin))
         self.rows += 1
         if len(self.chunk) == CHUNK_ROWS:
-            self.compare(is_last=False)
+            self.compare_kept_rows(is_last=False)
 
-    def compare(self, *, is_last: bool = True) -> None:
-        """Judge the rows that were kept, and forget them."""
+    def compare_kept_rows(self, *, is_last: bool = True) -> None:
+        """Look for displaced answers among the rows that were kept, and forget the rows."""
         chunk, self.chunk = self.chunk, []
         if len(chunk) < MIN_ROWS:
             return
@@ -68,8 +68,8 @@ class DisplacedAnswersOfFile:
                 for row in self.displaced.rows[:CASES_OF_DISPLACED]
             ]
 
-    def unmet(self, what: str) -> Unmet | None:
-        """Why the rows say nothing; `what` is what their answers are."""
+    def why_not_judged(self, what: str) -> Unmet | None:
+        """Why these rows can't be judged; `what` names what their answers are."""
         if not self.compared:
             return Unmet(f"it is about {MIN_ROWS} questions with {what} or more")
         if self.displaced is None and self.pairs < MIN_PAIRS:

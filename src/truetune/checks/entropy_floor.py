@@ -84,7 +84,7 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
     for batch in stream_batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
-        rules.take(batch)
+        rules.judge_batch(batch)
         # bincount counts from 0 on: `minlength` keeps the array as long as the one that is added to it.
         counts = np.bincount(batch.ids[batch.supervised], minlength=tokens.size)
         counts[: tokens.size] += tokens

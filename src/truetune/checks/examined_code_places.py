@@ -26,7 +26,7 @@ class CodePlaces:
             module.place_counts[self.what] = sum(1 for _ in self.find(module))
         return module.place_counts[self.what]
 
-    def measured(self, count: int) -> Measurement:
+    def measurement_of(self, count: int) -> Measurement:
         """The figure of places that are all as they should be."""
         return Measurement(f"{self.what}: {count:,}", count, count)
 

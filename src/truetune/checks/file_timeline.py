@@ -60,9 +60,11 @@ class FileTimeline:
             )
         for by, of in GROUPINGS.items():
             if by in self.kinds:
-                self._count(by, [of(row) for row in batch.rows], rows)
+                self._count_values_by_stretch(by, [of(row) for row in batch.rows], rows)
 
-    def _count(self, by: str, values: list[str | None], rows: NDArray[np.int64]) -> None:
+    def _count_values_by_stretch(
+        self, by: str, values: list[str | None], rows: NDArray[np.int64]
+    ) -> None:
         """Count the rows of each value; a column with too many values is given up."""
         kinds, distinct = self.kinds[by], dict.fromkeys(values)
         for value in distinct:

@@ -148,7 +148,7 @@ class DisplacedAnswerSearch:
         """`is_whole`: are these all rows of the file? Only then orders of the whole file are tried."""
         self.affinity, self.chunk, self.is_whole = affinity, chunk, is_whole
         self.rows = len(chunk)
-        self.paired, self.nearest = affinity.pairs(), affinity.nearest()
+        self.paired, self.nearest = affinity.surely_paired(), affinity.nearest_answers()
 
     def find(self) -> DisplacedAnswers | None:
         """The most certain order; else rows whose answers stand anywhere; None where all are at home."""
@@ -183,7 +183,10 @@ class DisplacedAnswerSearch:
         log_chance = _log_chance_of_sum(float(scores[part].sum()), length) + log_tried
         if log_chance > MAX_LOG_CHANCE or not self._is_away(part, order.targets):
             return None
-        own, other = self.affinity.own[part], self._affinity_to_targets(order.targets)[part]
+        own, other = (
+            self.affinity.affinity_with_own_answers[part],
+            self._affinity_to_targets(order.targets)[part],
+        )
         return DisplacedAnswers(
             order.name, first, last, order.targets, own, other, order.offset, log_chance
         )
@@ -208,7 +211,9 @@ class DisplacedAnswerSearch:
         if own_scores.sum() > rows + OWN_ERRORS * math.sqrt(rows):
             return False
         other = self._affinity_to_targets(targets)[part]
-        return bool(self.affinity.own[part].mean() <= OWN_AT_MOST * other.mean())
+        return bool(
+            self.affinity.affinity_with_own_answers[part].mean() <= OWN_AT_MOST * other.mean()
+        )
 
     def _find_scattered(self) -> DisplacedAnswers | None:
         """Rows whose answers stand at other rows of the same stretch, in no order that was tried."""
@@ -271,7 +276,10 @@ class DisplacedAnswerSearch:
         questions = np.array(sorted(away))
         targets = np.full(self.rows, -1)
         targets[questions] = [away[question] for question in questions.tolist()]
-        own, other = self.affinity.own[questions], self._affinity_to_targets(targets)[questions]
+        own, other = (
+            self.affinity.affinity_with_own_answers[questions],
+            self._affinity_to_targets(targets)[questions],
+        )
         first, last = int(questions[0]), int(questions[-1])
         name = self._order_name_by_file_numbers(away) or self._order_name_by_sorting()
         return DisplacedAnswers(name, first, last, targets, own, other)
@@ -282,12 +290,17 @@ class DisplacedAnswerSearch:
         """The rows whose pairs are at other rows, with their affinities."""
         targets = np.full(self.rows, -1)
         targets[away] = self.nearest[away]
-        own, other = self.affinity.own[away], self._affinity_to_targets(targets)[away]
+        own, other = (
+            self.affinity.affinity_with_own_answers[away],
+            self._affinity_to_targets(targets)[away],
+        )
         return DisplacedAnswers(order, first, last, targets, own, other)
 
     def _is_away_of_pairs(self, part: slice) -> bool:
         """Are the rows' own answers no nearer to their questions than the answers of all rows are?"""
-        gain = (self.affinity.own - self.affinity.of_others())[part]
+        gain = (
+            self.affinity.affinity_with_own_answers - self.affinity.mean_affinity_with_all_answers()
+        )[part]
         error = float(gain.std()) / math.sqrt(len(gain))
         # Where no rare word is shared at all, both are 0.
         return float(gain.mean()) <= OWN_ERRORS * error

@@ -31,7 +31,9 @@ class LintResult(Protocol):
     """What the rules find in a text; `lint.FileResult` is one."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]: ...
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings of the text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class _Guard:
     judged: list[Judgement] = field(default_factory=list)
     subjects: list[Subject] = field(default_factory=list)
 
-    def take(self, judgement: Judgement, probes: Probes | None) -> None:
+    def add_judgement(self, judgement: Judgement, probes: Probes | None) -> None:
         """Add what was judged, with fixes that fit a script."""
         if probes is not None:
             judgement = replace(
@@ -75,8 +75,10 @@ class _Guard:
             )
         self.judged.append(judgement)
 
-    def part(self, what: str, work: Callable[[], Any]) -> Any:
-        """What a part gives; None where it fails, and then it is not judged."""
+    def run_part(self, what: str, work: Callable[[], Any]) -> Any:
+        """Run one part of the check and return its result; None if it fails, which is noted as not
+        judged.
+        """
         try:
             return work()
         # Exception and not TruetuneError: the guard runs in a user's script, and a fault of ours must not end it.
@@ -128,7 +130,7 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
     report = replace(report, seconds=time.perf_counter() - started)
     if report.failed():
         raise FindingsError(_exception_text(report.findings), report.findings)
-    for part in report.missing():
+    for part in report.requested_not_judged():
         warnings.warn(f"truetune.guard: not judged: {part}", stacklevel=3)
     return report
 
@@ -153,18 +155,18 @@ def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
 def _judge_objects(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
-    rows = work.part("the rows", lambda: read_live_rows(live)) or []
-    probes = work.part("the tokenizer", lambda: _prepare_probes(work))
+    rows = work.run_part("the rows", lambda: read_live_rows(live)) or []
+    probes = work.run_part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
     # Without a collator rows of ids are collated by padding them, which shows what they hold.
     if probes is not None and (
         live.collator is not None or any("input_ids" in row for row in rows)
     ):
-        record = work.part("the collator", lambda: collate_rows(live, folder, probes, rows))
+        record = work.run_part("the collator", lambda: collate_rows(live, folder, probes, rows))
     if record is not None or live.model is not None:
-        work.part("the batches", lambda: _judge_batches(work, record, probes))
+        work.run_part("the batches", lambda: _judge_batches(work, record, probes))
     if probes is not None:
-        work.part("the tokenizer and template", lambda: _judge_data(work, probes, rows))
+        work.run_part("the tokenizer and template", lambda: _judge_data(work, probes, rows))
 
 
 def _prepare_probes(work: _Guard) -> Probes:
@@ -192,7 +194,7 @@ def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None
     kinds = choose_rules(work.spec, BatchRule)
     kinds = [kind for kind in kinds if _is_judgeable(kind, rows, work.live)]
     judgement = run_rules(subject, kinds)
-    work.take(judgement, subject.probes)
+    work.add_judgement(judgement, subject.probes)
     if rows is not None:
         lines = f"{len(subject.samples)} lines of " + (
             f"{rows.made_of}, made by truetune" if rows.made_of else "your rows"
@@ -271,7 +273,7 @@ def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
         trainer_facts_of_run(spec),
         embedding=_embedding_in_memory(work.live.model),
     )
-    work.take(_judge_chats(kinds, setup, talks), probes)
+    work.add_judgement(_judge_chats(kinds, setup, talks), probes)
     facts = (
         ("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),
     )
@@ -291,7 +293,7 @@ def _judge_chats(kinds: list[type[DataRule]], setup: Setup, talks: list[Conversa
     rules = DataRules(kinds, setup)
     if talks:
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        rules.take(one_batch(talks, setup.probes.renderer(), encoder, exact=True))
+        rules.judge_batch(one_batch(talks, setup.probes.renderer(), encoder, exact=True))
     return rules.judgement()
 
 

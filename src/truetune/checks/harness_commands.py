@@ -46,16 +46,16 @@ class HarnessRun(NamedTuple):
     @property
     def is_without_template(self) -> bool:
         """Does the harness load a chat model, and write its prompts without a template?"""
-        return not self.has_template and self.says_template and self.loads_a_chat_model
+        return not self.uses_template and self.is_template_known and self.loads_a_chat_model
 
     @property
-    def says_template(self) -> bool:
+    def is_template_known(self) -> bool:
         """Is it known whether the run asks by a template? Results of some releases do not record it."""
         return TEMPLATE_NOT_RECORDED not in self.options
 
     @property
-    def has_template(self) -> bool:
-        """Does the run ask by the chat template?"""
+    def uses_template(self) -> bool:
+        """Does the run apply the chat template to its prompts?"""
         return last_option(self.options, "--apply_chat_template") is not None
 
     @property
@@ -63,7 +63,7 @@ class HarnessRun(NamedTuple):
         """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
         shots = parse_whole_number(last_option(self.options, "--num_fewshot", "-f"))
         is_split = last_option(self.options, "--fewshot_as_multiturn") is not None
-        return self.has_template and bool(shots) and not is_split and self.loads_a_chat_model
+        return self.uses_template and bool(shots) and not is_split and self.loads_a_chat_model
 
     @property
     def loads_a_chat_model(self) -> bool:

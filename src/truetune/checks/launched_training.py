@@ -62,7 +62,7 @@ class LaunchedTraining(NamedTuple):
             )
         return text
 
-    def applied(self, spec: RunSpec) -> RunSpec:
+    def apply_to_run(self, spec: RunSpec) -> RunSpec:
         """The run with what the launch decides; what the script itself sets stays."""
         training = spec.training
         stage = training.deepspeed_stage if training.deepspeed_stage is not None else self.stage

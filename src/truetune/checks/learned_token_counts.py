@@ -72,13 +72,13 @@ class LearnedTokenCounts:
     """The release that is installed beside truetune, where it is not the one that the facts are of"""
 
     @property
-    def reaches(self) -> int:
+    def tokens_in_loss(self) -> int:
         """The number of supervised tokens that reach the loss, after masked pads and cuts."""
         return self.supervised - self.lost
 
     def report_data(self) -> dict[str, Any]:
         """The counts as plain values for the report's `data`."""
-        return {**asdict(self), "reaches": self.reaches}
+        return {**asdict(self), "reaches": self.tokens_in_loss}
 
 
 class LearnedTokenCounter:
@@ -100,9 +100,9 @@ class LearnedTokenCounter:
         self.answers_left = 0
         self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
 
-    def labelled(self, batch: Batch) -> Batch:
+    def relabel_and_count(self, batch: Batch) -> Batch:
         """The batch with the trainer's labels in place of the ideal ones; its tokens are counted."""
-        mask = self._mask(batch)
+        mask = self._trainer_mask(batch)
         pads = mask & (batch.ids == self.pad)
         # Only trainers that mask by id: a supervised token that equals the pad loses its label, which is often the
         # stop token.
@@ -114,7 +114,7 @@ class LearnedTokenCounter:
             (batch.supervised if self.spec.learn == IDEAL else ideal_loss_mask(batch)).sum()
         )
         if self.cut.limit is not None and self.cut.action != "none":
-            gone = self._gone(batch, self.cut.limit)
+            gone = self._tokens_cut_by_limit(batch, self.cut.limit)
             self.lost += int((mask & gone).sum())
             self._count_kept(batch, mask & ~gone)
         elif self.facts.name is None and self.spec.max_length is not None:
@@ -128,7 +128,7 @@ class LearnedTokenCounter:
         ends = np.concatenate([[0], np.cumsum(answers)])[batch.offsets]
         self.answers_left += int((np.diff(ends) > 0).sum())
 
-    def _mask(self, batch: Batch) -> NDArray[np.bool_]:
+    def _trainer_mask(self, batch: Batch) -> NDArray[np.bool_]:
         """(tokens,) true for the tokens that the trainer labels."""
         what: What = self.spec.learn.what
         if self.facts.name is None or self.facts.as_served.value is not False:
@@ -137,8 +137,10 @@ class LearnedTokenCounter:
             return _mask_from_first_supervised(batch)
         return batch.supervised.copy()
 
-    def _gone(self, batch: Batch, limit: int) -> NDArray[np.bool_]:
-        """(tokens,) what the limit takes."""
+    def _tokens_cut_by_limit(self, batch: Batch, limit: int) -> NDArray[np.bool_]:
+        """(tokens,) true for the tokens that the length limit removes: those beyond it, or all of a
+        row that is dropped.
+        """
         long = batch.lengths > limit
         if self.cut.action in ("drop", "count"):
             self.left_out += int(long.sum())
@@ -148,7 +150,7 @@ class LearnedTokenCounter:
             return np.asarray(place < np.repeat(batch.lengths - limit, batch.lengths))
         return np.asarray(place >= limit)
 
-    def learned(self) -> LearnedTokenCounts:
+    def counts(self) -> LearnedTokenCounts:
         """The counts over all batches so far, with what decided the trainer's mask."""
         facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return LearnedTokenCounts(

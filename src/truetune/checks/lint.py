@@ -390,7 +390,11 @@ def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Count
 
 def _measurement_over_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
     """The figure of a rule over all files."""
-    return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
+    return (
+        rule.measured(count)
+        if issubclass(rule, CommandRule)
+        else rule.looks_at.measurement_of(count)
+    )
 
 
 def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:

@@ -104,10 +104,13 @@ def _expected_longest(lengths: Sequence[int], batch: int) -> float:
 
 def describe_padding(padded: PaddedBatches) -> str:
     """The share with the lengths that cause it."""
+    expected, median, longest = map(
+        _round_to_two_digits, (padded.expected, padded.median, padded.longest)
+    )
     return (
         f"about {padded.share:.0%} of what each batch computes are pads: the longest of {padded.batch} rows has about"
-        f" {_round_to_two_digits(padded.expected):,} tokens on average, and the median row {_round_to_two_digits(padded.median):,} (the longest"
-        f" {_round_to_two_digits(padded.longest):,})"
+        f" {expected:,} tokens on average, and the median row {median:,} (the longest"
+        f" {longest:,})"
     )
 
 
@@ -116,8 +119,9 @@ def advise_on_few_long_rows(padded: PaddedBatches) -> str:
     if not padded.long_rows:
         return ""
     share = padded.long_rows / padded.rows
+    shortest = _round_to_two_digits(padded.long_from)
     return (
-        f"; or drop, cut or split the {padded.long_rows:,} rows ({share:.0%}) of about {_round_to_two_digits(padded.long_from):,}"
+        f"; or drop, cut or split the {padded.long_rows:,} rows ({share:.0%}) of about {shortest:,}"
         " tokens and more"
     )
 

@@ -214,7 +214,9 @@ def _with_launch_of_script(config: Config, path: Path) -> Config:
     launched = find_launched_training(path) if config.spec.training.devices == 1 else None
     if launched is None:
         return config
-    return replace(config, spec=launched.applied(config.spec), notes=(*config.notes, launched.note))
+    return replace(
+        config, spec=launched.apply_to_run(config.spec), notes=(*config.notes, launched.note)
+    )
 
 
 def _notes_on_second_models(module: Module) -> Iterator[str]:

@@ -38,7 +38,7 @@ class PairStats:
         labels = [example.row.label for example in batch.examples]
         if any(label is not None for label in labels):
             for name, value in (("true", True), ("false", False)):
-                self._count(name, supervised[[label is value for label in labels]])
+                self._add_lengths(name, supervised[[label is value for label in labels]])
         margins = [row.scores[0] - row.scores[1] for row in batch.rows if row.scores is not None]
         if margins:
             self.margins.add(np.array(margins, dtype=np.float32))
@@ -46,8 +46,8 @@ class PairStats:
     def _add(self, pairs: Pairs) -> None:
         """Count the pairs of a batch."""
         chosen, rejected = (side.per_example(side.supervised) for side in pairs)
-        self._count("chosen", chosen)
-        self._count("rejected", rejected)
+        self._add_lengths("chosen", chosen)
+        self._add_lengths("rejected", rejected)
         self.longer += int((chosen > rejected).sum())
         self.shorter += int((chosen < rejected).sum())
         self.same += int((chosen == rejected).sum())
@@ -58,7 +58,7 @@ class PairStats:
             SHARED_BINS * common // np.maximum(shorter, 1), minlength=SHARED_BINS + 1
         )
 
-    def _count(self, name: str, lengths: NDArray[np.int64]) -> None:
+    def _add_lengths(self, name: str, lengths: NDArray[np.int64]) -> None:
         """Add lengths to those of a side."""
         self.lengths[name] = add_counts(self.lengths[name], np.bincount(lengths, minlength=1))
 

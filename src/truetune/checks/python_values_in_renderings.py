@@ -87,7 +87,10 @@ class PythonValueFinder:
         # Templates decide by roles and by which keys are there: those of one shape are rendered alike.
         shape = json.dumps([bool(row.tools), message.get("role"), sorted(message)])
         if shape not in self._prints_none:
-            handed_on, empty = self._text(row, turn, None), self._text(row, turn, "")
+            handed_on, empty = (
+                self._render_with_content(row, turn, None),
+                self._render_with_content(row, turn, ""),
+            )
             both = handed_on is not None and empty is not None
             # Counted and not looked for: the word None may stand in other messages of the row.
             self._prints_none[shape] = both and str(handed_on).count("None") > str(empty).count(
@@ -95,7 +98,7 @@ class PythonValueFinder:
             )
         return self._prints_none[shape]
 
-    def _text(self, row: Conversation, turn: int, content: str | None) -> str | None:
+    def _render_with_content(self, row: Conversation, turn: int, content: str | None) -> str | None:
         """The rendering with this content in a turn, as transformers hands it to the template; None where it raises."""
         template = self.probes.template_for(has_tools=bool(row.tools))
         if template is None:

@@ -106,7 +106,7 @@ class Report:
         worst = self.worst()
         return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
 
-    def missing(self) -> tuple[NotJudged, ...]:
+    def requested_not_judged(self) -> tuple[NotJudged, ...]:
         """What was asked for and could not be judged."""
         return tuple(requested_parts_not_judged(self.not_judged))
 
@@ -120,7 +120,7 @@ class Report:
         anything to look at; else `no findings`."""
         if self.failed() or any(finding.severity != "info" for finding in self.findings):
             return "findings"
-        return "not judged" if self.lacks() else "no findings"
+        return "not judged" if self.is_incomplete() else "no findings"
 
     @property
     def is_verified(self) -> bool:
@@ -130,16 +130,18 @@ class Report:
         """
         return True
 
-    def lacks(self) -> bool:
+    def is_incomplete(self) -> bool:
         """Is something that was asked for not judged, or was there nothing to judge?"""
         # A report in which nothing was examined is no clean one, whatever it was about.
-        return bool(self.missing()) or not (self.examined or self.findings or self.known)
+        return bool(self.requested_not_judged()) or not (
+            self.examined or self.findings or self.known
+        )
 
     def exit_code(self) -> int:
         """1 with findings at or above `spec.fail_on`, 3 where something asked for was not judged, else 0."""
         if self.failed():
             return 1
-        return 3 if self.lacks() and not self.spec.allow_unjudged else 0
+        return 3 if self.is_incomplete() and not self.spec.allow_unjudged else 0
 
     def more(self) -> dict[str, Any]:
         """What its JSON has besides, for this kind of report: plain values."""

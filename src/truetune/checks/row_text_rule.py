@@ -80,9 +80,9 @@ class RowTextRule(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            self._look_at(batch, row)
+            self._count_row(batch, row)
 
-    def _look_at(self, batch: Batch, row: Conversation) -> None:
+    def _count_row(self, batch: Batch, row: Conversation) -> None:
         """Count one row, and keep its first fault."""
         texts = list(texts_of_conversation(row))
         self.rows += bool(texts)
@@ -124,7 +124,7 @@ class RowTextRule(DataRule):
         return "warning" if share >= MANY else "info"
 
     @property
-    def share(self) -> str:
+    def faulty_rows_of_all(self) -> str:
         """How many of the rows have the fault: `85 of 91 rows`."""
         return f"{self.faulty:,} of {self.rows:,} rows"
 

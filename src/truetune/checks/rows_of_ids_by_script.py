@@ -283,7 +283,7 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
     wanted = (FewDistinctAnswers,) if rows.has_classes else TEXT_RULES
     rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in wanted], setup)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-    rules.take(batch_of(conversations, setup.probes.renderer(), encoder))
+    rules.judge_batch(batch_of(conversations, setup.probes.renderer(), encoder))
     return rules.judgement()
 
 

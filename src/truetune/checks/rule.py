@@ -329,7 +329,7 @@ class SourceRule(Rule["Module"]):
         return None if self.looks_at.count(self.subject) else self.looks_at.unmet_without_places
 
     def figure(self) -> Measurement | str:
-        return self.looks_at.measured(self.looks_at.count(self.subject))
+        return self.looks_at.measurement_of(self.looks_at.count(self.subject))
 
 
 class CommandRule(Rule["CommandFile"]):

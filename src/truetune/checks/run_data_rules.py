@@ -36,13 +36,13 @@ class BrokenLines:
     count: int = 0
     first: tuple[Origin, str] | None = None
 
-    def take(self, origin: Origin, reason: str) -> None:
-        """One more; the reason begins with its place."""
+    def add_line(self, origin: Origin, reason: str) -> None:
+        """Count one more line that holds no row; the reason begins with its place."""
         self.count += 1
         self.first = self.first or (origin, reason)
 
-    def judgement(self) -> Judgement:
-        """They are not judged."""
+    def as_not_judged(self) -> Judgement:
+        """A judgement that these lines were not judged; empty if there are none."""
         if self.first is None:
             return Judgement()
         origin, reason = self.first
@@ -65,66 +65,72 @@ class DataRules:
         self.rows = self.evaluation_rows = 0
         self.broken = BrokenLines("")
         for kind in kinds:
-            rule = self._contained(kind, kind, setup)
+            rule = self._call_or_drop_rule(kind, kind, setup)
             if rule is not None:
                 self.rules.append(rule)
 
-    def take_evaluation(self, open_rows: Callable[[], Iterator[Conversation]]) -> None:
-        """Let the rules that compare with evaluation data read them. Raises DataError where they can't be read."""
+    def read_evaluation(self, open_rows: Callable[[], Iterator[Conversation]]) -> None:
+        """Let the rules that compare with evaluation data read its rows.
+
+        Raises DataError if they can't be read.
+        """
         for rule in list(self.rules):
             if reads_evaluation(type(rule)):
-                self._contained(type(rule), self._let_read_evaluation, rule, open_rows)
+                self._call_or_drop_rule(type(rule), self._let_read_evaluation, rule, open_rows)
 
     def _let_read_evaluation(
         self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
     ) -> None:
         """Give one rule the rows of the evaluation data, opened again for it."""
-        rule.evaluation(self._counted(open_rows()))
+        rule.evaluation(self._count_while_reading(open_rows()))
 
-    def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+    def _count_while_reading(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
         """The rows as they are, counted; each rule reads all of them."""
         self.evaluation_rows = 0
         for row in rows:
             self.evaluation_rows += 1
             yield row
 
-    def take(self, batch: Batch) -> None:
-        """The next rows."""
+    def judge_batch(self, batch: Batch) -> None:
+        """Hand the next rows to every rule."""
         self.rows += len(batch.rows)
         for rule in list(self.rules):
-            self._contained(type(rule), rule.batch, batch)
+            self._call_or_drop_rule(type(rule), rule.batch, batch)
 
-    def take_broken(self, origin: Origin, reason: str) -> None:
-        """A line that holds no row. Raises DataError where no line before it did either: it is no file of rows."""
-        self.broken.take(origin, reason)
+    def report_broken_line(self, origin: Origin, reason: str) -> None:
+        """Hand a line that holds no row to the rules.
+
+        Raises DataError if no line before it held a row either: it is no file of rows.
+        """
+        self.broken.add_line(origin, reason)
         if not self.rows and self.broken.count == GIVE_UP:
-            self.refuse_broken()
+            self.raise_if_all_broken()
         # A copy: a rule that fails is taken out of the list while it is gone through.
         for rule in list(self.rules):
-            self._contained(type(rule), rule.broken_line, origin, reason)
+            self._call_or_drop_rule(type(rule), rule.broken_line, origin, reason)
 
-    def refuse_broken(self) -> None:
-        """Raise DataError where there are lines, and none holds a row."""
+    def raise_if_all_broken(self) -> None:
+        """Raise DataError if there are lines, and none holds a row."""
         if self.broken.first is not None and not self.rows:
             raise DataError(self.broken.first[1])
 
     def judgement(self) -> Judgement:
         """What the rules say of all that they have seen; asked for last, for what failed before is part of it."""
-        parts = [self._concluded(rule) for rule in self.rules]
+        parts = [self._conclude_rule(rule) for rule in self.rules]
         parts += [Judgement(not_judged=(failed,)) for failed in self.failed.values()]
         if not any(reads_broken_lines(type(rule)) for rule in self.rules):
-            parts.append(self.broken.judgement())
+            parts.append(self.broken.as_not_judged())
         return merge_explained(Judgement.of(parts), [type(rule) for rule in self.rules])
 
     def report_data(self) -> dict[str, Any]:
         """Figures of all rules, by name."""
         data: dict[str, Any] = {}
         for rule in list(self.rules):
-            data |= self._contained(type(rule), rule.report_data) or {}
+            data |= self._call_or_drop_rule(type(rule), rule.report_data) or {}
         return data
 
-    def _concluded(self, rule: DataRule) -> Judgement:
-        """What one rule says in the end."""
+    def _conclude_rule(self, rule: DataRule) -> Judgement:
+        """The judgement of one rule after the last batch."""
         return conclude_rule(rule, rule.setup.trainer, self._unmet(type(rule)))
 
     def _unmet(self, kind: type[DataRule]) -> Unmet | None:
@@ -136,10 +142,12 @@ class DataRules:
             return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
 
-    def _contained(
+    def _call_or_drop_rule(
         self, kind: type[DataRule], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T | None:
-        """Call a rule's function and return what it gives; None where it fails, and then the rule is out."""
+        """Call a rule's function and return its result; None if it raises, and then the rule is
+        left out from there on.
+        """
         try:
             return function(*args, **kwargs)
         # An error of ours is about the input, and stops the check for every rule; any other is a fault of this rule

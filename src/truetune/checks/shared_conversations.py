@@ -63,7 +63,7 @@ class SharedConversations:
             for number in self.beginnings.get(prefixes[-1], ()):
                 self.continuing.setdefault(number, (prefixes[-1], row.origin))
 
-    def leaks(self) -> dict[int, Origin]:
+    def leaked_evaluation_rows(self) -> dict[int, Origin]:
         """Evaluation rows that share their conversation with a training row, and where that stands.
 
         Asked when all rows were read: only then is it known which beginnings open many conversations.
@@ -76,7 +76,7 @@ class SharedConversations:
 
     def evidence(self) -> str:
         """How the evaluation rows and the training rows share conversations."""
-        leaks = self.leaks()
+        leaks = self.leaked_evaluation_rows()
         begin = len(leaks.keys() & self.begin.keys())
         return (
             f"{begin:,} are word for word the beginning of a training row, which holds their answer;"

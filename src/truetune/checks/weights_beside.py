@@ -10,7 +10,7 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_published_model
-from truetune.checks.rows_in_memory import held_rows
+from truetune.checks.rows_in_memory import find_held_rows
 from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
@@ -93,7 +93,7 @@ def weight_settings_of_script(module: Module) -> Iterator[SettingBeside]:
             for case in finding.cases[:1]:
                 file, line = case.file or module.path, case.line or 0
                 yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
-    for held in held_rows(module):
+    for held in find_held_rows(module):
         text = "all rows, then a data set of them" if held.copies else "all rows"
         yield setting_at_code_place(module, held.node, ROWS_IN_A_LIST, held.workers, text)
     yield from _model_cells_run_again(module)

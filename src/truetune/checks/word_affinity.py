@@ -54,9 +54,9 @@ class QuestionAnswerAffinity:
             if 1 < count <= most
         }
         self.rows = len(question_words)
-        self.matrix, self.shared = self._matrices(question_words, answered)
+        self.matrix, self.shared = self._word_matrices(question_words, answered)
 
-    def _matrices(
+    def _word_matrices(
         self, questions: Sequence[Words], answered: Sequence[Words]
     ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
         """(questions, answers) the weight of the words that both have, by the lengths of both; and their number."""
@@ -73,22 +73,27 @@ class QuestionAnswerAffinity:
             for number in (numbers[word] for word in words if word in numbers):
                 matrix[row, holders[number]] += weights[number] ** 2
                 shared[row, holders[number]] += 1
-        sizes = [np.array([self._size(words) for words in side]) for side in (questions, answered)]
+        sizes = [
+            np.array([self._vector_length(words) for words in side])
+            for side in (questions, answered)
+        ]
         # 1e-6: a text without a word that counts has the size 0.
         matrix /= np.maximum(np.outer(*sizes), 1e-6)
         return matrix, shared
 
-    def _size(self, words: Words) -> float:
+    def _vector_length(self, words: Words) -> float:
         """The length of a text's vector of word weights."""
         return math.sqrt(sum(self.weights.get(word, 0.0) ** 2 for word in words))
 
     @property
-    def own(self) -> NDArray[np.float32]:
-        """(rows,) of each question with its own answer."""
+    def affinity_with_own_answers(self) -> NDArray[np.float32]:
+        """(rows,) the affinity of each question with its own answer."""
         return np.diagonal(self.matrix)
 
-    def at(self, offset: int) -> NDArray[np.float32]:
-        """(rows,) of each question with the answer `offset` rows on; nan where there is none."""
+    def affinity_with_offset(self, offset: int) -> NDArray[np.float32]:
+        """(rows,) the affinity of each question with the answer `offset` rows on; nan if there is
+        none.
+        """
         affinities = np.full(self.rows, np.nan, dtype=np.float32)
         shifted = np.diagonal(self.matrix, offset)
         if offset >= 0:
@@ -97,17 +102,17 @@ class QuestionAnswerAffinity:
             affinities[-len(shifted) :] = shifted
         return affinities
 
-    def of_others(self) -> NDArray[np.float32]:
-        """(rows,) of each question with the answers of all rows, on average."""
+    def mean_affinity_with_all_answers(self) -> NDArray[np.float32]:
+        """(rows,) the affinity of each question with the answers of all rows, on average."""
         return np.asarray(self.matrix.mean(axis=1))
 
-    def pairs(self) -> NDArray[np.bool_]:
+    def surely_paired(self) -> NDArray[np.bool_]:
         """(rows,) is one answer, whichever, far nearer to the question than every other, and the question to it?
 
         Both sides are asked: an answer that serves many rows (a canned reply) is near to many questions and belongs to
         none, so it says nothing about where an answer went.
         """
-        rows, nearest = np.arange(self.rows), self.nearest()
+        rows, nearest = np.arange(self.rows), self.nearest_answers()
         best, second = _two_largest(self.matrix)
         of_answer, next_of_answer = _two_largest(self.matrix.T)
         return np.asarray(
@@ -119,7 +124,7 @@ class QuestionAnswerAffinity:
             & (self.shared[rows, nearest] >= PAIR_WORDS)
         )
 
-    def nearest(self) -> NDArray[np.int64]:
+    def nearest_answers(self) -> NDArray[np.int64]:
         """(rows,) the number of the answer that is nearest to each question."""
         return np.asarray(self.matrix.argmax(axis=1))
 

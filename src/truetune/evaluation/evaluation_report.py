@@ -33,10 +33,10 @@ class EvaluationReport(Report):
     notes: tuple[str, ...] = ()
     """What was asked for and not done, and what a reader should know"""
 
-    def lacks(self) -> bool:
+    def is_incomplete(self) -> bool:
         """Tasks of lm-eval judge by themselves: no rule is about them."""
         # Without this, a run of tasks alone would end with the exit code of "nothing was judged".
-        return bool(self.missing()) or (self.tasks is None and super().lacks())
+        return bool(self.requested_not_judged()) or (self.tasks is None and super().is_incomplete())
 
     def more(self) -> dict[str, Any]:
         """What a JSON report of an evaluation has besides that of every report."""

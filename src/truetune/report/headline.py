@@ -59,7 +59,7 @@ def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) 
         if finding.severity != "info":
             return finding.remedy
     if report.outcome == "not judged":
-        for part in report.missing():
+        for part in report.requested_not_judged():
             return part.unlock or part.reason
         return NOTHING_TO_JUDGE
     if runs:
@@ -80,7 +80,7 @@ def _findings_sentence(report: Report, where: str) -> str:
     if not grave and report.outcome == "not judged":
         return (
             "Not judged:"
-            f" {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
+            f" {next(iter(report.requested_not_judged()), f'no rule has anything to look at in {where}')}."
         )
     if not grave:
         return f"No findings in {where}; {count_examined(report)}."

@@ -38,7 +38,9 @@ def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
     Where nothing was judged at all, the first reasons for that."""
     # What was asked for by name and could not be judged is said without -v: it decides the exit
     # code.
-    missing = report.missing() or (report.not_judged[:MAX_REASONS] if report.lacks() else ())
+    missing = report.requested_not_judged() or (
+        report.not_judged[:MAX_REASONS] if report.is_incomplete() else ()
+    )
     told = [part for part in report.not_judged if part.always_told and part not in missing]
     if verbose:
         yield from (f"fine: {describe_examined(part)}" for part in report.examined)

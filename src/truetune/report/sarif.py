@@ -53,7 +53,7 @@ def to_sarif(report: Report) -> str:
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
-                "executionSuccessful": not report.lacks(),
+                "executionSuccessful": not report.is_incomplete(),
                 "exitCode": report.exit_code(),
                 "toolExecutionNotifications": [_notification(part) for part in report.not_judged],
             }

@@ -99,7 +99,7 @@ def _learned_behind_cut(report: DataReport) -> int:
     """Tokens that are learned once rows are cut: what stands behind a limit is read by nobody."""
     learned, supervised = report.learned, report.ledger.supervised
     if learned is not None and _cuts(learned):
-        return learned.reaches
+        return learned.tokens_in_loss
     # A trainer that leaves long examples out cuts none.
     if learned is not None and learned.left_out:
         return supervised

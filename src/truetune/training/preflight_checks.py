@@ -59,8 +59,8 @@ class PreflightChecks:
         """Raise FindingsError where a report has findings at or above `fail_on`, unless told to continue."""
         self.listener.draw(judge_rehearsal)
         self.findings += judge_rehearsal.findings
-        self.missing += judge_rehearsal.missing()
-        for part in judge_rehearsal.missing():
+        self.missing += judge_rehearsal.requested_not_judged()
+        for part in judge_rehearsal.requested_not_judged():
             self.listener.say(f"not judged: {part}")
         self.findings_by_check[what] = judge_rehearsal.findings
         # Before any training: an hour of GPU on data that is known to be wrong is what this tool is

@@ -18,9 +18,9 @@ from truetune.checks.explaining.project_traits import (
     TRAIT_READINGS,
     Area,
     Trait,
-    list_mentioned,
-    traits_shown,
-    traits_switched_off,
+    traits_mentioned,
+    traits_shown_by_line,
+    traits_switched_off_by_line,
 )
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 from truetune.troubleshooting.signs.find_signs import find_signs
@@ -105,14 +105,14 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
                 areas.add("training")
             if GENERATES.search(code):
                 areas.add("generation")
-            off |= set(traits_switched_off(code))
-            for trait in traits_shown(code):
+            off |= set(traits_switched_off_by_line(code))
+            for trait in traits_shown_by_line(code):
                 found.setdefault(trait, []).append(TextLine(line.place, code.strip(), line.file))
     telling = {
         trait: tuple(sorted(lines, key=_rank_line)[:MAX_LINES_OF_TRAIT])
         for trait, lines in found.items()
     }
-    asked = list_mentioned(question)
+    asked = traits_mentioned(question)
     return ProjectFacts(
         telling,
         asked,

@@ -29,13 +29,13 @@ from truetune.checks.explaining.project_traits import (
     UNTELLING,
     Area,
     Trait,
-    list_mentioned,
-    list_negated,
-    read_code_words,
-    read_precondition,
+    patterns_of_code_names,
+    precondition_of_cause,
+    traits_mentioned,
+    traits_mentioned_as_missing,
 )
-from truetune.checks.explaining.recognise_speed import GUIDES_OF_SPEED, speed_guides
-from truetune.checks.explaining.recognise_symptom import recognise_symptom
+from truetune.checks.explaining.recognise_speed import GUIDES_OF_SPEED, guides_of_named_speed
+from truetune.checks.explaining.recognise_symptom import symptom_probabilities
 from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
 from truetune.checks.findings import Finding
@@ -322,7 +322,7 @@ def _shares_by_both(question: str) -> dict[str, float]:
     """Guide -> its score, by the search over the pages and by the sentences of other users; empty where none fits."""
     hits = search_topics(question, list_guide_topics(), most=len(GUIDES))
     by_pages = _shares({hit.topic.name: hit.score for hit in hits})
-    by_sentences = _shares(recognise_symptom(question))
+    by_sentences = _shares(symptom_probabilities(question))
     return {
         name: (1 - SENTENCES_WEIGHT) * by_pages.get(name, 0.0)
         + SENTENCES_WEIGHT * by_sentences.get(name, 0.0)
@@ -332,7 +332,7 @@ def _shares_by_both(question: str) -> dict[str, float]:
 
 def _shares_of_speed(question: str, shares: Mapping[str, float]) -> dict[str, float]:
     """The shares of guides on speed alone, where the question names one and no other fault; else all."""
-    named = speed_guides(question)
+    named = guides_of_named_speed(question)
     # Who compares a number of GPUs asks about them, if a training is named or not.
     if not named or (named == ("slow-training",) and NO_FASTER_ON_SEVERAL.search(question)):
         return dict(shares)
@@ -400,8 +400,8 @@ def rank_causes(
             # A fit below 0 is no better for a guide that fits less.
             fit *= share**GUIDE_EXPONENT * weight if fit > 0 else 1.0
             # What shows the cause has what the cause takes, in whatever words.
-            needed = read_precondition(cause.text)
-            lacking = frozenset() if shown else needed.lacking(present, unknown)
+            needed = precondition_of_cause(cause.text)
+            lacking = frozenset() if shown else needed.excluding_traits(present, unknown)
             signs = tuple(line for sign in shown for line in facts.signs[sign])
             lines = _each_line_once((*signs, *_telling_lines(cause, facts)))
             own_lines = _each_line_once(signs)
@@ -527,7 +527,7 @@ def _first_sentences(text: str) -> str:
 
 def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
     """How well a cause fits what the project does and what the user names: rare traits say more."""
-    concerned = list_mentioned(f"{cause.text} {cause.seen}")
+    concerned = traits_mentioned(f"{cause.text} {cause.seen}")
     in_files = sum(_rarity_of_trait(trait) for trait in concerned & facts.lines.keys())
     named = sum(_rarity_of_trait(trait) for trait in concerned & facts.asked)
     total = sum(_rarity_of_trait(trait) for trait in concerned) or 1.0
@@ -540,9 +540,9 @@ def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
     A line supports a cause where it sets or calls what the cause names in code, or where it shows a thing that sound
     projects mostly do not have. A line that has what the cause misses speaks against it.
     """
-    subject, missed = read_code_words(cause.text)
-    negated = list_negated(cause.text)
-    concerned = (list_mentioned(cause.text) & facts.lines.keys()) - negated
+    subject, missed = patterns_of_code_names(cause.text)
+    negated = traits_mentioned_as_missing(cause.text)
+    concerned = (traits_mentioned(cause.text) & facts.lines.keys()) - negated
     # A line with the very setting of the cause (`num_ctx`) says more than the first of its kind (`FROM`).
     settings = [re.compile(rf"\b{name}\b") for name in SETTING_NAME.findall(cause.text)]
     found: dict[str, TextLine] = {}
@@ -603,7 +603,7 @@ def _is_of_the_rate(cause: Cause, trait: Trait) -> bool:
 def _rarity_of_trait(trait: Trait) -> float:
     """How few of all causes speak of a trait."""
     causes = [cause for guide in GUIDES for cause in guide.causes]
-    having = sum(trait in list_mentioned(f"{cause.text} {cause.seen}") for cause in causes)
+    having = sum(trait in traits_mentioned(f"{cause.text} {cause.seen}") for cause in causes)
     return math.log(1 + (len(causes) - having + 0.5) / (having + 0.5))
 
 

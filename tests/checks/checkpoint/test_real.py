@@ -583,4 +583,4 @@ def test_gaps_of_layers_are_counted_by_their_borders() -> None:
     from truetune.checks.checkpoint.layer_names import find_stacks
 
     (stack,) = find_stacks(["layers.1.w", "layers.99999.w"])
-    assert stack.gaps() == [(0, 0), (2, 99_998)]
+    assert stack.missing_number_ranges() == [(0, 0), (2, 99_998)]

@@ -112,6 +112,6 @@ def test_rows_of_the_wrong_column_are_told_beside_the_log(tmp_path: Path) -> Non
 
 def test_data_without_a_tokenizer_are_not_dropped_in_silence() -> None:
     report = diagnose(RUNS / "healthy-sft-cosine.json", data=str(DATA))
-    missing = next(part for part in report.missing() if part.what == "the data")
+    missing = next(part for part in report.requested_not_judged() if part.what == "the data")
     assert missing.unlock == "name a tokenizer with -t"
     assert report.exit_code() == 3

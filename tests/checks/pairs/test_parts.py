@@ -13,13 +13,13 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
     begins_with_refusal,
-    ends_open,
-    is_cut,
+    ends_within_sentence,
+    is_marked_as_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.pairs.evidence.token_edit_distance import (
     is_within_edits,
-    min_edit_distance,
+    lower_bound_of_edits,
     without_common_ends,
 )
 from truetune.data.pair_score_columns import PairScores, pair_scores_of_row
@@ -43,7 +43,7 @@ def test_edits_are_those_of_the_textbook(one: list[int], other: list[int]) -> No
     a, b = np.array(one, dtype=np.int32), np.array(other, dtype=np.int32)
     short, shorter = without_common_ends(a, b)
     assert len(short) + len(shorter) - 2 * common(short.tolist(), shorter.tolist()) == edits
-    assert min_edit_distance(a, b) <= edits
+    assert lower_bound_of_edits(a, b) <= edits
     assert not edits or not is_within_edits(a, b, edits - 1)
     assert is_within_edits(a, b, edits)
 
@@ -93,7 +93,7 @@ def test_refusals(text: str, wanted: bool) -> None:
     ],
 )
 def test_cut_answers(text: str, wanted: bool) -> None:
-    assert (is_cut(text) or ends_open(text)) is wanted
+    assert (is_marked_as_cut(text) or ends_within_sentence(text)) is wanted
 
 
 ITEMS = (
@@ -129,8 +129,8 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
         "[" * 1_000_000,
         " " * 1_000_000 + "a",
     ):
-        is_cut(text)
-        ends_open(text)
+        is_marked_as_cut(text)
+        ends_within_sentence(text)
         OpenEnds().add(text)
         begins_with_refusal(text)
         HARM.search(text)

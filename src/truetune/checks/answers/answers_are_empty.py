@@ -71,7 +71,7 @@ class AnswersAreEmpty(BadAnswerShareRule):
         bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
         if bad_answers is not None:
             yield self.finding(
-                f"{bad_answers.last} answers are empty{bad_answers.before}",
+                f"{bad_answers.last} answers are empty{bad_answers.best_count_before}",
                 "look for rows with empty or truncated answers (truetune check)",
                 severity="error"
                 if self.subject.finished and are_all_bad(bad_answers)

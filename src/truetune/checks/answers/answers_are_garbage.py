@@ -104,7 +104,7 @@ class AnswersAreGarbage(BadAnswerShareRule):
         if faults:
             evidence.append(", ".join(f"{text} in {n}" for text, n in faults.most_common()))
         yield self.finding(
-            f"{last} answers are garbage{bad_answers.before}",
+            f"{last} answers are garbage{bad_answers.best_count_before}",
             PAD_ON_THE_LEFT if padded else _remedy_for_garbage(faults, last.bad),
             severity="error" if self.subject.finished and is_half else "warning",
             evidence=[

@@ -106,7 +106,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
         if next_turn is not None:
             evidence.append(next_turn.evidence)
         yield self.finding(
-            f"{bad_answers.last} answers are far longer than their references{bad_answers.before}",
+            f"{bad_answers.last} answers are far longer than their references{bad_answers.best_count_before}",
             _remedy_for_long_answers(bad_answers) if next_turn is None else next_turn.remedy,
             severity="error" if self.subject.finished and are_all_bad(bad_answers) else "warning",
             evidence=[*evidence, *bad_answers.evidence],

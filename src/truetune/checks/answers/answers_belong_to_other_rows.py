@@ -72,8 +72,11 @@ class AnswersBelongToOtherRows(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
-        with_prompt = sum(bool(sample.prompt.question.strip()) for sample in self._samples())
+        samples = self._samples_of_last_pass()
+        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in samples)
+        with_prompt = sum(
+            bool(sample.prompt.question.strip()) for sample in self._samples_of_last_pass()
+        )
         if with_reference < MIN_ELSEWHERE and with_prompt < MIN_ROWS:
             return Unmet(
                 f"{with_reference} answers have a reference: too few to judge",
@@ -82,15 +85,18 @@ class AnswersBelongToOtherRows(AnswersRule):
         return None
 
     def figure(self) -> str:
-        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        samples = self._samples_of_last_pass()
+        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in samples)
         if with_reference < MIN_ELSEWHERE:
-            return f"{len(self._samples())} answers do not belong to the prompts of other rows in their order"
+            return (
+                f"{len(samples)} answers do not belong to the prompts of other rows in their order"
+            )
         return f"{with_reference} answers do not give the references of other rows in their order"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        samples = self._samples()
+        samples = self._samples_of_last_pass()
         row_order = row_order_of(samples)
         if row_order is None:
             yield from self._find_by_shared_words_of_prompts()
@@ -116,7 +122,9 @@ class AnswersBelongToOtherRows(AnswersRule):
         """The finding that answers belong to other prompts, by the rare words that both share,
         whatever their references say.
         """
-        samples = [one for one in self._samples() if one.prompt.question and one.answer.text]
+        samples = [
+            one for one in self._samples_of_last_pass() if one.prompt.question and one.answer.text
+        ]
         chunk = [(one.prompt.question, one.answer.text, _origin_of_sample(one)) for one in samples]
         displaced = find_displaced_among(chunk)
         if displaced is None:
@@ -141,8 +149,8 @@ class AnswersBelongToOtherRows(AnswersRule):
             total=len(samples),
         )
 
-    def _samples(self) -> tuple[Sample, ...]:
-        """Of the last look."""
+    def _samples_of_last_pass(self) -> tuple[Sample, ...]:
+        """The answers of the last sampling pass."""
         return self.subject.looks[-1].samples
 
 

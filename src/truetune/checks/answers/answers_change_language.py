@@ -86,7 +86,7 @@ class AnswersChangeLanguage(BadAnswerShareRule):
             )
             yield self.finding(
                 f"{bad_answers.last} answers are not in the language of their references or"
-                f" questions{bad_answers.before}",
+                f" questions{bad_answers.best_count_before}",
                 "look at the languages of questions and answers in the data",
                 severity="error"
                 if self.subject.finished and are_all_bad(bad_answers)

@@ -73,7 +73,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
         if bad_answers is not None:
             cut = sum(not sample.scores.stopped for sample in bad_answers.samples)
             yield self.finding(
-                f"{bad_answers.last} answers can't be read by the parser{bad_answers.before}",
+                f"{bad_answers.last} answers can't be read by the parser{bad_answers.best_count_before}",
                 "see that the references can be read by it, and that answers are not cut at the"
                 " limit of new tokens",
                 severity="error"

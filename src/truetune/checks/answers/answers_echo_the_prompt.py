@@ -94,7 +94,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             yield self._finding_on_uncut_prompts(bad_answers.samples)
         elif bad_answers is not None:
             yield self.finding(
-                f"{bad_answers.last} answers repeat the question{bad_answers.before}",
+                f"{bad_answers.last} answers repeat the question{bad_answers.best_count_before}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
                 severity="error"
                 if self.subject.finished and are_all_bad(bad_answers)

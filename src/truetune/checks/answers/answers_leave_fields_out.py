@@ -105,25 +105,25 @@ class AnswersLeaveFieldsOut(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        with_reference = self._with_reference()
+        with_reference = self._samples_with_reference()
         if len(with_reference) < MIN_ANSWERS:
             return Unmet(
                 f"{len(with_reference)} answers have a reference: too few to judge",
                 "name references, of 8 answers or more",
             )
-        if self._scores(with_reference) is None:
+        if self._field_scores(with_reference) is None:
             return Unmet("answers and references are no JSON objects")
         return None
 
     def figure(self) -> str:
-        scores = self._scores(self._with_reference())
+        scores = self._field_scores(self._samples_with_reference())
         return _describe_right_values(scores) if scores is not None else ""
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
             return
-        samples = self._with_reference()
-        scores = self._scores(samples)
+        samples = self._samples_with_reference()
+        scores = self._field_scores(samples)
         if scores is None or scores.precision < MIN_PRECISION:
             return
         if _is_enough_of_fields(scores, scores.missing, scores.incomplete):
@@ -150,12 +150,14 @@ class AnswersLeaveFieldsOut(AnswersRule):
                 total=scores.rows,
             )
 
-    def _with_reference(self) -> list[Sample]:
+    def _samples_with_reference(self) -> list[Sample]:
         """Answers of the last pass that have a reference."""
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 
-    def _scores(self, samples: list[Sample]) -> FieldScores | None:
-        """Their fields."""
+    def _field_scores(self, samples: list[Sample]) -> FieldScores | None:
+        """How the fields of these JSON answers compare with those of their references; None if too
+        few are JSON objects.
+        """
         return score_fields(
             [one.answer.text for one in samples], [one.prompt.reference for one in samples]
         )

@@ -70,7 +70,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        with_reference = self._with_reference()
+        with_reference = self._samples_with_reference()
         if len(with_reference) < MIN_ANSWERS:
             return Unmet(
                 f"{len(with_reference)} answers have a reference: too few to judge",
@@ -81,14 +81,14 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         return None
 
     def figure(self) -> str:
-        with_reference = self._with_reference()
+        with_reference = self._samples_with_reference()
         valid = sum(json_fault(sample.answer.text) is None for sample in with_reference)
         return f"{valid} of {len(with_reference)} answers are valid JSON, as their references are"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
             return
-        with_reference = self._with_reference()
+        with_reference = self._samples_with_reference()
         faults = [(sample, _json_fault_of(sample)) for sample in with_reference]
         bad = [sample for sample, fault in faults if fault is not None]
         total = len(with_reference)
@@ -107,7 +107,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
             total=total,
         )
 
-    def _with_reference(self) -> list[Sample]:
+    def _samples_with_reference(self) -> list[Sample]:
         """Answers of the last pass that have a reference."""
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 

@@ -88,7 +88,7 @@ class AnswersLoop(BadAnswerShareRule):
         if bad_answers is not None:
             padded = evidence_of_right_padding(self.subject)
             yield self.finding(
-                f"{bad_answers.last} answers loop{bad_answers.before}",
+                f"{bad_answers.last} answers loop{bad_answers.best_count_before}",
                 _remedy_for_loops(bad_answers.samples, is_padded=padded is not None),
                 severity="error"
                 if self.subject.finished and are_all_bad(bad_answers)

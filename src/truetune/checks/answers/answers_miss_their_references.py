@@ -103,7 +103,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
             return not scores.agrees and not _has_right_fields(sample)
         if scores.exact or holds_final_answer(sample.answer.text, reference):
             return False
-        return not self._shared_words(sample)
+        return not self._words_shared_with_reference(sample)
 
     def unmet(self) -> Unmet | None:
         """Why too few answers could be judged; whether they are right was not asked without a
@@ -133,8 +133,10 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
             total=bad_answers.last.of,
         )
 
-    def _shared_words(self, sample: Sample) -> set[str]:
-        """Words of both; of a long reference those that tell something."""
+    def _words_shared_with_reference(self, sample: Sample) -> set[str]:
+        """The words that an answer shares with its reference; of a long reference only those that
+        are not frequent in all.
+        """
         reference_words = set(split_words(sample.prompt.reference))
         shared = reference_words & set(split_words(sample.answer.text))
         # A short reference is an answer, and each of its words counts, be it frequent (yes, no).

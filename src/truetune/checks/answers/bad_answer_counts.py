@@ -1,4 +1,4 @@
-"""Counts of bad answers over the sampling passes of a run, and whether chance makes them.
+"""Counts the bad answers of each sampling pass of a run, and tells whether chance explains them.
 
 Each rule on answers brings a verdict on one answer; here it is counted for each pass. A finding needs a share that has
 risen since the best pass before, or one that is too large late in the run. Eight prompts are few: one or two answers
@@ -90,8 +90,11 @@ class BadAnswers:
         return self.counts[-1]
 
     @property
-    def before(self) -> str:
-        """`; at step 20 it was 1 of 8`, where it was better."""
+    def best_count_before(self) -> str:
+        """The best earlier count, as the end of a message: `; at step 20 it was 1 of 8`.
+
+        Empty if none was better.
+        """
         return f"; at step {self.best.step:,} it was {self.best}" if self.best else ""
 
     @property

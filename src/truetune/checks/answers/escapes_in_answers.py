@@ -84,7 +84,7 @@ class EscapesInAnswers(BadAnswerShareRule):
             f"{text} in {count}" for text, count in escapes.most_common(SHOWN_ESCAPES)
         )
         yield self.finding(
-            f"{bad_answers.last} answers have escapes in place of characters ({named}){bad_answers.before}",
+            f"{bad_answers.last} answers have escapes in place of characters ({named}){bad_answers.best_count_before}",
             "unescape the training rows (a CSV or JSON step wrote them twice); where these are"
             " sound, look at what wrote the answers down",
             severity="error" if self.subject.finished and half else "warning",

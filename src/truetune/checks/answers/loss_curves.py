@@ -1,4 +1,5 @@
-"""Losses of a run by the source of the tokens (contents of answers, stop tokens, all), for the rules on answers.
+"""Losses of a run by the source of their tokens (contents of answers, stop tokens, all), for the
+rules on answers.
 
 A watched run records the mean loss of each kind of token. Here a curve is reduced to two levels, at first and at last;
 the trade-off is that a loss which rose and fell again in between looks as if it had stayed.

@@ -127,7 +127,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         wrong = bad_answers.last
         if not is_surely_above(wrong, TOLERATED):
             return
-        labels = self._labels
+        labels = self._label_scores
         if labels is None:
             evidence = []
             is_below_constant = False
@@ -148,7 +148,10 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         )
 
     @cached_property
-    def _labels(self) -> LabelScores | None:
+    def _label_scores(self) -> LabelScores | None:
+        """How the answers name the labels of their references; None if the references are no
+        labels.
+        """
         samples = self.subject.looks[-1].samples
         return score_labels(
             [sample.answer.text for sample in samples],

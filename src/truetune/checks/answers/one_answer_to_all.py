@@ -117,14 +117,14 @@ class OneAnswerToAll(AnswersRule):
         expected = _commonest_reference(last_pass)[1]
         if p_value_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
             return
-        yield self._report(
+        yield self._finding_on_one_answer(
             passes, answer, now, is_error=are_all_alike or (is_late and _do_all_prompts_get_it(now))
         )
 
-    def _report(
+    def _finding_on_one_answer(
         self, passes: Sequence[SamplingPass], answer: str, now: BadAnswerCount, *, is_error: bool
     ) -> Finding:
-        """That one answer goes to so many prompts of the last pass."""
+        """The finding that one answer goes to so many prompts of the last pass."""
         last_pass = passes[-1]
         return self.finding(
             f"{now} prompts get the same answer: {quote_shortened(answer)}",

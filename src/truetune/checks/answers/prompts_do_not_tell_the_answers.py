@@ -92,7 +92,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        samples = self._samples()
+        samples = self._samples_with_prompt_and_reference()
         if len(samples) < MIN_ROWS:
             return Unmet(
                 f"{len(samples)} answers have a prompt and a reference: too few to compare",
@@ -103,14 +103,15 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
         return None
 
     def figure(self) -> str:
-        samples = self._samples()
+        samples = self._samples_with_prompt_and_reference()
+        references = _count_different_references(samples)
         return (
-            f"{len(set(map(_whole_prompt, samples)))} different prompts and {_count_different_references(samples)} different"
+            f"{len(set(map(_whole_prompt, samples)))} different prompts and {references} different"
             f" references in {len(samples)} rows"
         )
 
     def findings(self) -> Iterator[Finding]:
-        samples = self._samples()
+        samples = self._samples_with_prompt_and_reference()
         if self.unmet() is not None or not self.subject.finished:
             return
         prompts = len(set(map(_whole_prompt, samples)))
@@ -134,7 +135,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             total=len(samples),
         )
 
-    def _samples(self) -> list[Sample]:
+    def _samples_with_prompt_and_reference(self) -> list[Sample]:
         """Answers of the last pass that have a prompt and a reference."""
         return [
             one

@@ -66,7 +66,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if len(self._samples()) < MIN_ANSWERS:
+        if len(self._samples_with_reference()) < MIN_ANSWERS:
             return Unmet(
                 "too few answers have a reference", "name references, of 8 answers or more"
             )
@@ -98,7 +98,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
             cases=cases_of_samples(
                 [
                     sample
-                    for sample in self._samples()
+                    for sample in self._samples_with_reference()
                     if _is_reference_part_of_longer_label(sample, labels)
                 ]
             ),
@@ -106,13 +106,13 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
             total=labels.rows,
         )
 
-    def _samples(self) -> list[Sample]:
+    def _samples_with_reference(self) -> list[Sample]:
         """Answers of the last pass that have a reference."""
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 
     def _labels(self) -> LabelScores | None:
         """The answers by label."""
-        samples = self._samples()
+        samples = self._samples_with_reference()
         return score_labels(
             [one.answer.text for one in samples], [one.prompt.reference for one in samples]
         )

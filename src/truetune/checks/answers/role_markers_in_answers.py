@@ -84,7 +84,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
             bad_answers.last.of >= MIN_ANSWERS and 2 * bad_answers.last.bad >= bad_answers.last.of
         )
         yield self.finding(
-            f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.before}",
+            f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.best_count_before}",
             _remedy_by_marker_position(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[

@@ -109,7 +109,7 @@ class StopRateFalls(AnswersRule):
             # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
             is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_all_bad(endless)
         yield self.finding(
-            f"{endless.last} answers do not stop by themselves{endless.before}",
+            f"{endless.last} answers do not stop by themselves{endless.best_count_before}",
             "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"
             " shows labels)",
             severity="error" if is_lost else "warning",

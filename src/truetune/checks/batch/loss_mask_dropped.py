@@ -83,7 +83,7 @@ class LossMaskDropped(BatchRule):
             yield self.finding(
                 f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves"
                 " out are in the loss",
-                self._remedy(),
+                self._remedy_for_mask(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
                     *self._evidence_of_lost_mask(on),
@@ -96,18 +96,18 @@ class LossMaskDropped(BatchRule):
             yield self.finding(
                 f"the rows come with the column {column}, and every token of the batches is in the"
                 " loss",
-                self._remedy(),
+                self._remedy_for_mask(),
                 evidence=self._evidence_of_lost_mask(on),
             )
         elif setting:
             yield self.finding(
                 f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
                 " loss",
-                self._remedy(),
+                self._remedy_for_mask(),
                 evidence=self._evidence_of_lost_mask(on),
             )
 
-    def _remedy(self) -> str:
+    def _remedy_for_mask(self) -> str:
         """How the mask would reach the loss: by a setting, where the trainer has one that reads this column."""
         remedy = (
             "make labels from the mask while the rows are tokenized, so that nothing can lose it"

@@ -67,7 +67,7 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind in PREFERENCE_METHODS:
             return
-        chats = self._conversations
+        chats = self._conversations_with_several_turns
         wrong = [turns for turns in chats if not all(map(_is_learned, turns))]
         if not wrong:
             return
@@ -101,18 +101,18 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
             )
         return (
             None
-            if self._conversations
+            if self._conversations_with_several_turns
             else Unmet("it is about conversations of several answers, and none has a label")
         )
 
     def figure(self) -> Measurement:
-        turns = sum(map(len, self._conversations))
+        turns = sum(map(len, self._conversations_with_several_turns))
         return count_measurement(
             "assistant turns in conversations of several that have a label", turns, turns
         )
 
     @cached_property
-    def _conversations(self) -> list[list[Answer]]:
+    def _conversations_with_several_turns(self) -> list[list[Answer]]:
         """The answers of each conversation of several, where one has a label."""
         chats = [
             list(turns)

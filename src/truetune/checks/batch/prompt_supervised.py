@@ -99,14 +99,14 @@ class PromptSupervised(BatchRule):
             not cases
             or self.subject.kind == "orpo"
             or row_format_of_audit(self.subject) == "text"
-            or self._is_explained()
+            or self._is_explained_by_other_finding()
         ):
             return
         meant = self.subject.facts["args"].get("completion_only_loss") is False
         yield self.finding(
             f"{self.learned:,} of {self.prompts:,} prompt tokens are in the loss"
             f" ({self.learned / labels:.0%} of all labels)",
-            self._remedy(),
+            self._remedy_for_format(),
             severity="info" if meant else "warning",
             evidence=["the settings ask for it: completion_only_loss=False"] if meant else (),
             cases=cases,
@@ -114,14 +114,14 @@ class PromptSupervised(BatchRule):
             total=self.prompts,
         )
 
-    def _is_explained(self) -> bool:
+    def _is_explained_by_other_finding(self) -> bool:
         """Does another finding say why prompts are in the loss?"""
         return (
             is_prompt_loss_explained(self.subject)
             or prompts_learned_for_lack_of_labels(self.subject) is not None
         )
 
-    def _remedy(self) -> str:
+    def _remedy_for_format(self) -> str:
         """What keeps prompts out of the loss of this trainer, for rows of this format."""
         if did_rows_come_tokenized(self.subject):
             return ENCODE_REMEDY
@@ -143,7 +143,7 @@ class PromptSupervised(BatchRule):
             return Unmet("it is about losses on answers alone, and ORPO's takes the prompt as well")
         if row_format_of_audit(self.subject) == "text":
             return PLAIN_TEXT
-        return PROMPTS_EXPLAINED if self._is_explained() else NO_ANSWER_LEARNED
+        return PROMPTS_EXPLAINED if self._is_explained_by_other_finding() else NO_ANSWER_LEARNED
 
     def figure(self) -> Measurement:
         return count_measurement("prompt tokens that are in the loss", self.learned, self.prompts)

@@ -64,7 +64,7 @@ class StopTokenTwiceInBatch(BatchRule):
     """Supervised answers with a stop token"""
 
     def findings(self) -> Iterator[Finding]:
-        stops = np.array(sorted(self._stop_ids()), np.int64)
+        stops = np.array(sorted(self._stop_ids_of_run()), np.int64)
         own = self._count_template_stops(stops)
         ends = [
             (sample, i)
@@ -101,7 +101,7 @@ class StopTokenTwiceInBatch(BatchRule):
             severity = "info" if ends_generation else "warning"
         return self.finding(
             message,
-            self._remedy(by_trainer=by_trainer, ends=ends_generation),
+            self._remedy_for_second_stop(by_trainer=by_trainer, ends=ends_generation),
             severity=severity,
             cases=[
                 Case(f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 3)!r}")
@@ -111,7 +111,7 @@ class StopTokenTwiceInBatch(BatchRule):
             total=total,
         )
 
-    def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
+    def _remedy_for_second_stop(self, *, by_trainer: bool, ends: bool) -> str:
         """What to do: it depends on who wrote the second token, and whether generation ends at the first."""
         if by_trainer and ends:
             return (
@@ -134,7 +134,9 @@ class StopTokenTwiceInBatch(BatchRule):
             [row for record in self.subject.records for row in record.rows],
         )
         texts = (
-            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids()] if probes else []
+            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids_of_run()]
+            if probes
+            else []
         )
         encoded = any("input_ids" in row for row in rows)
         return (
@@ -143,8 +145,8 @@ class StopTokenTwiceInBatch(BatchRule):
             or any(stop in text for row in rows for text in texts_in(row) for stop in texts if stop)
         )
 
-    def _stop_ids(self) -> set[Any]:
-        """Those of tokenizer and template; a token that begins documents too says nothing here."""
+    def _stop_ids_of_run(self) -> set[Any]:
+        """The stop ids of tokenizer and template, without a token that begins documents too."""
         tokenizer, probes = self.subject.facts["tokenizer"] or {}, self.subject.probes
         stops = {stop.id for stop in probes.stops} if probes else {tokenizer.get("eos")}
         return {stop for stop in stops if stop not in (None, tokenizer.get("bos"))}

@@ -89,7 +89,7 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         spread = self._answer_diversity
-        is_one = spread.largest == 1.0
+        is_one = spread.commonest_share == 1.0
         if not self._are_documents_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
         beside = find_columns_beside_answers(self.subject)
@@ -175,7 +175,7 @@ class SupervisedAnswersAllAlike(BatchRule):
             return lacking
         if (
             self._answer_diversity.total >= WARNING_DOCUMENTS
-            and self._answer_diversity.largest < 1.0
+            and self._answer_diversity.commonest_share < 1.0
         ):
             return None
         prompts = len({one.context for one in self._learned_documents})

@@ -66,7 +66,7 @@ class TemplateNeverApplied(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        markers = _template_markers(self.subject)
+        markers = _control_tokens_around_turns(self.subject)
         samples = list(lines_with_unshifted_labels(self.subject))
         kind = row_format_of_audit(self.subject)
         if not markers or not samples or kind in (None, "text"):
@@ -95,7 +95,7 @@ class TemplateNeverApplied(BatchRule):
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
-        if not _template_markers(self.subject):
+        if not _control_tokens_around_turns(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
         kind = row_format_of_audit(self.subject)
         if kind is None:
@@ -104,21 +104,21 @@ class TemplateNeverApplied(BatchRule):
 
     def figure(self) -> Measurement:
         markers, samples = (
-            list(_template_markers(self.subject)),
+            list(_control_tokens_around_turns(self.subject)),
             list(lines_with_unshifted_labels(self.subject)),
         )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
         return count_measurement("lines with a marker of the chat template", marked, len(samples))
 
 
-def _template_markers(audit: Audit) -> dict[int, str]:
+def _control_tokens_around_turns(audit: Audit) -> dict[int, str]:
     """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
     text = audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None
     if audit.probes is None or text is None or ANSWER not in text:
         return {}
     tokenizer = audit.probes.tokenizer
     ids = tokenizer.backend.encode(text, add_special_tokens=False).ids
-    ignored = _ids_of_trainers(audit, ids)
+    ignored = _ids_added_by_trainers(audit, ids)
     return {
         id: tokenizer.backend.id_to_token(id) or ""
         for id in ids
@@ -126,7 +126,7 @@ def _template_markers(audit: Audit) -> dict[int, str]:
     }
 
 
-def _ids_of_trainers(audit: Audit, ids: list[int]) -> set[int]:
+def _ids_added_by_trainers(audit: Audit, ids: list[int]) -> set[int]:
     """BOS and EOS as trainers add them to plain text, which say nothing about a template.
 
     Where the template writes one of them several times, it marks turns with it, and counts.

@@ -91,15 +91,15 @@ class TokenizedRowsWithoutLabels(BatchRule):
                 f"columns of the rows given: {name_list(sorted(columns_before_preparation(self.subject)))}"
             ],
             cases=[
-                self._case_of_line(bare, number)
+                self._case_of_learned_prompt(bare, number)
                 for number in range(min(len(bare.lines), MAX_CASES))
             ],
             count=bare.learned,
             total=bare.prompts,
         )
 
-    def _case_of_line(self, bare: PromptsOfUnlabelledRows, number: int) -> Case:
-        """The first learned token of the prompt of one line."""
+    def _case_of_learned_prompt(self, bare: PromptsOfUnlabelledRows, number: int) -> Case:
+        """A case at the first learned token of the prompt of one line."""
         sample = bare.lines[number]
         first = int(np.flatnonzero(prompt_mask(self.subject, sample) & sample.supervised)[0])
         return Case(f"{sample.place}: a label on {text_around(sample, first)}")

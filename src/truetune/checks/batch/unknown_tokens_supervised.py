@@ -64,7 +64,7 @@ class UnknownTokensSupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        unknown = self._own_unknown()
+        unknown = self._unknown_token_with_no_other_use()
         if unknown is None:
             return
         samples = list(lines_with_unshifted_labels(self.subject))
@@ -88,7 +88,7 @@ class UnknownTokensSupervised(BatchRule):
                 total=labels,
             )
 
-    def _own_unknown(self) -> Special | None:
+    def _unknown_token_with_no_other_use(self) -> Special | None:
         """The unknown token; None where there is none, or where it also begins, ends or pads text."""
         special = self.subject.probes.tokenizer.special if self.subject.probes else {}
         others = {special[name].id for name in ("bos", "eos", "pad") if name in special}
@@ -105,7 +105,7 @@ class UnknownTokensSupervised(BatchRule):
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
-        if self._own_unknown() is None:
+        if self._unknown_token_with_no_other_use() is None:
             return Unmet("it is about an unknown token of its own, and the tokenizer has none")
         return None
 

@@ -1,4 +1,5 @@
-"""What is wrong with the answers whose cause is looked for: they do not stop, or are no text.
+"""Counts what is wrong with the answers whose cause is looked for: they do not stop, or they are
+garbage or empty.
 
 The rules on causes share these counts, so that they agree on what has to be explained. At least half of the answers
 have to fail: the trade-off is that a fault which spoils a third of them gets no cause, but no cause is named for what
@@ -37,8 +38,10 @@ def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
     return endless if endless is not None and endless.last.share >= FAILING_SHARE else None
 
 
-def find_cut_answers(evidence: ModelEvidence) -> tuple[Sample, ...]:
-    """All answers, where each was cut before its reference ends, so that none could have stopped; else none."""
+def answers_cut_before_their_references(evidence: ModelEvidence) -> tuple[Sample, ...]:
+    """All answers, if each was cut before its reference ends, so that none could have stopped; else
+    none.
+    """
     samples = evidence.watched.looks[-1].samples
     could_stop = any(
         sample.scores.stopped or does_reference_fit_limit(evidence.watched, sample)
@@ -58,8 +61,11 @@ def count_garbage(watched: SampledRun) -> BadAnswerCount:
     return BadAnswerCount(0, sum(map(is_garbage_or_empty, samples)), len(samples))
 
 
-def describe_probability(stopping: StopEstimate) -> str:
-    """`1.7e-05 (rank 812)`; the rank counts from 1, and is left out where it is not known."""
+def describe_stop_probability(stopping: StopEstimate) -> str:
+    """A stop probability and its rank as text: `1.7e-05 (rank 812)`.
+
+    The rank counts from 1, and is left out if it is not known.
+    """
     rank = f" (rank {stopping.rank + 1:,})" if stopping.rank >= 0 else ""
     return f"{stopping.probability:.2g}{rank}"
 
@@ -71,4 +77,6 @@ def describe_stopping(evidence: ModelEvidence) -> str:
     text = f"{cut:,} of {len(samples):,} answers do not stop by themselves"
     if evidence.stopping is None:
         return text
-    return f"{text}; P(stop) behind the references is {describe_probability(evidence.stopping)}"
+    return (
+        f"{text}; P(stop) behind the references is {describe_stop_probability(evidence.stopping)}"
+    )

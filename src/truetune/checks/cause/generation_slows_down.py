@@ -65,26 +65,26 @@ class GenerationSlowsDown(CauseRule):
     def figure(self) -> str:
         pace = self.subject.pace
         assert pace is not None
-        return f"a token takes {_describe_times(pace)}, on {pace.device}"
+        return f"a token takes {_describe_token_times(pace)}, on {pace.device}"
 
     def findings(self) -> Iterator[Finding]:
         pace = self.subject.pace
         if pace is None:
             return
-        for reason, remedy in _list_reasons(pace):
+        for reason, remedy in _reasons_with_remedies(pace):
             yield self.finding(
                 reason,
                 remedy,
                 evidence=[
-                    f"a token takes {_describe_times(pace)} ({pace.growth:.1f} times as long), on"
+                    f"a token takes {_describe_token_times(pace)} ({pace.growth:.1f} times as long), on"
                     f" {pace.device}",
                     f"up to {pace.batch} prompts of {pace.lengths[1]} tokens were answered together",
                 ],
             )
 
 
-def _list_reasons(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
-    """What makes it slow, and what to do."""
+def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
+    """(what makes generation slow, what to do) for each reason."""
     is_much_slower = pace.growth >= MAX_GROWTH and pace.long - pace.short >= MIN_EXTRA_SECONDS
     if pace.cached is False:
         yield (
@@ -111,7 +111,7 @@ def _list_reasons(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
         )
 
 
-def _describe_times(pace: GenerationSpeed) -> str:
+def _describe_token_times(pace: GenerationSpeed) -> str:
     """How long a token takes behind the shorter and behind the longer text."""
     near, far = pace.lengths
     return (
@@ -121,5 +121,5 @@ def _describe_times(pace: GenerationSpeed) -> str:
 
 
 def _format_seconds(seconds: float) -> str:
-    """In milliseconds below a second."""
+    """A time as text: in milliseconds below a second, else in seconds."""
     return f"{seconds * 1e3:,.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

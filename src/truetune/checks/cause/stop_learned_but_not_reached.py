@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
-    describe_probability,
+    describe_stop_probability,
     describe_stopping,
     find_endless_answers,
 )
@@ -99,7 +99,7 @@ class StopLearnedButNotReached(CauseRule):
         yield self.finding(
             f"stopping was learned and is not reached: {endless.last} answers run past"
             f" {subject.watched.limit} tokens, and behind the reference answer the probability of a"
-            f" stop token is {describe_probability(stopping)}",
+            f" stop token is {describe_stop_probability(stopping)}",
             remedy,
             evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],
             cases=cases_of_samples(endless.samples),

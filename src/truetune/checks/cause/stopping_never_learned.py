@@ -53,9 +53,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from truetune.checks.answers.bad_answer_counts import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
-    describe_probability,
+    answers_cut_before_their_references,
+    describe_stop_probability,
     describe_stopping,
-    find_cut_answers,
     find_endless_answers,
 )
 from truetune.checks.cause.rival_causes import learned_nothing
@@ -94,7 +94,7 @@ class StoppingNeverLearned(CauseRule):
 
     def unmet(self) -> Unmet | None:
         subject = self.subject
-        if not (find_endless_answers(subject) or find_cut_answers(subject)):
+        if not (find_endless_answers(subject) or answers_cut_before_their_references(subject)):
             return None
         if not subject.trained:
             return Unmet(
@@ -120,18 +120,20 @@ class StoppingNeverLearned(CauseRule):
             return
         if stopping.probability >= LEARNED_STOP_PROBABILITY or learned_nothing(subject):
             return
-        state = self._describe_state(stopping)
+        state = self._describe_stop_state(stopping)
         endless = find_endless_answers(subject)
         if endless is not None:
             do_not_stop = f"{endless.last} answers do not stop, and "
-            yield self._finding_of(stopping, state, do_not_stop, endless.samples, endless.last.of)
+            yield self._finding_on_samples(
+                stopping, state, do_not_stop, endless.samples, endless.last.of
+            )
             return
         # Answers that were all cut short show nothing by themselves; then only a stop that was never learned is named.
-        cut = find_cut_answers(subject)
+        cut = answers_cut_before_their_references(subject)
         if cut and state.is_never:
-            yield self._finding_of(stopping, state, "", cut, len(cut))
+            yield self._finding_on_samples(stopping, state, "", cut, len(cut))
 
-    def _finding_of(
+    def _finding_on_samples(
         self,
         stopping: StopEstimate,
         state: StopState,
@@ -145,16 +147,16 @@ class StoppingNeverLearned(CauseRule):
         is_proved = state.is_never and self.subject.base_stopping is not None
         return self.finding(
             f"stopping {state.what}: {do_not_stop}behind the whole reference answer the probability"
-            f" of {names} is {describe_probability(stopping)}",
+            f" of {names} is {describe_stop_probability(stopping)}",
             state.remedy,
             severity="error" if is_proved else "warning",
-            evidence=list(self._list_evidence(stopping)),
+            evidence=list(self._stop_evidence(stopping)),
             cases=cases_of_samples(samples),
             count=len(samples),
             total=total,
         )
 
-    def _describe_state(self, stopping: StopEstimate) -> StopState:
+    def _describe_stop_state(self, stopping: StopEstimate) -> StopState:
         """How far the tuned model learned to stop, as far as it is known from itself and its base."""
         base = self.subject.base_stopping
         is_unlikely = stopping.probability < UNLEARNED_STOP_PROBABILITY
@@ -182,12 +184,12 @@ class StoppingNeverLearned(CauseRule):
             )
         return StopState(what, remedy, is_never)
 
-    def _list_evidence(self, stopping: StopEstimate) -> Iterator[str]:
+    def _stop_evidence(self, stopping: StopEstimate) -> Iterator[str]:
         """What the probability was taken from, that of the base, and a pad token that masks the stop token."""
         subject, base = self.subject, self.subject.base_stopping
         yield f"medians over {stopping.references} references; rank 1 is the likeliest token"
         if base:
-            yield f"under the base it is {describe_probability(base)}"
+            yield f"under the base it is {describe_stop_probability(base)}"
         else:
             yield "the base was not asked"
         if subject.pad is not None and subject.pad in subject.trained:

@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.bad_answer_counts import cases_of_samples
-from truetune.checks.cause.failing_answers import describe_probability, find_endless_answers
+from truetune.checks.cause.failing_answers import describe_stop_probability, find_endless_answers
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -95,7 +95,7 @@ class TrainedStopNotServed(CauseRule):
         served = " and ".join(map(str, subject.served)) or "nothing"
         evidence = [f"serving ends an answer at {served}"]
         if subject.stopping is not None:
-            probability = describe_probability(subject.stopping)
+            probability = describe_stop_probability(subject.stopping)
             evidence.append(
                 f"the probability of {unserved[0]} behind the reference answers is {probability}"
             )

@@ -87,13 +87,13 @@ class AdapterFileEmpty(CheckpointRule):
             return Unmet(
                 "the weights are a pickle, which is not opened", "save them as safetensors"
             )
-        return None if self._pairs() else Unmet("no tensor of it is of a low-rank pair")
+        return None if self._low_rank_pairs() else Unmet("no tensor of it is of a low-rank pair")
 
     def figure(self) -> str:
-        return f"lora_A or lora_B is zero in 0 of {len(self._pairs()):,} adapted modules"
+        return f"lora_A or lora_B is zero in 0 of {len(self._low_rank_pairs()):,} adapted modules"
 
-    def _pairs(self) -> list[tuple[str, list[StoredTensor]]]:
-        """The module and the tensors of each low-rank pair, a half alone among them."""
+    def _low_rank_pairs(self) -> list[tuple[str, list[StoredTensor]]]:
+        """(module, tensors) of each low-rank pair, also of one with a single half."""
         pairs = []
         for module, parts in group_low_rank_tensors(self.subject.tensors).items():
             for names in FACTOR_NAMES:
@@ -107,7 +107,7 @@ class AdapterFileEmpty(CheckpointRule):
         if checkpoint.kind != "adapter" or checkpoint.faults:
             return
         if checkpoint.tensors:
-            yield from self._zero_factors()
+            yield from self._finding_on_zero_factors()
             return
         pickles = checkpoint.weights.pickled
         small = {name: size for name, size in pickles.items() if size < MAX_BYTES_OF_EMPTY_PICKLE}
@@ -121,9 +121,9 @@ class AdapterFileEmpty(CheckpointRule):
                 REMEDY_OF_EMPTY_FILE,
             )
 
-    def _zero_factors(self) -> Iterator[Finding]:
+    def _finding_on_zero_factors(self) -> Iterator[Finding]:
         """The finding on modules of which one factor is zero throughout."""
-        pairs = self._pairs()
+        pairs = self._low_rank_pairs()
         dead = self._zero_tensors(pairs)
         if not dead:
             return
@@ -140,10 +140,10 @@ class AdapterFileEmpty(CheckpointRule):
             )
             remedy = REMEDY
             evidence: tuple[str, ...] = ()
-            if all(_begins_as_zero(tensor) for _, tensor in dead):
+            if all(_does_peft_begin_with_zero(tensor) for _, tensor in dead):
                 message += ", for these are its initial weights"
                 remedy = REMEDY_OF_INITIAL_WEIGHTS
-                evidence = self._what_was_trained()
+                evidence = self._evidence_of_training()
             yield self.finding(
                 message, remedy, evidence=evidence, cases=cases, count=count, total=count
             )
@@ -169,8 +169,8 @@ class AdapterFileEmpty(CheckpointRule):
             if tensor.name in values and values[tensor.name].zero
         ]
 
-    def _what_was_trained(self) -> tuple[str, ...]:
-        """What the folder says of a training whose weights are not in it."""
+    def _evidence_of_training(self) -> tuple[str, ...]:
+        """Evidence in the folder of a training whose weights are not in it."""
         step = self.subject.trainer_state.get("global_step")
         if type(step) is not int or step < 1:
             return ()
@@ -180,7 +180,7 @@ class AdapterFileEmpty(CheckpointRule):
         )
 
 
-def _begins_as_zero(tensor: StoredTensor) -> bool:
+def _does_peft_begin_with_zero(tensor: StoredTensor) -> bool:
     """Is it the factor that PEFT fills with zeros at first: lora_B, and of embeddings lora_embedding_A?"""
     return ("embedding" in tensor.name.rsplit("lora_", 1)[-1]) == (_factor_name(tensor) == "lora_A")
 

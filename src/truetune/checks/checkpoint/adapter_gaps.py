@@ -1,4 +1,5 @@
-"""What an adapter lacks: halves of its low-rank pairs, and modules of the base that its settings name.
+"""Finds what an adapter lacks: halves of its low-rank pairs, and modules of the base that its
+settings name.
 
 Names in the file are compared with each other and with the base's. The trade-off: where settings choose layers
 themselves, nothing is said, for a module may be left out on purpose.
@@ -14,8 +15,8 @@ from truetune.checkpoint.adapter_tensor_names import (
     matches_target,
 )
 from truetune.checkpoint.load_checkpoint import Checkpoint
-from truetune.checks.checkpoint.layer_names import layer_number, name_inside_stack
-from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
+from truetune.checks.checkpoint.layer_names import layer_number, name_from_layer_number
+from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.checks.findings import Case
 
 SETTINGS_THAT_CHOOSE_LAYERS = ("layers_to_transform", "exclude_modules", "layer_replication")
@@ -40,18 +41,20 @@ def list_unadapted_modules(checkpoint: Checkpoint) -> Iterator[Case]:
         return
     if any(config.get(name) for name in SETTINGS_THAT_CHOOSE_LAYERS):
         return
-    adapted = {name_inside_stack(module) for module in group_low_rank_tensors(checkpoint.tensors)}
+    adapted = {
+        name_from_layer_number(module) for module in group_low_rank_tensors(checkpoint.tensors)
+    }
     # A kind of which no module is adapted is lora-targets-half-matched.
     adapted_kinds = {name.rpartition(".")[2] for name in adapted}
     for module in _list_target_modules(base, targets):
-        is_adapted = name_inside_stack(module) in adapted
+        is_adapted = name_from_layer_number(module) in adapted
         if not is_adapted and module.rpartition(".")[2] in adapted_kinds:
             yield Case(module)
 
 
 def _list_target_modules(base: Checkpoint, targets: Sequence[object]) -> Iterator[str]:
     """The modules in the layers of the base that target_modules names, in order."""
-    layers = positive_text_model_setting(base.config, "num_hidden_layers") or NO_LAYER_LIMIT
+    layers = first_positive_text_model_setting(base.config, "num_hidden_layers") or NO_LAYER_LIMIT
     modules = {name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")}
     names = [target for target in targets if isinstance(target, str)]
     for module in sorted(modules):

@@ -82,7 +82,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         if checkpoint.kind != "adapter" or not is_lora or not checkpoint.tensors:
             return
         names = parse_adapter_tensors(checkpoint.tensors)
-        misfits = list(self._list_misfits(names))
+        misfits = list(self._unloaded_tensors(names))
         if not misfits:
             return
         # Releases of transformers name the parts of one model differently, and peft maps some of them.
@@ -100,12 +100,14 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             total=len(names),
         )
 
-    def _list_misfits(self, names: Iterable[AdapterTensor]) -> Iterator[tuple[AdapterTensor, str]]:
+    def _unloaded_tensors(
+        self, names: Iterable[AdapterTensor]
+    ) -> Iterator[tuple[AdapterTensor, str]]:
         """Tensors that peft does not load, each with the reason."""
         base = self.subject.base
         modules = list_modules(base.tensors) if base is not None and base.tensors else None
         for piece in names:
-            reason = _fault_of_name(piece)
+            reason = _why_name_does_not_load(piece)
             if reason is None and modules is not None:
                 reason = self._why_not_in_base(piece, modules)
             if reason is not None:
@@ -119,14 +121,14 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         # Experts have names of their own in each release, and what stands outside the layers may be tied or renamed.
         if "experts" in piece.module.split(".") or layer_number(piece.module) is None:
             return None
-        if self._is_there_under_prefix(piece.module, modules):
+        if self._is_in_base_without_prefix(piece.module, modules):
             return None
         other = None
         if any(part in base.config for part in PART_SETTINGS):
-            other = _find_same_place(piece.module, modules)
+            other = _base_module_at_same_place(piece.module, modules)
         return f"the base names it {other}" if other else f"the base has no {piece.module}"
 
-    def _is_there_under_prefix(self, module: str, modules: set[str]) -> bool:
+    def _is_in_base_without_prefix(self, module: str, modules: set[str]) -> bool:
         """Is it there but for the model's own prefix? Files of some bases leave it out (GPT-2)."""
         parts = module.split(".")
         if any(".".join(parts[i:]) in modules for i in (1, 2)):
@@ -135,7 +137,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         return is_headless and f"model.{module}" in modules
 
 
-def _find_same_place(module: str, modules: set[str]) -> str | None:
+def _base_module_at_same_place(module: str, modules: set[str]) -> str | None:
     """A module of the base at the same place in a layer of the same number; None where there is none."""
     place = module.partition("layers.")[2]
     if not place:
@@ -143,7 +145,7 @@ def _find_same_place(module: str, modules: set[str]) -> str | None:
     return next((name for name in modules if name.endswith(f"layers.{place}")), None)
 
 
-def _fault_of_name(piece: AdapterTensor) -> str | None:
+def _why_name_does_not_load(piece: AdapterTensor) -> str | None:
     """Why peft does not load a tensor of this name, whatever the base; None where it does."""
     name = piece.tensor.name
     parts = name.split(".")

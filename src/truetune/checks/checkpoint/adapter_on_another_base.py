@@ -101,7 +101,11 @@ class AdapterOnAnotherBase(CheckpointRule):
         base = checkpoint.base
         if base is None:
             return
-        proofs = [*self._other_digests(base), *self._other_sizes(base), *self._other_rows(base)]
+        proofs = [
+            *self._evidence_of_digests(base),
+            *self._evidence_of_sizes(base),
+            *self._evidence_of_saved_matrices(base),
+        ]
         if proofs:
             yield self.finding(
                 f"the adapter was not trained on {base.folder.name}: {proofs[0]}",
@@ -115,23 +119,28 @@ class AdapterOnAnotherBase(CheckpointRule):
             return
         base_name = checkpoint.base_name
         # A note: the same weights are found under several names.
-        if named and base_name and _last_part(str(named)) != _last_part(base_name):
+        if named and base_name and _own_name_of_model(str(named)) != _own_name_of_model(base_name):
             yield self.finding(
                 f"adapter_config.json names the base {named}, this one is {base_name}",
                 "make sure that both are the same weights; shapes alone can't tell",
                 severity="info",
             )
 
-    def _other_digests(self, base: Checkpoint) -> Iterator[str]:
-        """Tensors of the base whose digests are not those that truetune wrote down in training."""
+    def _evidence_of_digests(self, base: Checkpoint) -> Iterator[str]:
+        """Evidence: tensors of the base whose digests are not those that truetune wrote down in
+        training.
+        """
         record = read_object(self.subject.folder / FINGERPRINT_FILE, [])
         if record is not None:
             texts, compared = compare_fingerprint(record, base)
             for text in texts:
                 yield f"{text} ({len(texts):,} of {compared:,} recorded tensors differ)"
 
-    def _other_sizes(self, base: Checkpoint) -> Iterator[str]:
-        """Modules whose sizes do not fit their pair: one of (out, in) takes lora_A (r, in) and lora_B (out, r)."""
+    def _evidence_of_sizes(self, base: Checkpoint) -> Iterator[str]:
+        """Evidence: modules whose sizes do not fit their pair.
+
+        One of (out, in) takes lora_A (r, in) and lora_B (out, r).
+        """
         for module, parts in group_low_rank_tensors(self.subject.tensors).items():
             weight = base.tensors.get(f"{module}.weight")
             factors = [parts[name].shape for name in FACTOR_NAMES[0] if name in parts]
@@ -148,8 +157,12 @@ class AdapterOnAnotherBase(CheckpointRule):
                     f" {columns}]"
                 )
 
-    def _other_rows(self, base: Checkpoint) -> Iterator[str]:
-        """Whole matrices that peft saved beside the pairs: most rows stay as they were, or near."""
+    def _evidence_of_saved_matrices(self, base: Checkpoint) -> Iterator[str]:
+        """Evidence: whole matrices that peft saved beside the pairs, and whose rows are far from
+        the base's.
+
+        In training most rows stay as they were, or near.
+        """
         copies = {
             parse_adapter_tensor(tensor).whole: tensor
             for name, tensor in self.subject.tensors.items()
@@ -167,12 +180,12 @@ class AdapterOnAnotherBase(CheckpointRule):
                     " the adapter"
                 )
                 continue
-            cosine = _median_cosine(tensor, other)
+            cosine = _median_row_cosine(tensor, other)
             if cosine is not None and cosine < MIN_COSINE:
                 yield f"no row of {name} is as in the base (median cosine {cosine:.2f})"
 
 
-def _median_cosine(tensor: StoredTensor, other: StoredTensor) -> float | None:
+def _median_row_cosine(tensor: StoredTensor, other: StoredTensor) -> float | None:
     """The median cosine of rows of two matrices of one width; None where a row is the same in both."""
     count = min(tensor.shape[0], other.shape[0])
     places = np.linspace(0, count - 1, num=min(MAX_COMPARED_ROWS, count))
@@ -187,6 +200,6 @@ def _median_cosine(tensor: StoredTensor, other: StoredTensor) -> float | None:
     return float(np.median(cosines))
 
 
-def _last_part(name: str) -> str:
+def _own_name_of_model(name: str) -> str:
     """The model's own name, without its namespace or folder."""
     return PurePath(name.rstrip("/")).name.lower()

@@ -81,7 +81,7 @@ class AdapterRankDiffers(CheckpointRule):
         modules = group_low_rank_tensors(self.subject.tensors)
         different = [
             _rank_case(module, ranks)
-            for module, ranks in self._ranks(modules)
+            for module, ranks in self._ranks_of_modules(modules)
             if len(set(ranks.values())) > 1 or allowed.isdisjoint(ranks.values())
         ]
         if different:
@@ -94,7 +94,7 @@ class AdapterRankDiffers(CheckpointRule):
                 total=len(modules),
             )
 
-    def _ranks(
+    def _ranks_of_modules(
         self, modules: Mapping[str, Mapping[str, StoredTensor]]
     ) -> Iterator[tuple[str, dict[str, int]]]:
         """Each module with the rank of each of its factors: the rows of A, the columns of B."""

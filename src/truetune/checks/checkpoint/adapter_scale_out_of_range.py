@@ -63,17 +63,17 @@ class AdapterScaleOutOfRange(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._values().get(SCALE) is None:
+        if self._values_of_limits().get(SCALE) is None:
             return Unmet(
                 "adapter_config.json names no lora_alpha and r", "put it beside the weights"
             )
         return None
 
     def figure(self) -> str:
-        return f"{self._scale_name()} is {self._values()[SCALE]:g}"
+        return f"{self._scale_name()} is {self._values_of_limits()[SCALE]:g}"
 
     def findings(self) -> Iterator[Finding]:
-        values, config = self._values(), self.subject.adapter_config
+        values, config = self._values_of_limits(), self.subject.adapter_config
         for breach in limit_breaches(values, OUT_OF_RANGE, NOTHING):
             setting = breach.limit.setting
             name = self._scale_name() if setting == SCALE else KEYS[setting]
@@ -89,8 +89,8 @@ class AdapterScaleOutOfRange(CheckpointRule):
                 ],
             )
 
-    def _values(self) -> dict[str, Any]:
-        """What the table judges, under its names."""
+    def _values_of_limits(self) -> dict[str, Any]:
+        """The values that the table of limits judges, under the table's names."""
         config = self.subject.adapter_config
         alpha, rank = config.get("lora_alpha"), config.get("r")
         # The scale and not alpha alone: alpha of 16 is usual with r = 16 and far out with r = 4096.

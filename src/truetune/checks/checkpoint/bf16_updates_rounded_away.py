@@ -103,7 +103,9 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         ]
 
     def _partly_moved_matrices(self) -> list[str]:
-        """Those of which some values moved and others did not: rounding spares the small values of each."""
+        """Moved matrices of which some values did not move: rounding spares the small values of
+        each.
+        """
         return [name for name in self._moved_matrices() if self.subject.moved[name].same]
 
     def findings(self) -> Iterator[Finding]:
@@ -136,12 +138,14 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
                 " base",
             ],
             count=len(matrices),
-            figure=_draw_cliff(octaves, above.power),
+            figure=_plot_moved_share_by_size(octaves, above.power),
         )
 
 
-def _draw_cliff(octaves: Sequence[Octave], cliff: int) -> Figure:
-    """The share of values that moved by their size, with the power of 2 at which it falls."""
+def _plot_moved_share_by_size(octaves: Sequence[Octave], cliff: int) -> Figure:
+    """A plot of the share of values that moved, by their size, with the power of 2 at which it
+    falls.
+    """
     powers = tuple(float(octave.power) for octave in octaves)
     return Figure(
         "share of the values that moved, by their size (power of 2)",

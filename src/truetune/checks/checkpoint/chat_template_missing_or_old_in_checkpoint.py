@@ -57,11 +57,11 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         checkpoint, base = self.subject, self.subject.base
-        own = _read_templates(checkpoint)
-        of_base = _read_templates(base) if base is not None else {}
+        own = _read_templates_by_name(checkpoint)
+        of_base = _read_templates_by_name(base) if base is not None else {}
         if own is None or of_base is None:
             return Unmet("the chat template can't be read, which the rules on tokenizers are about")
-        trained = _trained_digests(checkpoint)
+        trained = _digests_of_trained_templates(checkpoint)
         if base is None and not trained:
             return Unmet(
                 "there is no base and no record of the training to compare it with", "name --base"
@@ -71,32 +71,34 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         return Unmet("neither it nor its base has a chat template")
 
     def figure(self) -> str:
-        own = _read_templates(self.subject) or {}
+        own = _read_templates_by_name(self.subject) or {}
         if not own:
             return "0 templates of its own: the base's holds"
-        trained = _trained_digests(self.subject)
+        trained = _digests_of_trained_templates(self.subject)
         source = "in the record of the training" if trained else "the base has them"
         return f"{len(own):,} templates, as {source}"
 
     def findings(self) -> Iterator[Finding]:
         base = self.subject.base
-        own = _read_templates(self.subject)
-        of_base = _read_templates(base) if base is not None else {}
+        own = _read_templates_by_name(self.subject)
+        of_base = _read_templates_by_name(base) if base is not None else {}
         if own is None or of_base is None:
             return
-        unserved = self._unserved_digests(own, of_base)
+        unserved = self._digests_of_unserved_templates(own, of_base)
         if unserved:
             served = own if self._has_tokenizer() else of_base
-            yield self._not_the_trained_one(unserved, len(served))
+            yield self._finding_on_unserved_templates(unserved, len(served))
         elif of_base:
-            yield from self._against_base(own, of_base)
-        yield from self._two_in_one_folder(own)
+            yield from self._finding_against_base(own, of_base)
+        yield from self._finding_on_two_templates(own)
 
     def _has_tokenizer(self) -> bool:
         """Is a tokenizer, or its template, saved with the checkpoint? Else the base's is used."""
         return any(self.subject.has(name) for name in (*TOKENIZER_FILES, JINJA))
 
-    def _unserved_digests(self, own: dict[str, str], of_base: dict[str, str]) -> dict[str, str]:
+    def _digests_of_unserved_templates(
+        self, own: dict[str, str], of_base: dict[str, str]
+    ) -> dict[str, str]:
         """Templates of the training, by name, that the one which will be used is not; empty where nothing is known.
 
         Args:
@@ -109,11 +111,15 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         if not served and not has_tokenizer:
             return {}
         digests = {_digest_template(text) for text in served.values()}
-        trained = _trained_digests(self.subject)
+        trained = _digests_of_trained_templates(self.subject)
         return {name: digest for name, digest in trained.items() if digest not in digests}
 
-    def _against_base(self, own: dict[str, str], of_base: dict[str, str]) -> Iterator[Finding]:
-        """Has the checkpoint the base's template? At most one finding."""
+    def _finding_against_base(
+        self, own: dict[str, str], of_base: dict[str, str]
+    ) -> Iterator[Finding]:
+        """The finding that the checkpoint lacks the base's template, or has another one; at most
+        one.
+        """
         if not self._has_tokenizer():
             if self.subject.kind == "model":
                 yield self.finding(
@@ -125,7 +131,9 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             )
             yield self.finding(message, REMEDY)
         # Where the training is known and its template is served, another one than the base's is right.
-        elif not _trained_digests(self.subject) and not set(own.values()) <= set(of_base.values()):
+        elif not _digests_of_trained_templates(self.subject) and not set(own.values()) <= set(
+            of_base.values()
+        ):
             yield self.finding(
                 "the chat template is not the base's",
                 "make sure that it is the one that was trained with",
@@ -133,8 +141,8 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
                 evidence=[f"{name}: {len(text):,} characters" for name, text in own.items()],
             )
 
-    def _not_the_trained_one(self, unserved: dict[str, str], served: int) -> Finding:
-        """The record of the data names templates that none of the `served` ones is."""
+    def _finding_on_unserved_templates(self, unserved: dict[str, str], served: int) -> Finding:
+        """The finding that none of the `served` templates is one that the record of the data names."""
         state = f"has {served:,} others"
         if served < 2:
             state = "has another" if served else "has none"
@@ -148,8 +156,8 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             ],
         )
 
-    def _two_in_one_folder(self, own: dict[str, str]) -> Iterator[Finding]:
-        """Do the template's file and the tokenizer's settings differ?"""
+    def _finding_on_two_templates(self, own: dict[str, str]) -> Iterator[Finding]:
+        """The finding that the template's file and the tokenizer's settings differ."""
         in_settings = self.subject.tokenizer_config.get("chat_template")
         if not self.subject.has(JINJA) or not isinstance(in_settings, str):
             return
@@ -162,15 +170,17 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             )
 
 
-def _read_templates(checkpoint: Checkpoint) -> dict[str, str] | None:
-    """By name; None where they can't be read, which rules for tokenizers say."""
+def _read_templates_by_name(checkpoint: Checkpoint) -> dict[str, str] | None:
+    """The chat templates of a checkpoint by name; None if they can't be read, which the rules on
+    tokenizers say.
+    """
     try:
         return read_templates(checkpoint.folder, dict(checkpoint.tokenizer_config))
     except TokenizerError:
         return None
 
 
-def _trained_digests(checkpoint: Checkpoint) -> dict[str, str]:
+def _digests_of_trained_templates(checkpoint: Checkpoint) -> dict[str, str]:
     """Name -> digest of the templates that the rows were encoded with; empty where no record says it."""
     inputs = checkpoint.record.get("inputs")
     templates = inputs.get("templates") if isinstance(inputs, dict) else None
@@ -180,5 +190,7 @@ def _trained_digests(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _digest_template(text: str) -> str:
-    """As encoding/cache_key.py makes it: only equal digests can be compared."""
+    """The digest of a template, made as `encoding/cache_key.py` makes it: only equal digests can be
+    compared.
+    """
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()

@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checkpoint.float_formats import NUMPY_TYPES
-from truetune.checks.checkpoint.text_model_settings import text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -62,22 +62,29 @@ class DtypeDiffersFromConfig(CheckpointRule):
             return Unmet("the model is quantized")
         if self._dtype_of_config() is None:
             return Unmet("config.json names no dtype that is known", "write dtype into config.json")
-        return None if self._count_values() else Unmet("no tensor is stored as plain numbers")
+        return (
+            None if self._count_values_by_dtype() else Unmet("no tensor is stored as plain numbers")
+        )
 
     def figure(self) -> str:
-        counts = self._count_values()
+        counts = self._count_values_by_dtype()
         (dtype, count), *_ = counts.most_common(1)
         return f"{count / counts.total():.0%} of the values are {dtype}, as config.json says"
 
     def _dtype_of_config(self) -> str | None:
-        """What config.json says, as safetensors spells it; None where it says nothing that is known."""
-        dtype = text_model_setting(self.subject.config, "dtype", "torch_dtype")
+        """The dtype that config.json names, as safetensors spells it; None if it names none that is
+        known.
+        """
+        dtype = first_set_text_model_setting(self.subject.config, "dtype", "torch_dtype")
         if not isinstance(dtype, str):
             return None
         return SAFETENSORS_NAMES.get(dtype.removeprefix("torch."))
 
-    def _count_values(self) -> Counter[str]:
-        """Values by format. Values and not tensors: norms may be kept in float32, and are few."""
+    def _count_values_by_dtype(self) -> Counter[str]:
+        """The number of values of each dtype.
+
+        Values and not tensors: norms may be kept in float32, and are few.
+        """
         counts: Counter[str] = Counter()
         for tensor in self.subject.tensors.values():
             if tensor.dtype in NUMPY_TYPES:
@@ -88,7 +95,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         config = self.subject.config
         if self.subject.kind != "model" or config.get("quantization_config"):
             return
-        configured, counts = self._dtype_of_config(), self._count_values()
+        configured, counts = self._dtype_of_config(), self._count_values_by_dtype()
         if not configured or not counts:
             return
         (dtype, count), *_ = counts.most_common(1)
@@ -99,7 +106,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         # Only this direction overflows; the others cost space or precision.
         may_overflow = (dtype, configured) == ("BF16", "F16")
         yield self.finding(
-            f"config.json says {text_model_setting(config, 'dtype', 'torch_dtype')}, and"
+            f"config.json says {first_set_text_model_setting(config, 'dtype', 'torch_dtype')}, and"
             f" {count / counts.total():.0%} of the values are stored as {spelled}",
             f'write "dtype": "{spelled}" into config.json',
             severity="warning" if may_overflow else "info",

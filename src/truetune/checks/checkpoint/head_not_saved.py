@@ -78,18 +78,20 @@ class HeadNotSaved(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
-        if not self._names_of_heads():
+        if not self._evidence_of_heads():
             return Unmet("nothing names a head besides that over the vocabulary")
         return None
 
     def figure(self) -> str:
-        names = self._names_of_heads()
+        names = self._evidence_of_heads()
         return (
             f"there is a tensor for each of {len(names):,} names: {', '.join(names[:SHOWN_NAMES])}"
         )
 
-    def _names_of_heads(self) -> list[str]:
-        """What names a head: modules to save, the task, the class of the model, the curves of the log."""
+    def _evidence_of_heads(self) -> list[str]:
+        """What names a head that was trained: modules to save, the task, the class of the model,
+        the curves of the log.
+        """
         config = self.subject.adapter_config
         task, mapping = config.get("task_type"), config.get("auto_mapping")
         adapted_class = str((mapping or {}).get("base_model_class"))
@@ -115,7 +117,9 @@ class HeadNotSaved(CheckpointRule):
         if checkpoint.faults or not checkpoint.tensors:
             return
         is_adapter = checkpoint.kind == "adapter"
-        lost = dict(self._lost_by_adapter() if is_adapter else self._lost_by_model())
+        lost = dict(
+            self._heads_lacking_in_adapter() if is_adapter else self._heads_lacking_in_model()
+        )
         if lost:
             names = ", ".join(lost)
             yield self.finding(
@@ -125,7 +129,7 @@ class HeadNotSaved(CheckpointRule):
                 count=len(lost),
             )
 
-    def _lost_by_adapter(self) -> Iterator[tuple[str, str]]:
+    def _heads_lacking_in_adapter(self) -> Iterator[tuple[str, str]]:
         """Heads that an adapter lacks, each with what says that it was trained."""
         checkpoint = self.subject
         config = checkpoint.adapter_config
@@ -137,26 +141,26 @@ class HeadNotSaved(CheckpointRule):
         task_heads = HEADS_OF_TASKS.get(task, ()) if isinstance(task, str) else ()
         for name in self._modules_to_save():
             # peft names all heads of a task there, of which a model has one.
-            if name not in task_heads and not _has_any(modules, (name,)):
+            if name not in task_heads and not _has_any_module(modules, (name,)):
                 yield name, "modules_to_save names it"
-        if task_heads and not _has_any(modules, task_heads):
+        if task_heads and not _has_any_module(modules, task_heads):
             yield " or ".join(task_heads), f"the task is {task}"
-        yield from _lost_by_class(self._adapted_classes(), modules, replaced)
+        yield from _heads_lacking_by_class(self._class_of_adapted_model(), modules, replaced)
         if task_heads or not self._logs_rewards():
             return
-        if not _has_any(modules, HEADS_OF_TASKS["SEQ_CLS"]):
+        if not _has_any_module(modules, HEADS_OF_TASKS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
 
-    def _adapted_classes(self) -> list[str]:
+    def _class_of_adapted_model(self) -> list[str]:
         """The class of the model under the adapter, where peft wrote it down; else none."""
         mapping = self.subject.adapter_config.get("auto_mapping")
         name = mapping.get("base_model_class") if isinstance(mapping, dict) else None
         return [name] if isinstance(name, str) else []
 
-    def _lost_by_model(self) -> Iterator[tuple[str, str]]:
+    def _heads_lacking_in_model(self) -> Iterator[tuple[str, str]]:
         """Heads that a whole model lacks, by its class."""
         tensors = self.subject.tensors
-        yield from _lost_by_class(
+        yield from _heads_lacking_by_class(
             model_classes(self.subject.config), list_modules(tensors), tensors
         )
 
@@ -168,7 +172,7 @@ class HeadNotSaved(CheckpointRule):
         )
 
 
-def _lost_by_class(
+def _heads_lacking_by_class(
     classes: Iterable[str], modules: set[str], names: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
     """Heads that a model of such a class has, and that are none of its modules.
@@ -187,10 +191,10 @@ def _lost_by_class(
         return
     for name in classes:
         for ending, heads in HEADS_OF_CLASSES.items():
-            if name.endswith(ending) and not _has_any(modules, heads):
+            if name.endswith(ending) and not _has_any_module(modules, heads):
                 yield " or ".join(heads[:2]), f"the model is a {name}"
 
 
-def _has_any(modules: set[str], names: tuple[str, ...]) -> bool:
+def _has_any_module(modules: set[str], names: tuple[str, ...]) -> bool:
     """Is one of these names that of a module?"""
     return any(matches_target(module, name) for module in modules for name in names)

@@ -1,4 +1,5 @@
-"""Layers among the names of tensors: what each layer of a stack holds, and which sets of tensors a choice may explain.
+"""Reads the stacks of layers off the names of tensors: what each layer holds, and which sets of
+tensors a choice may explain.
 
 Names are all that a file tells of a model's structure: `model.layers.11.self_attn.q_proj.weight` is layer 11 of the
 stack `model.layers`. Numbers behind other words count the parts of a small sequence, and are no layers. The trade-off:
@@ -28,8 +29,8 @@ class Stack(NamedTuple):
     layers: Mapping[int, frozenset[str]]
     """Number -> the names in it: `self_attn.q_proj.weight`"""
 
-    def gaps(self) -> list[tuple[int, int]]:
-        """First and last of the numbers that are left out, for each place"""
+    def missing_number_ranges(self) -> list[tuple[int, int]]:
+        """(first, last) of each range of layer numbers that is left out."""
         return [(a + 1, b - 1) for a, b in pairwise((-1, *self.layers)) if b - a > 1]
 
     def incomplete_layers(self) -> dict[int, frozenset[str]]:
@@ -48,7 +49,7 @@ def find_stacks(names: Iterable[str]) -> list[Stack]:
     names_by_stack: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name in names:
         parts = name.split(".")
-        at = _number_index(parts)
+        at = _index_of_layer_number(parts)
         if at and parts[at - 1] in STACK_NAMES:
             names_by_stack[".".join(parts[:at])][int(parts[at])].add(".".join(parts[at + 1 :]))
     return [
@@ -57,14 +58,16 @@ def find_stacks(names: Iterable[str]) -> list[Stack]:
     ]
 
 
-def _number_index(parts: Sequence[str]) -> int | None:
+def _index_of_layer_number(parts: Sequence[str]) -> int | None:
     """Where the number of a layer stands among the parts of a name; None where there is none."""
     places = (i for i, part in enumerate(parts) if part.isdecimal() and len(part) <= MAX_DIGITS)
     return next(places, None)
 
 
-def name_inside_stack(name: str) -> str:
-    """A name from the number of its layer on; files of one model may differ in what stands before it."""
+def name_from_layer_number(name: str) -> str:
+    """The part of a tensor's name from its layer number on; files of one model may differ in what
+    stands before it.
+    """
     parts = name.split(".")
     return ".".join(parts[next((i for i, part in enumerate(parts) if part.isdecimal()), 0) :])
 
@@ -72,17 +75,17 @@ def name_inside_stack(name: str) -> str:
 def layer_number(name: str) -> int | None:
     """The number of the layer that a name stands in; None where it stands in none."""
     parts = name.split(".")
-    at = _number_index(parts)
+    at = _index_of_layer_number(parts)
     return None if at is None else int(parts[at])
 
 
-def _number_in(name: str) -> str | None:
+def _first_number_part(name: str) -> str | None:
     """The first number between dots (`.11.`), which stands for a layer here; None where there is none."""
     match = NUMBER_IN_NAME.search(name)
     return match[0] if match is not None else None
 
 
-def _kind_of(name: str) -> str:
+def _name_without_numbers(name: str) -> str:
     """A name without its numbers, the same for all layers."""
     return NUMBER_IN_NAME.sub(".*.", name)
 
@@ -92,18 +95,24 @@ def are_whole_kinds_or_layers(moved: set[str], names: set[str]) -> bool:
 
     Then somebody chose them: a partial fine-tune freezes kinds or layers, an accident does not.
     """
-    layers = {_number_in(name) for name in moved} - {None}
+    layers = {_first_number_part(name) for name in moved} - {None}
     if len(moved) < 2 or not layers:
         return False
-    kinds = {_kind_of(name) for name in moved}
-    are_kinds = all(name in moved for name in names if _kind_of(name) in kinds)
-    are_layers = all(name in moved for name in names if _number_in(name) in layers)
+    kinds = {_name_without_numbers(name) for name in moved}
+    are_kinds = all(name in moved for name in names if _name_without_numbers(name) in kinds)
+    are_layers = all(name in moved for name in names if _first_number_part(name) in layers)
     return are_kinds or are_layers
 
 
-def are_targets(moved: set[str], names: set[str]) -> bool:
-    """Are they all tensors of some kinds in some layers, more than one: the targets of an adapter?"""
-    kinds = {_kind_of(name) for name in moved}
-    layers = {_number_in(name) for name in moved} - {None}
-    grid = {name for name in names if _kind_of(name) in kinds and _number_in(name) in layers}
+def are_adapter_targets(moved: set[str], names: set[str]) -> bool:
+    """Are the moved tensors all of some kinds in some layers, and more than one: the targets of an
+    adapter?
+    """
+    kinds = {_name_without_numbers(name) for name in moved}
+    layers = {_first_number_part(name) for name in moved} - {None}
+    grid = {
+        name
+        for name in names
+        if _name_without_numbers(name) in kinds and _first_number_part(name) in layers
+    }
     return len(moved) > 1 and grid == moved

@@ -94,7 +94,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         is_lora = checkpoint.adapter_config.get("peft_type", "LORA") == "LORA"
         if checkpoint.kind != "adapter" or not adapted or not is_lora:
             return
-        lost = self._without_tensor(adapted)
+        lost = self._targets_without_tensor(adapted)
         if not lost:
             return
         names = self._names_in_target_modules()
@@ -102,7 +102,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         is_pattern = isinstance(checkpoint.adapter_config.get("target_modules"), str)
         counts = Counter(module.rpartition(".")[2] for module in adapted)
         by_module = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
-        hints = self._hints(lost, counts)
+        hints = self._similar_modules(lost, counts)
         yield self.finding(
             f"{len(lost):,} of {len(names):,} target_modules have no tensor:"
             f" {', '.join(lost[:SHOWN_NAMES])}",
@@ -114,7 +114,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
             total=len(names),
         )
 
-    def _without_tensor(self, adapted: Collection[str]) -> list[str]:
+    def _targets_without_tensor(self, adapted: Collection[str]) -> list[str]:
         """The names in target_modules that no saved module ends with; of a pattern, that are in no module's path."""
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
@@ -131,7 +131,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
             if not any(matches_target(module, name) for module in saved_modules)
         ]
 
-    def _hints(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:
+    def _similar_modules(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:
         """The lost names, each with the module of the base, or of the adapter, that it is like."""
         known: Iterable[str] = counts
         if self.subject.base is not None:

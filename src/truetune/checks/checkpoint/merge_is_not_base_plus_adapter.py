@@ -91,27 +91,29 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         if not merged:
             yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
             return
-        faults = list(self._wrong_tensors(merged, checkpoint.adapter))
+        faults = list(self._findings_on_wrong_tensors(merged, checkpoint.adapter))
         yield from faults
         # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
         if not faults:
-            yield from self._rounded_away(merged)
+            yield from self._finding_on_rounded_merge(merged)
 
-    def _wrong_tensors(
+    def _findings_on_wrong_tensors(
         self, merged: Mapping[TensorMovement, KeptChange], adapter: Checkpoint
     ) -> Iterator[Finding]:
         """The findings on tensors that were left out, and on those with another scale."""
         left_out = [tensor for tensor, kept in merged.items() if _is_left_out(kept)]
         if left_out:
             meaning = "are the base's: the adapter was not merged into them"
-            yield self._finding_on(left_out, len(merged), meaning)
+            yield self._finding_on_tensors(left_out, len(merged), meaning)
         misscaled = [tensor for tensor, kept in merged.items() if _is_misscaled(kept)]
         if misscaled:
             meaning = _describe_scales(misscaled, adapter)
-            yield self._finding_on(misscaled, len(merged), meaning)
+            yield self._finding_on_tensors(misscaled, len(merged), meaning)
 
-    def _rounded_away(self, merged: Mapping[TensorMovement, KeptChange]) -> Iterator[Finding]:
-        """The finding on a right merge into a format that is too coarse for the change."""
+    def _finding_on_rounded_merge(
+        self, merged: Mapping[TensorMovement, KeptChange]
+    ) -> Iterator[Finding]:
+        """The finding on a correct merge into a format that is too coarse for the change."""
         total = self.subject.manifest.merged
         if not total or total.best >= 1 - MAX_ROUNDED_SHARE:
             return
@@ -129,7 +131,9 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             count=len(merged),
         )
 
-    def _finding_on(self, tensors: Sequence[TensorMovement], total: int, meaning: str) -> Finding:
+    def _finding_on_tensors(
+        self, tensors: Sequence[TensorMovement], total: int, meaning: str
+    ) -> Finding:
         """The finding on some of the merged tensors; `meaning` says what they hold instead."""
         return self.finding(
             f"{len(tensors):,} of {total:,} tensors {meaning}",
@@ -153,17 +157,17 @@ def _is_misscaled(kept: KeptChange) -> bool:
     """Is another multiple of the adapter's change there than once? What was left out is another fault."""
     if _is_left_out(kept) or kept.best <= MIN_SHARE_TO_TELL:
         return False
-    return abs(_scale_of(kept) - 1) > MAX_SCALE_ERROR
+    return abs(_scale_of_change(kept) - 1) > MAX_SCALE_ERROR
 
 
-def _scale_of(kept: KeptChange) -> float:
+def _scale_of_change(kept: KeptChange) -> float:
     """How many times the change is there; `best` is what the format lets through of a right merge."""
     return kept.kept / kept.best
 
 
 def _describe_scales(tensors: Sequence[TensorMovement], adapter: Checkpoint) -> str:
     """What tensors with another scale hold: one multiple of the change for all, or something else."""
-    scales = sorted(_scale_of(tensor.merged) for tensor in tensors if tensor.merged)
+    scales = sorted(_scale_of_change(tensor.merged) for tensor in tensors if tensor.merged)
     median = scales[len(scales) // 2]
     is_one_scale = scales[-1] - scales[0] <= MAX_SCALE_ERROR * abs(median)
     if not is_one_scale or abs(median) < MIN_SHARE_TO_TELL:

@@ -132,10 +132,12 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
                 for name, movement in checkpoint.moved.items()
                 if movement.same < movement.seen
             }
-            yield from self._rounded_away(changed)
-            yield from self._merged_into_rounded(changed)
+            yield from self._finding_on_unchanged_values(changed)
+            yield from self._finding_on_rounded_blocks(changed)
 
-    def _rounded_away(self, changed: Mapping[str, SampledChange]) -> Iterator[Finding]:
+    def _finding_on_unchanged_values(
+        self, changed: Mapping[str, SampledChange]
+    ) -> Iterator[Finding]:
         """The finding on 16-bit matrices in which many values are still the base's."""
         tensors = self.subject.tensors
         narrow = {
@@ -161,7 +163,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
             count=len(narrow),
         )
 
-    def _merged_into_rounded(self, changed: Mapping[str, SampledChange]) -> Iterator[Finding]:
+    def _finding_on_rounded_blocks(self, changed: Mapping[str, SampledChange]) -> Iterator[Finding]:
         """The finding on matrices whose change is that of rounding: it spares the largest value of each block."""
         spared = {}
         for name, movement in list(changed.items())[:MAX_SAMPLED_MATRICES]:

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checks.checkpoint.layer_names import are_targets, are_whole_kinds_or_layers
+from truetune.checks.checkpoint.layer_names import are_adapter_targets, are_whole_kinds_or_layers
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -101,7 +101,7 @@ class MostWeightsNeverMoved(CheckpointRule):
             return Unmet("no tensor can be compared with the base's")
         if not moved:
             return Unmet("no tensor moved, which weights-equal-the-base is about")
-        if total - moved < MIN_UNMOVED_SHARE * total or not self._is_meant():
+        if total - moved < MIN_UNMOVED_SHARE * total or not self._is_explained():
             return None
         return Unmet(
             f"{moved:,} of {total:,} tensors moved, which an adapter, frozen layers or new tokens"
@@ -119,7 +119,7 @@ class MostWeightsNeverMoved(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.kind != "model" or base is None or self._is_meant():
+        if checkpoint.kind != "model" or base is None or self._is_explained():
             return
         moved = self._moved_names()
         unmoved = checkpoint.moved.keys() - moved
@@ -144,7 +144,7 @@ class MostWeightsNeverMoved(CheckpointRule):
             total=len(checkpoint.moved),
         )
 
-    def _is_meant(self) -> bool:
+    def _is_explained(self) -> bool:
         """Do an adapter, a record of the run, or new tokens explain it?"""
         checkpoint = self.subject
         run_settings = checkpoint.run.get("settings")
@@ -155,7 +155,7 @@ class MostWeightsNeverMoved(CheckpointRule):
         if any(settings.get(name) for name in SETTINGS_THAT_FREEZE):
             return True
         moved = self._moved_names()
-        if is_merge(checkpoint.moved) and are_targets(moved, set(checkpoint.moved)):
+        if is_merge(checkpoint.moved) and are_adapter_targets(moved, set(checkpoint.moved)):
             return True
         only_token_rows = all(name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) for name in moved)
         return checkpoint.new_tokens is not None and only_token_rows

@@ -100,7 +100,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
             return None
         if new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
             return None
-        return [id for id in new.in_rows(new.rows).tolist() if id < len(new.base_rows)]
+        return [id for id in new.ids_with_row_in(new.rows).tolist() if id < len(new.base_rows)]
 
     def findings(self) -> Iterator[Finding]:
         new = find_new_tokens(self.subject)
@@ -110,7 +110,11 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
         if not ids or new.rows is None or new.base_rows is None:
             return
         places = np.array(ids, dtype=np.int64)
-        rows, base_rows, median = new.rows.rows(places), new.base_rows.rows(places), new.median()
+        rows, base_rows, median = (
+            new.rows.rows(places),
+            new.base_rows.rows(places),
+            new.median_base_row_norm(),
+        )
         cases = []
         for id, row, base_row in zip(ids, rows, base_rows, strict=True):
             norm = float(np.linalg.norm(row))
@@ -120,7 +124,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
                 state = "as in the base" if is_base_row else "close to zero"
                 cases.append(
                     Case(
-                        f"{new.spelled(id)}: its row is {state}, norm {norm:.3g}; others have"
+                        f"{new.token_with_id(id)}: its row is {state}, norm {norm:.3g}; others have"
                         f" {median:.3g}"
                     )
                 )

@@ -1,4 +1,5 @@
-"""Tokens that a checkpoint has and its base has not, and the rows of the embedding that they need.
+"""Finds the tokens that a checkpoint has and its base has not, and the rows of the embedding that
+they need.
 
 Both tokenizers and both embeddings are read, rows only as far as they are asked for. The pad token is left out: nothing
 is learned of it, so that its row may be anything.
@@ -37,11 +38,11 @@ class NewTokens:
     rows: TokenMatrix | None
     """The checkpoint's embedding; None in an adapter that does not hold one"""
 
-    def spelled(self, id: int) -> str:
+    def token_with_id(self, id: int) -> str:
         """The token and its id, as a message shows them."""
         return f"{next(text for text, other in self.ids.items() if other == id)} ({id:,})"
 
-    def median(self) -> float:
+    def median_base_row_norm(self) -> float:
         """The median norm of a sample of rows that the base's tokens have; 0 where there is no embedding."""
         matrix = self.rows or self.base_rows
         if matrix is None:
@@ -50,8 +51,8 @@ class NewTokens:
         ids = np.unique(places.astype(np.int64))
         return float(np.median(np.linalg.norm(matrix.rows(ids), axis=1)))
 
-    def in_rows(self, matrix: TokenMatrix | None) -> NDArray[np.int64]:
-        """The new ids that have a row there, in order."""
+    def ids_with_row_in(self, matrix: TokenMatrix | None) -> NDArray[np.int64]:
+        """The new ids that have a row in a matrix, in order; none without a matrix."""
         ids = sorted(id for id in self.ids.values() if matrix and 0 <= id < len(matrix))
         return np.array(ids, dtype=np.int64)
 

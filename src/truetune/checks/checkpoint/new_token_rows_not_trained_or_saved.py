@@ -93,7 +93,9 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         if new is None:
             return
         is_adapter = self.subject.kind == "adapter"
-        cases = list(self._without_row(new) if is_adapter else self._untrained_rows(new))
+        cases = list(
+            self._tokens_without_saved_row(new) if is_adapter else self._untrained_rows(new)
+        )
         if cases:
             yield self.finding(
                 f"{len(cases):,} of {len(new.ids):,} new tokens have no trained row:"
@@ -105,7 +107,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 total=len(new.ids),
             )
 
-    def _without_row(self, new: NewTokens) -> Iterator[Case]:
+    def _tokens_without_saved_row(self, new: NewTokens) -> Iterator[Case]:
         """New tokens whose row an adapter does not hold."""
         trained = ids_adapter_can_change(self.subject)
         for text, id in new.ids.items():
@@ -120,12 +122,12 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         if new.rows is None:
             return
         base_rows = len(new.base_rows) if new.base_rows else 0
-        ids = new.in_rows(new.rows)
+        ids = new.ids_with_row_in(new.rows)
         ids = ids[ids >= base_rows]
         for text, id in new.ids.items():
             if id >= len(new.rows):
                 yield Case(f"{text} ({id:,}): the embedding has {len(new.rows):,} rows")
-        rows, median = new.rows.rows(ids), new.median()
+        rows, median = new.rows.rows(ids), new.median_base_row_norm()
         norms = np.linalg.norm(rows, axis=1)
         # A resize sets all new rows to one mean, or draws each by chance: equal rows were never trained.
         digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
@@ -137,5 +139,5 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                     f", equal to the rows of {equal_rows:,} other new tokens" if equal_rows else ""
                 )
                 yield Case(
-                    f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}"
+                    f"{new.token_with_id(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}"
                 )

@@ -76,12 +76,12 @@ class NormsNeverMoved(CheckpointRule):
             return unmet
         if is_merge(self.subject.moved):
             return MERGED
-        if not self._norms():
+        if not self._norms_in_bfloat16():
             return Unmet("the base holds no norm in bfloat16 that can be compared")
         return None
 
     def figure(self) -> str:
-        norms = self._norms()
+        norms = self._norms_in_bfloat16()
         moved_norms = sum(map(self._has_moved, norms))
         moved = sum(map(self._has_moved, self.subject.moved))
         return (
@@ -94,7 +94,7 @@ class NormsNeverMoved(CheckpointRule):
         movement = self.subject.moved[name]
         return movement.same < movement.seen
 
-    def _norms(self) -> list[str]:
+    def _norms_in_bfloat16(self) -> list[str]:
         """Norms that the base holds in bfloat16."""
         base = self.subject.base
         tensors = base.tensors if base is not None else {}
@@ -106,7 +106,7 @@ class NormsNeverMoved(CheckpointRule):
             and len(tensors[name].shape) == 1
         ]
 
-    def _has_cliff(self, matrices: list[str]) -> bool:
+    def _do_matrices_show_bare_bfloat16(self, matrices: list[str]) -> bool:
         """Do the matrices prove bare bfloat16? Without a cliff the norms may be frozen on purpose."""
         base = self.subject.base
         tensors = base.tensors if base is not None else {}
@@ -117,7 +117,7 @@ class NormsNeverMoved(CheckpointRule):
         checkpoint, base = self.subject, self.subject.base
         if checkpoint.kind != "model" or base is None or is_merge(checkpoint.moved):
             return
-        norms = self._norms()
+        norms = self._norms_in_bfloat16()
         if not norms or any(map(self._has_moved, norms)):
             return
         matrices = [name for name in checkpoint.moved if len(base.tensors[name].shape) > 1]
@@ -129,7 +129,7 @@ class NormsNeverMoved(CheckpointRule):
             f" {len(matrices):,} matrices are not",
             "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
             " copy",
-            severity="warning" if self._has_cliff(moved) else "info",
+            severity="warning" if self._do_matrices_show_bare_bfloat16(moved) else "info",
             evidence=[
                 "near 1, bfloat16 has steps of 2^-8 and 2^-7: an update of less than half of that"
                 " rounds to nothing"

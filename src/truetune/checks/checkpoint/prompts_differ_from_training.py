@@ -62,12 +62,12 @@ class PromptsDifferFromTraining(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if self._contract() is None:
+        if self._read_contract() is None:
             return Unmet(
                 "there is no contract.json of the training",
                 "train with truetune train, which writes it",
             )
-        if self._served_folder() is None:
+        if self._folder_of_served_tokenizer() is None:
             return Unmet(
                 "there is no tokenizer to make the prompts with",
                 "put tokenizer.json beside the weights",
@@ -75,17 +75,19 @@ class PromptsDifferFromTraining(CheckpointRule):
         return None
 
     def figure(self) -> str:
-        prompts = (self._contract() or {}).get("prompts")
+        prompts = (self._read_contract() or {}).get("prompts")
         count = len(prompts) if isinstance(prompts, list) else 0
         return f"{count:,} of {count:,} recorded prompts come out the same"
 
-    def _contract(self) -> dict[str, Any] | None:
-        """What contract.json holds; it stands in the folder of the run, above its numbered checkpoints."""
+    def _read_contract(self) -> dict[str, Any] | None:
+        """The content of contract.json, from the folder of the run above its numbered checkpoints;
+        None if there is none.
+        """
         folder = self.subject.folder
         run_folder = folder.resolve().parent if checkpoint_step(folder) is not None else folder
         return read_object(run_folder / CONTRACT_FILE, [])
 
-    def _served_folder(self) -> Path | None:
+    def _folder_of_served_tokenizer(self) -> Path | None:
         """The folder whose tokenizer is served: its own, else the base's; None where neither has one."""
         checkpoint, base = self.subject, self.subject.base
         if checkpoint.has(TOKENIZER):
@@ -97,11 +99,11 @@ class PromptsDifferFromTraining(CheckpointRule):
         return folder if (folder / TOKENIZER).is_file() else None
 
     def findings(self) -> Iterator[Finding]:
-        contract, served = self._contract(), self._served_folder()
+        contract, served = self._read_contract(), self._folder_of_served_tokenizer()
         if contract is None or served is None:
             return
         try:
-            differences = verify(contract, served, model=self._defaults_folder(served))
+            differences = verify(contract, served, model=self._folder_of_generation_config(served))
         # What stops the comparison (a template that raises) would stop serving too.
         except TruetuneError as error:
             yield self.finding(
@@ -119,7 +121,7 @@ class PromptsDifferFromTraining(CheckpointRule):
                 count=len(differences),
             )
 
-    def _defaults_folder(self, served: Path) -> Path:
+    def _folder_of_generation_config(self, served: Path) -> Path:
         """The folder whose generation_config.json counts: an adapter's folder has none, and the base's holds."""
         base = self.subject.base
         files = ("generation_config.json", "config.json")

@@ -62,7 +62,7 @@ class ResumeStateMissing(CheckpointRule):
             return Unmet(
                 "it is no checkpoint to resume from: there is no trainer_state.json with a step"
             )
-        if self._is_numbered() or len(self._missing_state()) < len(FILES_OF_STATE):
+        if self._is_numbered_checkpoint() or len(self._missing_state_files()) < len(FILES_OF_STATE):
             return None
         return Unmet("it is no folder checkpoint-N")
 
@@ -70,12 +70,12 @@ class ResumeStateMissing(CheckpointRule):
         step = self.subject.trainer_state["global_step"]
         return f"{', '.join(FILES_OF_STATE)} of step {step:,} are there"
 
-    def _is_numbered(self) -> bool:
+    def _is_numbered_checkpoint(self) -> bool:
         """Is it a checkpoint of a run, and not the model that was saved at its end?"""
         return CHECKPOINT_NAME.fullmatch(self.subject.folder.resolve().name) is not None
 
-    def _missing_state(self) -> list[str]:
-        """What is not there."""
+    def _missing_state_files(self) -> list[str]:
+        """The parts of the training state (optimizer, scheduler, random state) that are not there."""
         folder = self.subject.folder
         return [
             what
@@ -86,11 +86,11 @@ class ResumeStateMissing(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         folder, state = self.subject.folder, self.subject.trainer_state
         step, last = state.get("global_step"), state.get("max_steps")
-        missing = self._missing_state()
+        missing = self._missing_state_files()
         if not missing or type(step) is not int:
             return
         # A final folder holds trainer_state.json and none of the rest, as it should.
-        if len(missing) == len(FILES_OF_STATE) and not self._is_numbered():
+        if len(missing) == len(FILES_OF_STATE) and not self._is_numbered_checkpoint():
             return
         has_ended = type(last) is int and step >= last > 0
         # Nobody resumes from a run that ended or continued; without the random state only the order of rows differs.

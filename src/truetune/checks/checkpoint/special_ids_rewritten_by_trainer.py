@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_files import read_object
-from truetune.checks.checkpoint.text_model_settings import text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -67,14 +67,14 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self._common_files():
+        if not self._files_with_special_tokens_in_both():
             return Unmet("no file with special tokens stands in both folders")
         return None
 
     def figure(self) -> str:
-        return f"BOS, EOS and pad are the base's in {', '.join(self._common_files())}"
+        return f"BOS, EOS and pad are the base's in {', '.join(self._files_with_special_tokens_in_both())}"
 
-    def _common_files(self) -> list[str]:
+    def _files_with_special_tokens_in_both(self) -> list[str]:
         """Files with special tokens that both have."""
         checkpoint, base = self.subject, self.subject.base
         if base is None:
@@ -114,8 +114,8 @@ def _list_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[SpecialT
         yield from _list_renamed_tokens(own, of_base)
     # A new EOS in the tokenizer was chosen, and its id in the other files follows from it.
     has_new_eos = has_both and own.get("eos") != of_base.get("eos")
-    yield from _list_new_ids("config.json", checkpoint.config, base.config, has_new_eos)
-    yield from _list_new_ids(
+    yield from _list_changed_ids("config.json", checkpoint.config, base.config, has_new_eos)
+    yield from _list_changed_ids(
         "generation_config.json", checkpoint.generation_config, base.generation_config, has_new_eos
     )
 
@@ -133,18 +133,18 @@ def _list_renamed_tokens(
         yield SpecialTokenChange("tokenizer_config.json", text, is_bad)
 
 
-def _list_new_ids(
+def _list_changed_ids(
     file: str, own: Mapping[str, Any], of_base: Mapping[str, Any], has_new_eos: bool
 ) -> Iterator[SpecialTokenChange]:
     """Changes of the ids in a file of settings. Ids that came on top are none: more stop tokens do no harm."""
     if not own or not of_base:
         return
-    eos = _as_ids(text_model_setting(own, "eos_token_id"))
+    eos = _as_set_of_ids(first_set_text_model_setting(own, "eos_token_id"))
     for name in SPECIAL_NAMES:
         key = f"{name}_token_id"
         before, now = (
-            _as_ids(text_model_setting(of_base, key)),
-            _as_ids(text_model_setting(own, key)),
+            _as_set_of_ids(first_set_text_model_setting(of_base, key)),
+            _as_set_of_ids(first_set_text_model_setting(own, key)),
         )
         if before <= now:
             continue
@@ -176,7 +176,7 @@ def _read_special_tokens(checkpoint: Checkpoint) -> dict[str, str]:
     return tokens
 
 
-def _as_ids(value: Any) -> set[int]:
+def _as_set_of_ids(value: Any) -> set[int]:
     """One id or a list of them as a set."""
     return {id for id in (value if isinstance(value, list) else [value]) if type(id) is int}
 

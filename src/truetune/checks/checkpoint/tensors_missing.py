@@ -45,9 +45,9 @@ from truetune.checks.checkpoint.adapter_gaps import (
 )
 from truetune.checks.checkpoint.layer_names import Stack, find_stacks
 from truetune.checks.checkpoint.text_model_settings import (
+    first_positive_text_model_setting,
+    first_set_text_model_setting,
     has_text_output_head,
-    positive_text_model_setting,
-    text_model_setting,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -90,7 +90,7 @@ class TensorsMissing(CheckpointRule):
             return f"{count:,} adapted modules have both halves of their pairs"
         stacks = find_stacks(checkpoint.tensors)
         layers = max((len(stack.layers) for stack in stacks), default=0)
-        configured = positive_text_model_setting(checkpoint.config, "num_hidden_layers")
+        configured = first_positive_text_model_setting(checkpoint.config, "num_hidden_layers")
         expected = "config.json names no number of layers"
         if configured:
             expected = f"num_hidden_layers is {configured:,}"
@@ -101,16 +101,16 @@ class TensorsMissing(CheckpointRule):
         if checkpoint.faults or not checkpoint.tensors:
             return
         if checkpoint.kind == "adapter":
-            yield from self._missing_in_adapter()
+            yield from self._findings_on_adapter()
         elif checkpoint.kind == "model":
             marked = [name for name in checkpoint.tensors if WRAPPER_MARKS.search(name)]
             # Under other names nothing else can be found.
             if marked:
-                yield self._wrapper_names(marked)
+                yield self._finding_on_wrapper_names(marked)
             elif not checkpoint.config.get("quantization_config"):
-                yield from self._missing_in_model()
+                yield from self._finding_on_model()
 
-    def _missing_in_adapter(self) -> Iterator[Finding]:
+    def _findings_on_adapter(self) -> Iterator[Finding]:
         """The findings on halves of pairs, and on modules that target_modules names."""
         halves = list(list_half_pairs(self.subject))
         if halves:
@@ -132,7 +132,7 @@ class TensorsMissing(CheckpointRule):
                 count=len(unadapted),
             )
 
-    def _wrapper_names(self, marked: list[str]) -> Finding:
+    def _finding_on_wrapper_names(self, marked: list[str]) -> Finding:
         """The finding on names that torch.compile, DDP or peft has left its mark on."""
         return self.finding(
             f"{len(marked):,} names are those of a wrapper or an adapter, which no loader"
@@ -142,7 +142,7 @@ class TensorsMissing(CheckpointRule):
             count=len(marked),
         )
 
-    def _missing_in_model(self) -> Iterator[Finding]:
+    def _finding_on_model(self) -> Iterator[Finding]:
         """The finding on tensors that the layers, config.json or the base say must be there."""
         missing = list(dict.fromkeys((*self._missing_by_layers(), *self._missing_by_base())))
         if not missing:
@@ -160,11 +160,11 @@ class TensorsMissing(CheckpointRule):
         checkpoint = self.subject
         stacks = find_stacks(checkpoint.tensors)
         for stack in stacks:
-            for first, last in stack.gaps():
+            for first, last in stack.missing_number_ranges():
                 to_last = f" to {last:,}" if last > first else ""
                 yield f"{stack.prefix}.{first}{to_last} (the whole layer)"
             yield from self._missing_in_stack(stack)
-        layers = positive_text_model_setting(checkpoint.config, "num_hidden_layers")
+        layers = first_positive_text_model_setting(checkpoint.config, "num_hidden_layers")
         present = max((max(stack.layers) + 1 for stack in stacks), default=0)
         if layers is not None and 0 < present < layers:
             yield f"layers {present:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
@@ -174,7 +174,9 @@ class TensorsMissing(CheckpointRule):
 
     def _missing_in_stack(self, stack: Stack) -> Iterator[str]:
         """Tensors that some layers of a stack lack and most have, but for those that families leave out."""
-        shares_keys = bool(text_model_setting(self.subject.config, "num_kv_shared_layers"))
+        shares_keys = bool(
+            first_set_text_model_setting(self.subject.config, "num_kv_shared_layers")
+        )
         first_and_last = (min(stack.layers), max(stack.layers))
         for i, names in stack.incomplete_layers().items():
             for name in sorted(names):
@@ -187,7 +189,7 @@ class TensorsMissing(CheckpointRule):
         """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
         if any(part in tensor.name for part in EMBEDDING_PARTS):
             return True
-        rows = positive_text_model_setting(self.subject.config, "vocab_size")
+        rows = first_positive_text_model_setting(self.subject.config, "vocab_size")
         if rows is None or len(tensor.shape) != 2 or tensor.name.endswith(HEAD_NAMES):
             return False
         return tensor.shape[0] >= rows
@@ -201,15 +203,16 @@ class TensorsMissing(CheckpointRule):
         for stack in find_stacks(base.tensors):
             if stack.prefix not in prefixes:
                 continue
-            for name in self._expected_names(stack):
+            for name in self._expected_tensors_of_stack(stack):
                 if name not in checkpoint.tensors:
                     yield name
 
-    def _expected_names(self, stack: Stack) -> Iterator[str]:
+    def _expected_tensors_of_stack(self, stack: Stack) -> Iterator[str]:
         """The tensors of a stack of the base that this checkpoint should have too."""
         # Pruned models have fewer layers than their base, and their config.json says so.
         layers = (
-            positive_text_model_setting(self.subject.config, "num_hidden_layers") or NO_LAYER_LIMIT
+            first_positive_text_model_setting(self.subject.config, "num_hidden_layers")
+            or NO_LAYER_LIMIT
         )
         for i, names in stack.layers.items():
             # Buffers are computed on loading; releases differ in whether they save them.

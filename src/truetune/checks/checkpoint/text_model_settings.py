@@ -1,4 +1,4 @@
-"""Settings of config.json, which a model of several parts (text, images) keeps one level deeper.
+"""Reads settings from config.json of a model, from its part for text if it has several parts.
 
 Only what several rules ask for; nothing is checked here, a value of a wrong type counts as not set.
 """
@@ -11,8 +11,10 @@ from typing import Any
 GENERATING_CLASSES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
-def text_model_setting(config: Mapping[str, Any], *names: str) -> Any:
-    """The first of these keys that is set; in models of several parts, of the part for text. None: none is."""
+def first_set_text_model_setting(config: Mapping[str, Any], *names: str) -> Any:
+    """The value of the first of these keys that is set, in the part for text if the model has
+    several; None if none is.
+    """
     for part in (config, config.get("text_config")):
         for name in names:
             if isinstance(part, Mapping) and part.get(name) is not None:
@@ -20,15 +22,15 @@ def text_model_setting(config: Mapping[str, Any], *names: str) -> Any:
     return None
 
 
-def positive_text_model_setting(config: Mapping[str, Any], *names: str) -> int | None:
-    """Like `text_model_setting`, where it is a whole number above 0."""
-    value = text_model_setting(config, *names)
+def first_positive_text_model_setting(config: Mapping[str, Any], *names: str) -> int | None:
+    """As `first_set_text_model_setting`, if it is a whole number above 0; else None."""
+    value = first_set_text_model_setting(config, *names)
     # `type` and not isinstance: JSON's true is an int to Python.
     return value if type(value) is int and value > 0 else None
 
 
 def model_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The class names in `architectures`."""
+    """The class names in `architectures` of a config.json."""
     names = config.get("architectures")
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 

@@ -67,29 +67,30 @@ class TokenizerDiffersFromBase(CheckpointRule):
         base = self.subject.base
         if (
             base is None
-            or not _read_tokenizer(self.subject.folder)
-            or not _read_tokenizer(base.folder)
+            or not _read_tokenizer_json(self.subject.folder)
+            or not _read_tokenizer_json(base.folder)
         ):
             return Unmet("tokenizer.json is not in both folders", "put it beside the weights")
         return None
 
     def figure(self) -> str:
         base = self.subject.base
-        own = _read_tokenizer(self.subject.folder) or {}
-        of_base = (_read_tokenizer(base.folder) or {}) if base is not None else {}
+        own = _read_tokenizer_json(self.subject.folder) or {}
+        of_base = (_read_tokenizer_json(base.folder) or {}) if base is not None else {}
         common = _vocabulary_of(own).keys() & _vocabulary_of(of_base).keys()
         return f"{len(common):,} of {len(common):,} tokens that both have keep their id"
 
     def findings(self) -> Iterator[Finding]:
         base = self.subject.base
-        own = _read_tokenizer(self.subject.folder)
-        of_base = _read_tokenizer(base.folder) if base is not None else None
+        own = _read_tokenizer_json(self.subject.folder)
+        of_base = _read_tokenizer_json(base.folder) if base is not None else None
         if own is None or of_base is None:
             return
         changed = [
             part
             for part in PARTS_THAT_CUT
-            if _without_offsets(own.get(part)) != _without_offsets(of_base.get(part))
+            if _without_offset_settings(own.get(part))
+            != _without_offset_settings(of_base.get(part))
         ]
         moved = _tokens_with_other_id(_vocabulary_of(own), _vocabulary_of(of_base))
         if not changed and not moved:
@@ -109,7 +110,7 @@ class TokenizerDiffersFromBase(CheckpointRule):
         )
 
 
-def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
+def _read_tokenizer_json(folder: Path) -> dict[str, Any] | None:
     """The content of tokenizer.json; None where there is none, or the rules on tokenizers say that it is broken."""
     try:
         return read_json(folder / "tokenizer.json")
@@ -117,13 +118,15 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def _without_offsets(part: Any) -> Any:
+def _without_offset_settings(part: Any) -> Any:
     """A part without what changes offsets and no id: releases of tokenizers write `trim_offsets` differently."""
     if isinstance(part, dict):
         return {
-            name: _without_offsets(value) for name, value in part.items() if name != "trim_offsets"
+            name: _without_offset_settings(value)
+            for name, value in part.items()
+            if name != "trim_offsets"
         }
-    return [_without_offsets(value) for value in part] if isinstance(part, list) else part
+    return [_without_offset_settings(value) for value in part] if isinstance(part, list) else part
 
 
 def _vocabulary_of(tokenizer: dict[str, Any]) -> dict[str, Any]:

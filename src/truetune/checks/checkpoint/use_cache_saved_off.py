@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.checkpoint.text_model_settings import text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -53,14 +53,14 @@ class UseCacheSavedOff(CheckpointRule):
 
     def figure(self) -> str:
         values = (
-            f"{_describe_value(text_model_setting(settings, 'use_cache'))} in {name}"
-            for name, settings in self._files().items()
+            f"{_describe_value(first_set_text_model_setting(settings, 'use_cache'))} in {name}"
+            for name, settings in self._settings_by_file().items()
             if settings
         )
         return f"use_cache is {' and '.join(values)}"
 
-    def _files(self) -> dict[str, Mapping[str, Any]]:
-        """The settings of both files by name."""
+    def _settings_by_file(self) -> dict[str, Mapping[str, Any]]:
+        """The settings of config.json and of generation_config.json, by the name of the file."""
         return {
             "config.json": self.subject.config,
             "generation_config.json": self.subject.generation_config,
@@ -69,8 +69,8 @@ class UseCacheSavedOff(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         off = [
             name
-            for name, settings in self._files().items()
-            if text_model_setting(settings, "use_cache") is False
+            for name, settings in self._settings_by_file().items()
+            if first_set_text_model_setting(settings, "use_cache") is False
         ]
         if not off:
             return

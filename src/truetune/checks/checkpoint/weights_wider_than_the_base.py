@@ -68,7 +68,7 @@ class WeightsWiderThanTheBase(CheckpointRule):
         return count_measurement("values that are float32 and 16 bits in the base", wide, total)
 
     def _count_wide_values(self) -> tuple[int, int]:
-        """Values that are float32 here and 16 bits in the base, and all that both have."""
+        """(values that are float32 here and 16 bits in the base, all values that both have)."""
         base_tensors = self.subject.base.tensors if self.subject.base is not None else {}
         pairs = [
             (tensor, base_tensors[name])

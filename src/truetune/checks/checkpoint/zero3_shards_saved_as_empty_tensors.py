@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -99,25 +99,25 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return "no values"
         if any(mark in tensor.name for mark in FLAT_MARKS):
             return "a flattened parameter of FSDP"
-        if not self._has_known_shape(tensor):
+        if not self._is_plain_weight(tensor):
             return None
-        hidden = positive_text_model_setting(
+        hidden = first_positive_text_model_setting(
             self.subject.config, "hidden_size", "n_embd", "d_model"
         )
-        reason = self._why_as_vocabulary(tensor, hidden) if hidden else None
+        reason = self._why_no_whole_embedding_or_head(tensor, hidden) if hidden else None
         if reason is not None:
             return reason
         if len(tensor.shape) == 1 and tensor.name.endswith("_proj.weight"):
             return "a matrix is expected"
-        return self._why_as_projection(tensor, hidden) if hidden else None
+        return self._why_no_whole_projection(tensor, hidden) if hidden else None
 
-    def _has_known_shape(self, tensor: StoredTensor) -> bool:
+    def _is_plain_weight(self, tensor: StoredTensor) -> bool:
         """Is it a plain weight of a model? An adapter's have the shapes of its rank, and quantized ones are packed."""
         is_quantized = bool(self.subject.config.get("quantization_config"))
         is_plain = tensor.dtype.startswith(("F", "BF")) and not is_quantized
         return self.subject.kind != "adapter" and is_plain and tensor.name.endswith(".weight")
 
-    def _why_as_projection(self, tensor: StoredTensor, hidden: int) -> str | None:
+    def _why_no_whole_projection(self, tensor: StoredTensor, hidden: int) -> str | None:
         """Why it has not the shape of its projection; None where it has, or where no shape is known."""
         if any(part in tensor.name for part in NAMES_OF_OTHER_PARTS) or len(tensor.shape) != 2:
             return None
@@ -126,7 +126,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return None
         return f"config.json makes it {list(expected)}"
 
-    def _why_as_vocabulary(self, tensor: StoredTensor, hidden: int) -> str | None:
+    def _why_no_whole_embedding_or_head(self, tensor: StoredTensor, hidden: int) -> str | None:
         """Why it is no whole embedding or head; None where it is one, or is something else."""
         is_of_tokens = tensor.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
         if not is_of_tokens or tensor.name.count(".") > MAX_DOTS:
@@ -135,7 +135,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return f"a matrix is expected, with rows of {hidden:,}"
         config = self.subject.config
         rows = (
-            positive_text_model_setting(config, "vocab_size")
+            first_positive_text_model_setting(config, "vocab_size")
             if "text_config" not in config
             else None
         )
@@ -146,20 +146,20 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     def _shape_of_projection(self, name: str, hidden: int) -> tuple[int, int] | None:
         """The shape of a projection, where config.json leaves no doubt (families of Llama's form)."""
         config = self.subject.config
-        heads = positive_text_model_setting(config, "num_attention_heads")
+        heads = first_positive_text_model_setting(config, "num_attention_heads")
         is_known = config.get("model_type") in FAMILIES_OF_LLAMA_FORM
         if not is_known or not heads or "layers." not in name:
             return None
         # Without grouped heads there is no setting for them; head_dim is left out where it divides evenly.
-        groups = positive_text_model_setting(config, "num_key_value_heads") or heads
-        size = positive_text_model_setting(config, "head_dim") or hidden // heads
+        groups = first_positive_text_model_setting(config, "num_key_value_heads") or heads
+        size = first_positive_text_model_setting(config, "head_dim") or hidden // heads
         shapes = {
             "k_proj": (groups * size, hidden),
             "v_proj": (groups * size, hidden),
             "q_proj": (heads * size, hidden),
             "o_proj": (hidden, heads * size),
         }
-        inner = positive_text_model_setting(config, "intermediate_size")
+        inner = first_positive_text_model_setting(config, "intermediate_size")
         if inner:
             shapes["gate_proj"] = (inner, hidden)
             shapes["up_proj"] = (inner, hidden)

@@ -208,8 +208,8 @@ def _setup(run: HarnessRun, path: str) -> Setup:
         {task: str(count) for task, count in by_task.items()},
         last_option(run.options, "--num_fewshot", "-f"),
         last_option(run.options, "--limit", "-L"),
-        run.has_template,
-        run.says_template,
+        run.uses_template,
+        run.is_template_known,
     )
 
 

@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks import mark_of_template
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.trained_format_beside import trained_format_beside
+from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.own_model_names import is_surely_of_others
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
@@ -154,5 +154,5 @@ def _form_of_modelfile(folder: Path) -> Form | None:
 
 def _form_of_training(folder: Path) -> Form | None:
     """The mark that the training beside a request writes."""
-    trained = trained_format_beside(folder)
+    trained = find_trained_format_beside(folder)
     return None if trained is None else Form(trained.mark, trained.path.name)

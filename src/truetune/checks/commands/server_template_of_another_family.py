@@ -37,7 +37,7 @@ from truetune.checks.config.evidence.template_marks import (
     mark_of_template,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.trained_format_beside import trained_format_beside
+from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import DataError
@@ -91,7 +91,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
         """A server of weights of one's own, whose training beside it says another form."""
         path = Path(self.subject.path)
         is_own = model.endswith(".gguf") or model.startswith((".", "/", "$", "~"))
-        trained = trained_format_beside(path.resolve().parent) if is_own else None
+        trained = find_trained_format_beside(path.resolve().parent) if is_own else None
         if trained is None or trained.mark in _template_text(self.subject, template):
             return
         if trained.mark == written:

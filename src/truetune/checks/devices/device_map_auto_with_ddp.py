@@ -37,7 +37,7 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
-from truetune.checks.devices.run_size import find_architecture
+from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
@@ -60,7 +60,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
         if device_map not in SPREADING_MAPS:
             return
         cases = [setting_case(self.config, device_map, "training.device_map")]
-        sharding = self._sharding()
+        sharding = self._describe_sharding()
         # The settings may not name the processes while a command of the project does: then their number is not known.
         command = next(launches_of_several(Path(self.config.path)), None)
         processes = "several" if command else ""
@@ -94,7 +94,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
                 evidence=evidence,
                 cases=cases,
             )
-        elif self.subject.world == 1 and len(visible) > 1 and self._fits_on_one():
+        elif self.subject.world == 1 and len(visible) > 1 and self._does_run_fit_one_gpu():
             yield self.finding(
                 f"device_map: {device_map} spreads the model over {len(visible)} GPUs, which then"
                 " work one after the other",
@@ -104,15 +104,15 @@ class DeviceMapAutoWithDdp(DeviceRule):
                 cases=cases,
             )
 
-    def _sharding(self) -> str:
+    def _describe_sharding(self) -> str:
         """What shards the weights, for a message; empty where nothing does."""
         if self.training.deepspeed_stage is not None:
             return "DeepSpeed"
         return "FSDP" if self.training.fsdp else ""
 
-    def _fits_on_one(self) -> bool:
+    def _does_run_fit_one_gpu(self) -> bool:
         """Does the run fit one GPU? Where it does not, or nobody knows, spreading it may be the purpose."""
-        model = find_architecture(self.config)
+        model = find_local_architecture(self.config)
         if model is None:
             return False
         need = estimate_memory(model, resolve_settings(self.config, model, gpus=1)).peak.total

@@ -58,7 +58,7 @@ class EffectiveBatchContradicts(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        settings, training = self._deepspeed(), self.training
+        settings, training = self._deepspeed_settings(), self.training
         rows, steps = training.per_device_train_batch_size, training.gradient_accumulation_steps
         world = self.subject.world
         # `auto` and what is left out are filled in from the run's settings and cannot contradict them. In one process
@@ -84,7 +84,7 @@ class EffectiveBatchContradicts(DeviceRule):
                 cases=[setting_case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
             )
 
-    def _deepspeed(self) -> Mapping[str, Any]:
+    def _deepspeed_settings(self) -> Mapping[str, Any]:
         """The DeepSpeed settings, from a file beside the configuration or inside it; empty where there are none."""
         value = self.training.other.get("deepspeed", self.config.raw.get("deepspeed"))
         if isinstance(value, str):

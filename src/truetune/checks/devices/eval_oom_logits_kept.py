@@ -73,9 +73,9 @@ class EvalOomLogitsKept(DeviceRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if not self._keeps_logits():
+        if not self._does_evaluation_keep_logits():
             return
-        factors = self._factors()
+        factors = self._factors_of_logit_count()
         logits_bytes = _logits_bytes(factors.values())
         if logits_bytes is not None and logits_bytes <= UNNOTICED_BYTES:
             return
@@ -91,7 +91,7 @@ class EvalOomLogitsKept(DeviceRule):
             cases=[setting_case(self.config, "not set", "training.eval_accumulation_steps")],
         )
 
-    def _keeps_logits(self) -> bool:
+    def _does_evaluation_keep_logits(self) -> bool:
         """Is there an evaluation, with metrics from logits, that moves none of them to the CPU on its way?"""
         training = self.training
         evaluates = (training.eval_strategy or "no") != "no"
@@ -99,7 +99,7 @@ class EvalOomLogitsKept(DeviceRule):
             evaluates and training.eval_logits_kept and not training.eval_accumulation_steps
         )
 
-    def _factors(self) -> dict[str, int | None]:
+    def _factors_of_logit_count(self) -> dict[str, int | None]:
         """What the number of logits is a product of, by its name in the message; None for what is not known."""
         model = model_config(self.config)
         # Models of text and images keep the settings of the language model one level deeper.

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.run_size import find_architecture
+from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB
@@ -53,7 +53,7 @@ class ExpertsNotQuantized(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        model, other = find_architecture(self.config), flatten_settings(self.training.other)
+        model, other = find_local_architecture(self.config), flatten_settings(self.training.other)
         if model is None or self.training.load_in is None:
             return
         if self.config.stack not in FUSING_STACKS:

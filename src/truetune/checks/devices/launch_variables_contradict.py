@@ -48,9 +48,9 @@ class LaunchVariablesContradict(DeviceRule):
     def findings(self) -> Iterator[Finding]:
         environment = self.machine.environment
         contradictions = [
-            *self._not_numbers(),
+            *self._variables_without_number(),
             *self._ranks_out_of_range(),
-            *self._more_than_there_are(),
+            *self._excess_processes_and_ranks(),
         ]
         if contradictions:
             values = [f"{name}={environment[name]}" for name in COUNTS if name in environment]
@@ -60,15 +60,15 @@ class LaunchVariablesContradict(DeviceRule):
                 evidence=[", ".join(values), *contradictions[1:]],
             )
 
-    def _not_numbers(self) -> Iterator[str]:
-        """Variables that hold no number. transformers itself takes -1 for "no launch"."""
+    def _variables_without_number(self) -> Iterator[str]:
+        """Faults: variables that hold no number. transformers itself takes -1 for "no launch"."""
         for name in COUNTS:
             value = self.machine.environment.get(name, "")
             if value.strip() not in ("", "-1") and self.machine.number(name) is None:
                 yield f"{name}={value!r} is no number"
 
     def _ranks_out_of_range(self) -> Iterator[str]:
-        """Ranks at or above the number of processes that they count through."""
+        """Faults: ranks at or above the number of processes that they count through."""
         for name, size in BOUNDS:
             rank, processes = self.machine.number(name), self.machine.number(size)
             if rank is not None and processes is not None and rank >= max(1, processes):
@@ -77,8 +77,10 @@ class LaunchVariablesContradict(DeviceRule):
                     f" {max(1, processes) - 1}"
                 )
 
-    def _more_than_there_are(self) -> Iterator[str]:
-        """More processes on this machine than on all, and a rank for which there is no GPU."""
+    def _excess_processes_and_ranks(self) -> Iterator[str]:
+        """Faults: more processes on this machine than in all, and a local rank for which there is
+        no GPU.
+        """
         number = self.machine.number
         local, world = number("LOCAL_WORLD_SIZE"), number("WORLD_SIZE")
         if local is not None and world is not None and local > world:

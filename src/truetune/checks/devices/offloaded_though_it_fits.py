@@ -57,7 +57,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.run_size import find_architecture
+from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Case, Finding
 from truetune.checks.gpus_beside import GpuBeside, find_gpus_beside
 from truetune.checks.launch_offload import find_launch_offload
@@ -95,7 +95,7 @@ class OffloadedThoughItFits(DeviceRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        model = _find_architecture(self.config)
+        model = _architecture_of_files_or_name(self.config)
         if model is None:
             return
         settings = resolve_settings(self.config, model)
@@ -106,7 +106,7 @@ class OffloadedThoughItFits(DeviceRule):
             settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
         )
         needed = estimate_memory(model, unsharded).peak.total
-        gpu = self._gpu()
+        gpu = self._smallest_gpu_of_run()
         smallest = LORA_GPU_BYTES if self.training.lora is not None else ASSUMED_GPU_BYTES
         gpu_bytes = gpu.memory if gpu is not None else smallest
         if needed > MAX_SHARE_OF_GPU * gpu_bytes:
@@ -124,7 +124,7 @@ class OffloadedThoughItFits(DeviceRule):
             severity="warning" if is_sure else "info",
             evidence=[
                 "every step moves them over PCIe, which takes many times as long as computing",
-                *_measured(gpu),
+                *_evidence_of_nvidia_smi(gpu),
             ],
             cases=cases,
         )
@@ -141,16 +141,16 @@ class OffloadedThoughItFits(DeviceRule):
             return None
         return _Offloading(launched.how, launched.offload, Case(launched.how, file=launched.file))
 
-    def _gpu(self) -> GpuBeside | None:
+    def _smallest_gpu_of_run(self) -> GpuBeside | None:
         """The smallest GPU of the run: that of the files beside it, else of this machine; None: not known."""
         beside = find_gpus_beside(self.config.path, self.config.text)
         here = [GpuBeside(gpu.name, gpu.memory, "", 0, gpu.name) for gpu in self.machine.gpus]
         return min(beside or here, key=lambda gpu: gpu.memory, default=None)
 
 
-def _find_architecture(config: Config) -> Architecture | None:
+def _architecture_of_files_or_name(config: Config) -> Architecture | None:
     """The model's architecture, from its files on this machine, else by its published name."""
-    model = find_architecture(config)
+    model = find_local_architecture(config)
     published = published_config(config.spec.model or "") if model is None else None
     try:
         return parse_architecture(published) if published is not None else model
@@ -158,7 +158,7 @@ def _find_architecture(config: Config) -> Architecture | None:
         return None
 
 
-def _measured(gpu: GpuBeside | None) -> Iterator[str]:
+def _evidence_of_nvidia_smi(gpu: GpuBeside | None) -> Iterator[str]:
     """What nvidia-smi measured while the run was going."""
     reading = gpu.reading if gpu is not None else None
     if reading is None or reading.used is None or not reading.total:

@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.run_size import find_architecture
+from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB, PARTS
@@ -64,8 +64,8 @@ class RunDoesNotFit(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        gpu_bytes = self._smallest_gpu()
-        model = find_architecture(self.config)
+        gpu_bytes = self._memory_of_smallest_gpu()
+        model = find_local_architecture(self.config)
         if model is None or gpu_bytes is None:
             return
         memory_plan = plan_memory(
@@ -84,7 +84,7 @@ class RunDoesNotFit(DeviceRule):
             remedy,
             severity="error" if memory_plan.verdict == "too large" else "warning",
             evidence=[
-                f"most at the {peak.name}: {_describe_parts(peak.parts)}",
+                f"most at the {peak.name}: {_describe_largest_parts(peak.parts)}",
                 *(f"assumed: {note}" for note in memory_plan.notes),
             ],
             cases=[
@@ -96,7 +96,7 @@ class RunDoesNotFit(DeviceRule):
             ],
         )
 
-    def _smallest_gpu(self) -> float | None:
+    def _memory_of_smallest_gpu(self) -> float | None:
         """Bytes of the smallest GPU that the run sees; None where there is none to compare with."""
         sizes = [
             self.machine.gpus[index].memory
@@ -109,7 +109,7 @@ class RunDoesNotFit(DeviceRule):
         return min(sizes)
 
 
-def _describe_parts(parts: Mapping[str, float]) -> str:
+def _describe_largest_parts(parts: Mapping[str, float]) -> str:
     """The largest parts of a peak in GiB, the largest first."""
     by_size = sorted(((parts.get(part, 0.0), part) for part in PARTS), reverse=True)
     return ", ".join(f"{part} {held / GIB:.1f}" for held, part in by_size[:SHOWN_PARTS] if held)

@@ -1,4 +1,5 @@
-"""The size of a run, for the rules on devices: its model's architecture and the number of its rows.
+"""Reads the size of a run, for the rules on devices: the architecture of its model and the number
+of its rows.
 
 Both are read from files on this machine; what is not here is unknown (None), and nothing is downloaded for it. Rows are
 counted without parsing them: lines of JSON Lines, the footer of a parquet file. The trade-off: a file of another kind,
@@ -22,7 +23,7 @@ from truetune.settings.config import Config
 MAX_COUNTED_BYTES = 2 << 30
 
 
-def find_architecture(config: Config) -> Architecture | None:
+def find_local_architecture(config: Config) -> Architecture | None:
     """The model's architecture; None where its config.json is not on this machine, or is none of a decoder."""
     model_folder = local_model_folder(config)
     if model_folder is None or not (model_folder / "config.json").is_file():
@@ -40,8 +41,10 @@ def _read_architecture(model_folder: Path) -> Architecture:
     return read_architecture(model_folder)
 
 
-def count_rows(paths: Sequence[str]) -> int | None:
-    """Rows of JSON Lines and parquet files; None where a file is of another kind, not here, or very large."""
+def count_rows_unparsed(paths: Sequence[str]) -> int | None:
+    """The number of rows of JSON Lines and parquet files, counted without parsing them; None if a
+    file is of another kind, not here, or very large.
+    """
     total = 0
     for name in paths:
         path = Path(name)
@@ -64,11 +67,11 @@ def count_eval_rows(config: Config) -> int | None:
     """Rows of the evaluation: its own files, else what is held out of the training data."""
     held_out, spec = config.spec.training.val_size, config.spec
     if spec.eval_data:
-        return count_rows(spec.eval_data)
+        return count_rows_unparsed(spec.eval_data)
     if held_out is None or held_out <= 0:
         return None
     # As in scikit-learn's train_test_split: from 1 on it is a number of rows, below it a share of them.
     if held_out >= 1:
         return int(held_out)
-    rows = count_rows(spec.data)
+    rows = count_rows_unparsed(spec.data)
     return None if rows is None else int(rows * held_out)

@@ -79,11 +79,10 @@ class GpuNotInTorchBuild(EnvironmentRule):
 
 
 def has_kernels_for(capability: tuple[int, int], architectures: Iterable[str]) -> bool:
-    """Machine code runs on its own major version from its minor one up, PTX (`compute_`) on all that are newer.
+    """Has torch kernels for a GPU?
 
-    Args:
-        capability: of the GPU, major and minor.
-        architectures: what torch was compiled for, as `torch.cuda.get_arch_list()` spells it.
+    Machine code runs on its own major version from its minor one up, PTX (`compute_`) on all that
+    are newer.
     """
     for name in architectures:
         # The last digit is the minor version (sm_120 is 12.0). `a` and `f` mark code for one chip or family: it counts

@@ -71,7 +71,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
                 evidence=[f"the machine has {', '.join(gpu.name for gpu in machine.gpus)}"],
             )
             return
-        why, remedy = self._explain(torch)
+        why, remedy = self._explain_with_remedy(torch)
         yield self.finding(
             f"torch {self.subject.packages.get('torch', '')} can't use the {machine.gpus[0].name}:"
             f" {why}",
@@ -79,7 +79,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
             evidence=[f"torch says: {torch.said}"] if torch.said else [],
         )
 
-    def _explain(self, torch: Torch) -> tuple[str, str]:
+    def _explain_with_remedy(self, torch: Torch) -> tuple[str, str]:
         """Why torch can't use the GPU, and what to do."""
         if torch.cuda is None and torch.hip is None:
             return (

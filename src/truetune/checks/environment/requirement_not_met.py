@@ -56,7 +56,7 @@ class RequirementNotMet(EnvironmentRule):
 
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages
-        unmet = [need for need in self.subject.requirements if not self._is_met(need)]
+        unmet = [need for need in self.subject.requirements if not self._is_met_or_unknown(need)]
         for need in unmet:
             yield self.finding(
                 f"{need.package} {packages.get(need.package, '')} needs {need.of}{need.specifier}, "
@@ -64,8 +64,12 @@ class RequirementNotMet(EnvironmentRule):
                 f"pip install {need.package} '{need.of}{need.specifier}'",
             )
 
-    def _is_met(self, need: Requirement) -> bool:
-        """Does the installed version fulfil it? What is not a version, or not there, is no matter of this rule."""
+    def _is_met_or_unknown(self, need: Requirement) -> bool:
+        """Does the installed version fulfil a requirement?
+
+        True also if the package is not installed, or its version can't be read: those are no matter
+        of this rule.
+        """
         try:
             # Builds of containers and of one's own are prereleases (`2.9.0a0+git`), and pip counts them as installed.
             return SpecifierSet(need.specifier).contains(

@@ -1,4 +1,5 @@
-"""Versions that are known to misbehave, alone or together.
+"""The table of package versions that are known to misbehave, alone or together, with what goes
+wrong and the remedy.
 
 A table: for each clash the version ranges, what goes wrong, the remedy, and the public threads that report it. Ranges
 are PEP 440 specifiers, compared with what is installed; nothing is imported. The trade-off: a table has to be kept up
@@ -28,7 +29,7 @@ class VersionClash:
     threads: tuple[str, ...]
     severity: Severity = "error"
 
-    def holds(self, packages: Mapping[str, str]) -> bool:
+    def are_installed(self, packages: Mapping[str, str]) -> bool:
         """Are all of them installed, in these versions?"""
         return all(
             name in packages and _is_in_range(packages[name], specifiers)

@@ -55,7 +55,7 @@ class VersionsKnownToClash(EnvironmentRule):
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages
         for clash in VERSION_CLASHES:
-            if clash.holds(packages):
+            if clash.are_installed(packages):
                 installed = " with ".join(f"{name} {packages[name]}" for name in clash.versions)
                 yield self.finding(
                     f"{installed}: {clash.what}",

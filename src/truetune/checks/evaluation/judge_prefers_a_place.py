@@ -76,12 +76,12 @@ class JudgePrefersAPlace(EvaluationRule):
     def findings(self) -> Iterator[Finding]:
         for count in count_by_place(self.subject.judged):
             if count.is_uneven:
-                yield self._finding(count)
+                yield self._finding_on_place(count)
                 # The surest kind says it; others would say the same of the same judge.
                 return
 
-    def _finding(self, count: PlaceCount) -> Finding:
-        """Which place won, where it should not have mattered."""
+    def _finding_on_place(self, count: PlaceCount) -> Finding:
+        """The finding that one place wins though it should not matter."""
         place, wins = (
             ("first", count.first) if count.first > count.second else ("second", count.second)
         )
@@ -93,15 +93,15 @@ class JudgePrefersAPlace(EvaluationRule):
             " report this win rate",
             evidence=[
                 f"chance makes so uneven a count in {count.p:.1g} of cases (binomial, two-sided)",
-                *_rates_by_file(self.subject.judged, place),
+                *_win_rates_by_file(self.subject.judged, place),
             ],
-            cases=[_case_of(count.case)] if count.case is not None else (),
+            cases=[_case_of_pair(count.case)] if count.case is not None else (),
             count=wins,
             total=of,
         )
 
 
-def _rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
+def _win_rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
     """How often the place won in each file."""
     files = list(dict.fromkeys(pair.file for pair in pairs if pair.file))
     for file in files[:6]:
@@ -113,7 +113,7 @@ def _rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
             yield f"in {file} the {place} place won {wins:,} of {len(decided):,}"
 
 
-def _case_of(pair: JudgedPair) -> Case:
+def _case_of_pair(pair: JudgedPair) -> Case:
     """One pair of them."""
     return Case(
         f"{pair.question[:80]}: {pair.verdict}", file=pair.file or None, line=pair.line or None

@@ -116,7 +116,7 @@ class NoBetterThanBase(EvaluationRule):
         is_base = self.subject.is_base
         if not is_base and abs(change.difference) < MIN_DIFFERENCE:
             return
-        verdict = _judge_change(change)
+        verdict = _verdict_on_change(change)
         is_worse = verdict == "worse"
         if verdict == "better" or not (is_worse or is_base):
             return
@@ -130,7 +130,7 @@ class NoBetterThanBase(EvaluationRule):
         )
 
 
-def _judge_change(change: LossChange) -> Literal["better", "worse", "not surely better"]:
+def _verdict_on_change(change: LossChange) -> Literal["better", "worse", "not surely better"]:
     """Whether the loss changed for sure: the test, and the interval of the bootstrap, have to agree."""
     if change.p >= MAX_P:
         return "not surely better"

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import reading_cases
+from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -71,5 +71,5 @@ class ParserIsUnstableOrSlow(EvaluationRule):
         yield self.finding(
             f"the parser {proof.name} {fault}",
             remedy,
-            cases=reading_cases(proof.shaky),
+            cases=cases_of_readings(proof.shaky),
         )

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import describe_score, reading_cases
+from truetune.checks.evaluation.parser_reading_cases import cases_of_readings, describe_score
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -63,7 +63,7 @@ class ParserMissesGoldAnswers(EvaluationRule):
                 f"the parser {proof.name} scores {describe_score(proof.read, proof.golds)} with the gold"
                 " answers themselves",
                 "name a parser that reads the data's own answers (--parser)",
-                cases=reading_cases(proof.missed),
+                cases=cases_of_readings(proof.missed),
                 count=len(proof.missed),
                 total=proof.golds,
             )
@@ -74,5 +74,5 @@ class ParserMissesGoldAnswers(EvaluationRule):
                 " for other values",
                 "name a parser that reads these forms, or nothing in them (--parser)",
                 severity="warning",
-                cases=reading_cases(proof.misread),
+                cases=cases_of_readings(proof.misread),
             )

@@ -1,4 +1,6 @@
-"""What a parser read of answers, as cases of a finding and as a score.
+"""Shows what a parser read of answers: as cases of a finding, and as a score.
+
+All rules on parsers use this form.
 
 The rules on parsers show readings in one form: the text's end, where answers stand, what was read of it and what was
 expected.
@@ -15,22 +17,22 @@ from truetune.generation.parser_selftest import ParserReading
 SHOWN_CHARS = 80
 
 
-def reading_cases(readings: Iterable[ParserReading]) -> list[Case]:
+def cases_of_readings(readings: Iterable[ParserReading]) -> list[Case]:
     """A few cases, one of each reason first: a terminal shows three."""
     by_reason: dict[str, list[ParserReading]] = {}
     for reading in readings:
         by_reason.setdefault(reading.what, []).append(reading)
     firsts = [group[0] for group in by_reason.values()]
     others = [reading for group in by_reason.values() for reading in group[1:]]
-    return [_reading_case(reading) for reading in (firsts + others)[:SHOWN_CASES]]
+    return [_case_of_reading(reading) for reading in (firsts + others)[:SHOWN_CASES]]
 
 
 def describe_score(good: int, of: int) -> str:
-    """`0.25 (5 of 20)`"""
+    """A share with its counts, as text: `0.25 (5 of 20)`."""
     return f"{good / of:.2f} ({good:,} of {of:,})"
 
 
-def _reading_case(reading: ParserReading) -> Case:
+def _case_of_reading(reading: ParserReading) -> Case:
     """The text, what was read of it, and what was expected."""
     row = "" if reading.row is None else f"gold {reading.row + 1}, "
     return Case(

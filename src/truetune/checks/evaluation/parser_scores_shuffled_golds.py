@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import reading_cases
+from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -75,7 +75,7 @@ class ParserScoresShuffledGolds(EvaluationRule):
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser
-        if proof is None or not _is_blind(proof):
+        if proof is None or not _reads_different_golds_as_equal(proof):
             return
         expected = "" if proof.chance is None else f"; {proof.chance:.2f} is chance"
         yield self.finding(
@@ -84,11 +84,11 @@ class ParserScoresShuffledGolds(EvaluationRule):
             "name a parser that reads the value that makes the answers differ (--parser)",
             severity="warning" if proof.chance is None else "error",
             evidence=[f"it reads {proof.values:,} different values in {proof.golds:,} golds"],
-            cases=reading_cases(proof.alike),
+            cases=cases_of_readings(proof.alike),
         )
 
 
-def _is_blind(proof: ParserSelftest) -> bool:
+def _reads_different_golds_as_equal(proof: ParserSelftest) -> bool:
     """Does the parser read different golds as equal, far more often than they are?"""
     if proof.shuffled is None:
         return False

@@ -102,12 +102,12 @@ class StoppingIsNotCalibrated(EvaluationRule):
             f" {stops.high:.2g}): {verdict}",
             remedy,
             severity="error" if stops.high < MIN_EXPECTED_OF_WARNING else "warning",
-            evidence=list(self._list_evidence(stops)),
+            evidence=list(self._stop_evidence(stops)),
             count=stops.likely,
             total=stops.ends,
         )
 
-    def _list_evidence(self, stops: StopCalibration) -> Iterator[str]:
+    def _stop_evidence(self, stops: StopCalibration) -> Iterator[str]:
         """P(stop) at ends and inside answers, stops that are not served, and what the other model expects."""
         yield (
             f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,}"

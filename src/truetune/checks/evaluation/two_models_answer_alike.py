@@ -64,7 +64,7 @@ class TwoModelsAnswerAlike(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.twins:
             return Unmet("no answers of two models to the same questions were read", asked=True)
-        if not any(map(_is_comparable, self.subject.twins)):
+        if not any(map(_are_answers_telling, self.subject.twins)):
             return Unmet(
                 "the answers of two models are too few, or labels, which may be equal by right",
                 f"name {MIN_ROWS} answers or more that are sentences",
@@ -75,12 +75,12 @@ class TwoModelsAnswerAlike(EvaluationRule):
         return "; ".join(
             f"{one.equal} of {one.rows} answers of {one.names[0]} and {one.names[1]} are equal"
             for one in self.subject.twins
-            if _is_comparable(one)
+            if _are_answers_telling(one)
         )
 
     def findings(self) -> Iterator[Finding]:
         for twins in self.subject.twins:
-            if not _is_comparable(twins) or twins.equal < MIN_EQUAL_SHARE * twins.rows:
+            if not _are_answers_telling(twins) or twins.equal < MIN_EQUAL_SHARE * twins.rows:
                 continue
             one, other = twins.names
             yield self.finding(
@@ -98,7 +98,7 @@ class TwoModelsAnswerAlike(EvaluationRule):
             )
 
 
-def _is_comparable(twins: EqualAnswers) -> bool:
+def _are_answers_telling(twins: EqualAnswers) -> bool:
     """Are there enough answers, long and different enough that two models would not write the same?"""
     return (
         twins.rows >= MIN_ROWS

@@ -1,4 +1,5 @@
-"""Figures and fixed phrases of a symptom, replaced by the words for what they mean.
+"""Replaces figures and fixed phrases of a described symptom by the words for what they mean, for a
+search by words.
 
 A number says nothing to a search by words, yet users name their symptom by it: an accuracy of 1.0 is perfect, a loss of
 0.6931 is ln 2, and "4 GPUs" are several. Pages are read in the same way, so that both meet in one word.
@@ -36,13 +37,15 @@ Replacement = str | Callable[[re.Match[str]], str]
 
 
 def _replace_metric(match: re.Match[str]) -> str:
-    """`accuracy is 1.0` -> `accuracy perfect`; a number of no meaning is dropped."""
+    """The words for the value of a metric: `accuracy is 1.0` -> `accuracy perfect`; a number of no
+    meaning is dropped.
+    """
     share = float(match[2]) / (100 if match[3] else 1)
     return f"{match[1]} {_word_for_share(share)} "
 
 
 def _replace_percentage(match: re.Match[str]) -> str:
-    """`100 %` of whatever -> `perfect`."""
+    """The word for a percentage: `100 %` -> `perfect`; the number is dropped if it means nothing."""
     return f" {_word_for_share(float(match[1]) / 100)} "
 
 
@@ -57,19 +60,24 @@ def _word_for_share(share: float) -> str:
 
 
 def _replace_utilisation(match: re.Match[str]) -> str:
-    """`gpu util 3 %` -> `gpu util idle`: a low share of a GPU is no metric near chance."""
+    """The word for a GPU's utilisation: `gpu util 3 %` -> `gpu util idle`.
+
+    A low share of a GPU is no metric near chance.
+    """
     word = "idle" if float(match[2]) <= 100 * CHANCE_SHARE else "busy"
     return f"{match[1]} {word} "
 
 
 def _replace_loss(match: re.Match[str]) -> str:
-    """`loss is 0.0001` -> `loss zero`; other values say nothing without a curve."""
+    """The word for the value of a loss: `loss is 0.0001` -> `loss zero`; other values say nothing
+    without a curve.
+    """
     word = "zero" if float(match[2]) < NEAR_ZERO_LOSS else ""
     return f"{match[1]} {word} "
 
 
 def _replace_hardware(match: re.Match[str]) -> str:
-    """`h100s` -> `gpus`: pages do not name models of cards."""
+    """`gpus` for the model of a card, such as `h100s`: pages do not name models of cards."""
     return "gpus" if match[0].endswith("s") else "gpu"
 
 
@@ -148,7 +156,7 @@ READINGS: tuple[tuple[re.Pattern[str], Replacement], ...] = tuple(
 """In this order: a figure with a unit before the bare one"""
 
 
-def read_figures(text: str) -> str:
+def words_for_figures(text: str) -> str:
     """The text in lower case, with figures and phrases that mean something replaced by words."""
     text = text.lower()
     for pattern, replace in READINGS:

@@ -1,4 +1,5 @@
-"""The guides on symptoms: what users see, in their words, and the command to begin with.
+"""The table of guides on symptoms: what users see, in their words, the causes, and the command to
+begin with.
 
 A guide is a page in docs/; what stands here lets `truetune explain` find it, and says the first command where the
 documents are missing.

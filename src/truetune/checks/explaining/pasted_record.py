@@ -1,4 +1,5 @@
-"""What a record of a log says that was pasted as a question: `{'loss': 0.0, 'grad_norm': nan, ...}`.
+"""Reads log records that were pasted as a question (`{'loss': 0.0, 'grad_norm': nan, ...}`), and
+tells which causes their values prove.
 
 One or a few records have no curve, so that rules on logs have too little of them. Some values need none: a sum of
 log-probabilities that is exactly 0, a loss that is no number. What they prove goes before what the words are about.
@@ -38,7 +39,9 @@ class Proof:
 
 
 def list_proofs_of_records(question: str) -> list[Proof]:
-    """What the records in a question prove, what tells most first; nothing where none was pasted."""
+    """What the records pasted in a question prove, the most telling first; nothing if none was
+    pasted.
+    """
     records = _read_records(question)
     return list(_list_proofs(records)) if records else []
 

@@ -1,4 +1,5 @@
-"""Traits of a project that causes of a symptom take: DPO, a quantized base, several processes, a loop of one's own.
+"""Recognises traits of a project that causes of a symptom depend on: DPO, a quantized base, several
+processes, an own loop.
 
 One row of `TRAIT_READINGS` says of each trait how a line of code, settings, commands or output shows it, and how a text
 mentions it. The text of a cause mentions what it takes, a user's question what they have. So a new cause or rule needs
@@ -118,6 +119,9 @@ class TraitReading:
 def _row(
     trait: Trait, area: Area, label: str, shown: str, named: str, *, is_needed: bool = True
 ) -> TraitReading:
+    """One row of the table: how code (`shown`) and texts (`named`) show a trait, as compiled
+    patterns.
+    """
     return TraitReading(
         trait, area, label, re.compile(shown), re.compile(named, re.IGNORECASE), is_needed
     )
@@ -406,7 +410,7 @@ SUBJECT_END = re.compile(r"[:;]| - |\. [A-Z]")
 
 
 @cache
-def list_mentioned(text: str) -> frozenset[Trait]:
+def traits_mentioned(text: str) -> frozenset[Trait]:
     """The traits that a text mentions."""
     return frozenset(reading.trait for reading in TRAIT_READINGS if reading.named_by.search(text))
 
@@ -438,8 +442,10 @@ NEGATED = re.compile(
 
 
 @cache
-def read_code_words(text: str) -> tuple[tuple[re.Pattern[str], ...], tuple[re.Pattern[str], ...]]:
-    """The names of code in what a text calls wrong: those that are there, and those that are missing.
+def patterns_of_code_names(
+    text: str,
+) -> tuple[tuple[re.Pattern[str], ...], tuple[re.Pattern[str], ...]]:
+    """(patterns of names of code that a text calls wrong, of those that it calls missing).
 
     A value beside a name belongs to it: a line with another value does not show it.
     """
@@ -448,19 +454,20 @@ def read_code_words(text: str) -> tuple[tuple[re.Pattern[str], ...], tuple[re.Pa
     # Of what is missing the explanation tells as well: `no torch.cuda.set_device`.
     missing = [word for part in NEGATED.findall(text) for word in CODE_WORD.findall(part)]
     there = [word for word in CODE_WORD.findall(subject) if word not in missing]
-    return tuple(map(_pattern_of_word, there)), tuple(map(_pattern_of_word, missing))
+    return tuple(map(_pattern_of_code_word, there)), tuple(map(_pattern_of_code_word, missing))
 
 
-def _pattern_of_word(word: str) -> re.Pattern[str]:
+def _pattern_of_code_word(word: str) -> re.Pattern[str]:
+    """The pattern of a name of code, with the value beside it."""
     name, _, value = word.partition("=")
     ending = rf"\W{{1,5}}{re.escape(value.strip(QUOTES))}" if value else ""
     return re.compile(rf"{re.escape(name)}(?!\w){ending}")
 
 
 @cache
-def list_negated(text: str) -> frozenset[Trait]:
+def traits_mentioned_as_missing(text: str) -> frozenset[Trait]:
     """The traits that a text mentions as missing only: `evaluated without the chat template`."""
-    return list_mentioned(" ; ".join(NEGATED.findall(text))) - list_mentioned(
+    return traits_mentioned(" ; ".join(NEGATED.findall(text))) - traits_mentioned(
         NEGATED.sub(" ", text)
     )
 
@@ -473,7 +480,9 @@ class Precondition:
     any_is_enough: bool
     """One of the traits is enough: the text says `or`"""
 
-    def lacking(self, present: frozenset[Trait], unknown: frozenset[Trait]) -> frozenset[Trait]:
+    def excluding_traits(
+        self, present: frozenset[Trait], unknown: frozenset[Trait]
+    ) -> frozenset[Trait]:
         """The traits whose lack excludes the cause; none while it is possible."""
         absent = self.traits - present - unknown
         if self.any_is_enough and absent != self.traits:
@@ -482,23 +491,23 @@ class Precondition:
 
 
 @cache
-def read_precondition(text: str) -> Precondition:
+def precondition_of_cause(text: str) -> Precondition:
     """What takes part in the thing that a text calls wrong: named before its explanation or fix."""
     end = SUBJECT_END.search(text)
     subject = text[: end.start()] if end else text
-    needed = (trait for trait in list_mentioned(subject) if READING_OF_TRAIT[trait].is_needed)
+    needed = (trait for trait in traits_mentioned(subject) if READING_OF_TRAIT[trait].is_needed)
     return Precondition(frozenset(needed), " or " in subject or ", or" in subject)
 
 
-def traits_shown(line: str) -> Iterator[Trait]:
+def traits_shown_by_line(line: str) -> Iterator[Trait]:
     """The traits that a line of a project's files shows."""
-    off = frozenset(traits_switched_off(line))
+    off = frozenset(traits_switched_off_by_line(line))
     for reading in TRAIT_READINGS:
         if reading.trait not in off and reading.shown_by.search(line):
             yield reading.trait
 
 
-def traits_switched_off(line: str) -> Iterator[Trait]:
+def traits_switched_off_by_line(line: str) -> Iterator[Trait]:
     """The traits that a line sets to nothing: `val_set_size: 0.0`, `packing=False`."""
     for trait, keys in SWITCHES.items():
         if re.search(rf"\b(?:{keys}){OFF}", line):

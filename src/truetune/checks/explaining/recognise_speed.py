@@ -1,4 +1,5 @@
-"""Words that name a speed: `3 tokens per second`, `105 s per step`, `a minute for each answer`.
+"""Recognises questions that name a speed (`3 tokens per second`, `105 s per step`), and gives the
+guides on that speed.
 
 A figure of time says nothing to a search by words, and its units (tokens, steps, answers) are words of other symptoms.
 Whoever gives a speed and names no other fault speaks of slowness; so does who calls a part of the work slow.
@@ -72,7 +73,7 @@ GUIDES_OF_SPEED = ("slow-training", "slow-generation", "several-gpus")
 """Guides on speed: all that a question on it can be about"""
 
 
-def speed_guides(question: str) -> tuple[str, ...]:
+def guides_of_named_speed(question: str) -> tuple[str, ...]:
     """The guides that a named speed is about; none where no speed is named, or another fault beside it."""
     if OTHER_FAULT.search(question):
         return ()

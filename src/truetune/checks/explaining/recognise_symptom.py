@@ -1,4 +1,5 @@
-"""Which symptom a user speaks of, by words that other users say of each symptom.
+"""Recognises which symptom a question is about, by sentences that other users wrote on each
+symptom.
 
 A search over the guides finds the symptom where the user says what a guide says. People say it otherwise: `should fly`,
 `half the tokens per second`. `symptom_sentences.tsv` has sixty sentences for each of nine symptoms, written by someone
@@ -37,7 +38,7 @@ class _WordCounts:
     """Symptom -> stem -> sentences with it"""
 
     def knows(self, stem: str) -> bool:
-        """Does it stand in any sentence?"""
+        """Does a word stem stand in any sentence?"""
         return any(stem in counts for counts in self.by_symptom.values())
 
     def log_chance(self, symptom: str, stem: str) -> float:
@@ -46,7 +47,7 @@ class _WordCounts:
         return math.log(having / (self.sentences[symptom] + 2 * SMOOTHING))
 
 
-def recognise_symptom(question: str) -> dict[str, float]:
+def symptom_probabilities(question: str) -> dict[str, float]:
     """Symptom -> how likely the question is about it; the values add up to 1. Empty where no word is known.
 
     Args:
@@ -55,7 +56,7 @@ def recognise_symptom(question: str) -> dict[str, float]:
     Source: the naive Bayes classifier with word presence (McCallum and Nigam 1998), without the words that are absent:
     a short question lacks most of them by chance.
     """
-    counts = _read_counts()
+    counts = _count_words_of_sentences()
     known = [stem for stem in set(list_stems(question)) if counts.knows(stem)]
     if not known:
         return {}
@@ -70,7 +71,7 @@ def recognise_symptom(question: str) -> dict[str, float]:
 
 
 @cache
-def _read_counts() -> _WordCounts:
+def _count_words_of_sentences() -> _WordCounts:
     """The words of all sentences, counted."""
     text = files("truetune.checks.explaining").joinpath(SENTENCES).read_text(encoding="utf-8")
     sentences: Counter[str] = Counter()

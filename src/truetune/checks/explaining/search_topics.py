@@ -1,4 +1,5 @@
-"""search: the rules, messages, guides and commands that a user's words are about, best first.
+"""Searches the rules, known messages, guides and commands for those that a user's words are about,
+the best first.
 
 BM25 (Robertson and Zaragoza 2009, doi:10.1561/1500000019) over fields of different weight: a word that many pages have
 counts little. Pairs of neighbouring words count as words of their own. Words that are said for one another count as a
@@ -165,9 +166,9 @@ def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[
         replace(hit, causes=_fitting_causes(hit.topic, question_stems, scoring)) for hit in best
     ]
     # What proves its cause goes before what only has the words; the last step has the strongest proof.
-    ranked = _pasted_message_first(question, ranked, hits)
-    ranked = _memory_of_others_first(question, ranked, hits)
-    return _proven_by_records_first(question, ranked, documents)
+    ranked = _put_pasted_message_first(question, ranked, hits)
+    ranked = _put_memory_of_others_first(question, ranked, hits)
+    return _put_proven_by_records_first(question, ranked, documents)
 
 
 def _score_all(
@@ -189,7 +190,7 @@ def _score_all(
     return sorted(hits, key=lambda hit: (-hit.score, hit.topic.kind, hit.topic.name))
 
 
-def _pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+def _put_pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
     """The hits with the known message in front that the question repeats word for word.
 
     A pasted line is proof; words that a rule shares with it are not. A few words of a pattern may stand in anybody's
@@ -212,7 +213,7 @@ def _pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -> li
     return [first, *others[: max(len(kept) - 1, 0)]]
 
 
-def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+def _put_memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
     """The hits with the out-of-memory message in front where its own figures say that other processes hold the GPU.
 
     Words alone find the usual causes, and smaller batches do not help there.
@@ -231,13 +232,13 @@ def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> 
     return [proven_hit, *others[: max(len(kept) - 1, 0)]]
 
 
-def _proven_by_records_first(
+def _put_proven_by_records_first(
     question: str, kept: list[Hit], documents: list[IndexedTopic]
 ) -> list[Hit]:
     """The hits with what pasted records of a log prove in front: their values say more than their names."""
     topics = {document.topic.name: document.topic for document in reversed(documents)}
     proven_hits = [
-        _proven_hit(topics[proof.topic], proof, kept)
+        _hit_of_proof(topics[proof.topic], proof, kept)
         for proof in list_proofs_of_records(question)
         if proof.topic in topics
     ]
@@ -251,7 +252,7 @@ def _proven_by_records_first(
     return [*proven_hits, *others[: max(len(kept) - len(proven_hits), 0)]]
 
 
-def _proven_hit(topic: Topic, proof: Proof, kept: list[Hit]) -> Hit:
+def _hit_of_proof(topic: Topic, proof: Proof, kept: list[Hit]) -> Hit:
     """A topic that a record proves, with the proof as its first cause and the best score of all."""
     own = next((hit for hit in kept if hit.topic is topic), Hit(topic, 0.0, ()))
     causes = (proof.cause, *(cause for cause in own.causes if cause != proof.cause))
@@ -267,7 +268,12 @@ def _fitting_causes(topic: Topic, question_stems: list[str], scoring: Scoring) -
         return ()
     # Negative numbers: of equal shares the likelier cause, which stands earlier, is the best.
     shares = [
-        (scoring.share(question_stems, [*list_stems(cause.text), *list_stems(cause.seen)]), -number)
+        (
+            scoring.information_share(
+                question_stems, [*list_stems(cause.text), *list_stems(cause.seen)]
+            ),
+            -number,
+        )
         for number, cause in enumerate(guide.causes)
     ]
     fitting = sorted((one for one in shares if one[0] >= MIN_CAUSE_SHARE), reverse=True)
@@ -293,10 +299,11 @@ class Scoring:
             document: one of those that this was made of.
         """
         words = list(dict.fromkeys(question_stems))
-        matches = {word: self._match_of(word, document) for word in words}
+        matches = {word: self._match_degree(word, document) for word in words}
         known = tuple(word for word in words if matches[word])
         missed = sum(
-            self._rarity(self.having[word]) * (1 - match) for word, match in matches.items()
+            self._inverse_document_frequency(self.having[word]) * (1 - match)
+            for word, match in matches.items()
         )
         total = sum(self._score_of_word(word, document) for word in known)
         total += self._score_of_pairs(question_stems, document)
@@ -306,18 +313,18 @@ class Scoring:
         factor = FACTOR_OF_KIND[document.topic.kind] * self._sentence_factor(set(words), document)
         return total * factor, known
 
-    def share(self, question_stems: list[str], words: Iterable[str]) -> float:
+    def information_share(self, question_stems: list[str], words: Iterable[str]) -> float:
         """How much of what the question says stands in these words too, or is said there in another way."""
         present = frozenset(words)
         total = covered = 0.0
         for word in dict.fromkeys(question_stems):
-            rarity = self._rarity(self.having[word])
+            rarity = self._inverse_document_frequency(self.having[word])
             is_near = bool(NEAR_STEMS.get(word, frozenset()) & present)
             total += rarity
             covered += rarity * (1.0 if word in present else NEAR_MATCH * is_near)
         return covered / (total or 1.0)
 
-    def _match_of(self, word: str, document: IndexedTopic) -> float:
+    def _match_degree(self, word: str, document: IndexedTopic) -> float:
         """1 for a word that a document has, a part for one of which it has what is said for it, else 0."""
         if word in document.weights:
             return 1.0
@@ -327,7 +334,9 @@ class Scoring:
     def _score_of_pairs(self, question_stems: list[str], document: IndexedTopic) -> float:
         """What the neighbouring words of the question count that are neighbours in the document too."""
         common = set(pairwise(question_stems)) & document.pairs
-        return PAIR_WEIGHT * sum(self._rarity(self.having_pair[pair]) for pair in common)
+        return PAIR_WEIGHT * sum(
+            self._inverse_document_frequency(self.having_pair[pair]) for pair in common
+        )
 
     def _score_of_word(self, word: str, document: IndexedTopic) -> float:
         """BM25 of one word, or of what is said for it."""
@@ -341,10 +350,10 @@ class Scoring:
             return 0.0
         relative_length = document.length / self.mean_length
         length_norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative_length)
-        rarity = self._rarity(self.having[word])
+        rarity = self._inverse_document_frequency(self.having[word])
         return rarity * frequency * (SATURATION + 1) / (frequency + length_norm)
 
-    def _rarity(self, having: int) -> float:
+    def _inverse_document_frequency(self, having: int) -> float:
         """The inverse document frequency of what so many documents have."""
         return math.log(1 + (self.count - having + 0.5) / (having + 0.5))
 
@@ -359,7 +368,7 @@ class Scoring:
 
     def _information(self, words: Iterable[str]) -> float:
         """How much words say together: the sum of their rarities."""
-        return sum(self._rarity(self.having[word]) for word in words)
+        return sum(self._inverse_document_frequency(self.having[word]) for word in words)
 
 
 def _is_about_any(words: Iterable[str], document: IndexedTopic) -> bool:
@@ -397,7 +406,7 @@ def _index_topic(topic: Topic) -> IndexedTopic:
 
 def _list_rules() -> Iterator[Topic]:
     """The pages of rules, from their files: each rule's module begins with its page and names its code."""
-    seen = _seen_by_rule()
+    seen = _symptoms_by_rule()
     for path in sorted(PACKAGE_FOLDER.glob("checks/*/*.py")):
         source = path.read_text(encoding="utf-8")
         code, page = RULE_CODE.search(source), RULE_PAGE.search(source)
@@ -410,7 +419,7 @@ def _list_rules() -> Iterator[Topic]:
             yield Topic("rule", name, title, text, code[1], seen.get(name, ()), why)
 
 
-def _seen_by_rule() -> dict[str, tuple[str, ...]]:
+def _symptoms_by_rule() -> dict[str, tuple[str, ...]]:
     """Rule -> what users see of the causes that it proves."""
     seen: dict[str, tuple[str, ...]] = {}
     for guide in GUIDES:

@@ -1,4 +1,5 @@
-"""Words as a search compares them: without their endings, and beside others that users say for the same thing.
+"""Reduces words to stems as a search compares them, and groups stems that users say for the same
+thing.
 
 `masks`, `masked` and `masking` have one stem. Two tables bring together what users say and what pages say: short forms
 that count as the same word, and words that are near, which count less. Endings are cut by a list and not by a stemmer's
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from truetune.checks.explaining.figure_phrases import read_figures
+from truetune.checks.explaining.figure_phrases import words_for_figures
 
 WORD = re.compile(r"[a-z][a-z0-9]+|(?<![\d.])[1-9]\d{2,}(?![\d.])")
 """Numbers only from three digits on: statuses and exit codes. Smaller ones are counts that say nothing of a symptom"""
@@ -146,7 +147,7 @@ def stem_of(word: str) -> str:
 
 def list_stems(text: str) -> list[str]:
     """The stems of a text's words, in their order; common words are left out."""
-    words = (word for word in WORD.findall(read_figures(text)) if word not in COMMON_WORDS)
+    words = (word for word in WORD.findall(words_for_figures(text)) if word not in COMMON_WORDS)
     stems = map(stem_of, words)
     return [STEM_OF_SHORT_FORM.get(stem, stem) for stem in stems]
 
@@ -155,7 +156,7 @@ STEM_OF_SHORT_FORM = {stem_of(word): stem_of(group[0]) for group in SHORT_FORMS 
 """Stem -> the stem that it counts as"""
 
 
-def _group_near_stems() -> dict[str, frozenset[str]]:
+def _near_stems_by_stem() -> dict[str, frozenset[str]]:
     """For each stem the others of the lines of NEAR_WORDS that it stands in."""
     near_stems: dict[str, set[str]] = {}
     for group in NEAR_WORDS:
@@ -165,5 +166,5 @@ def _group_near_stems() -> dict[str, frozenset[str]]:
     return {stem: frozenset(others) for stem, others in near_stems.items()}
 
 
-NEAR_STEMS = _group_near_stems()
+NEAR_STEMS = _near_stems_by_stem()
 """Stem -> stems of words that are said for it"""

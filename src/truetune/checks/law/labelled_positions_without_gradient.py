@@ -51,7 +51,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.evidence.target_positions import describe_positions, mostly_other_tokens
+from truetune.checks.law.evidence.target_positions import (
+    are_targets_mostly_other_tokens,
+    describe_positions,
+)
 from truetune.checks.rule import LawRule
 
 
@@ -67,7 +70,7 @@ class LabelledPositionsWithoutGradient(LawRule):
         count, total = evidence["without gradient"], evidence["labelled"]
         # A shift leaves labelled positions out at one end of each answer and adds others at the
         # other end.
-        if count <= tolerance * total or mostly_other_tokens(evidence):
+        if count <= tolerance * total or are_targets_mostly_other_tokens(evidence):
             return
         yield self.finding(
             f"{count} of {total} labelled positions get no gradient from the loss",

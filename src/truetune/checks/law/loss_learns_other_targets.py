@@ -77,7 +77,7 @@ class LossLearnsOtherTargets(LawRule):
             return
         # Labels that are wrong themselves are double-label-shift's; here it is the loss that shifts
         # right ones.
-        if self._labels_say_so(others) or not any(lines_with_unshifted_labels(self.subject)):
+        if self._are_labels_shifted(others) or not any(lines_with_unshifted_labels(self.subject)):
             return
         name = max(others, key=lambda target: int(others[target]))
         yield self.finding(
@@ -93,8 +93,8 @@ class LossLearnsOtherTargets(LawRule):
             total=total,
         )
 
-    def _labels_say_so(self, others: dict[str, int]) -> bool:
-        """The labels themselves are shifted: that is double-label-shift's."""
+    def _are_labels_shifted(self, others: dict[str, int]) -> bool:
+        """Are the labels themselves shifted? Then `double-label-shift` reports it."""
         shifted = supervised = 0
         for sample in self.subject.samples:
             if sample.labels is not None and len(sample.ids) > 1:

@@ -56,7 +56,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.evidence.target_positions import describe_positions, mostly_other_tokens
+from truetune.checks.law.evidence.target_positions import (
+    are_targets_mostly_other_tokens,
+    describe_positions,
+)
 from truetune.checks.rule import LawRule
 
 
@@ -70,7 +73,7 @@ class LossOnUnlabelledPositions(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without a label"], evidence["positions with gradient"]
-        if count <= tolerance * total or mostly_other_tokens(evidence):
+        if count <= tolerance * total or are_targets_mostly_other_tokens(evidence):
             return
         # ORPO's first term is the likelihood of prompt and chosen answer together (TRL averages
         # over both), whatever the labels say.

@@ -79,5 +79,5 @@ class PolicyDiffersFromItsReference(LawRule):
 
 
 def _show_log_ratios(row: dict[str, float]) -> str:
-    """`chosen +0.120, rejected -0.040`"""
+    """The log ratios of both sides as text: `chosen +0.120, rejected -0.040`."""
     return ", ".join(f"{side} {row[side]:+.3f}" for side in ("chosen", "rejected") if side in row)

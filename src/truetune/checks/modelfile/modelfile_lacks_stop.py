@@ -56,14 +56,16 @@ class ModelfileLacksStop(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if self._end_mark():
+        if self._turn_end_mark_of_template():
             return None
         return Unmet("it is about a TEMPLATE with a mark that ends turns")
 
     def figure(self) -> str:
-        return f"1 mark ends turns ({self._end_mark()}), and PARAMETER stop names it"
+        return (
+            f"1 mark ends turns ({self._turn_end_mark_of_template()}), and PARAMETER stop names it"
+        )
 
-    def _end_mark(self) -> str | None:
+    def _turn_end_mark_of_template(self) -> str | None:
         """The mark behind the prompt; None where there is no template, or it has none."""
         template = self.subject.last("template")
         # Marks before the prompt may end the system prompt alone.
@@ -72,7 +74,7 @@ class ModelfileLacksStop(ModelfileRule):
         return min(places)[1] if places else None
 
     def findings(self) -> Iterator[Finding]:
-        end, base = self._end_mark(), self.subject.last("from")
+        end, base = self._turn_end_mark_of_template(), self.subject.last("from")
         template = self.subject.last("template")
         if end is None or template is None or base is None:
             return

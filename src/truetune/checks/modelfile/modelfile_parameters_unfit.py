@@ -91,7 +91,7 @@ class ModelfileParametersUnfit(ModelfileRule):
     def unmet(self) -> Unmet | None:
         parameters = self.subject.parameters
         is_set = any(name in parameters for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED))
-        if is_set or self._sampling_values() or self._stops():
+        if is_set or self._sampling_values() or self._stop_strings():
             return None
         return Unmet(
             "it is about parameters of sampling, num_gpu, num_ctx, num_predict and stop: none is set"
@@ -122,9 +122,9 @@ class ModelfileParametersUnfit(ModelfileRule):
                 "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
                 cases=[self.case(layers)],
             )
-        yield from self._long_context()
-        yield from self._stops_in_answers()
-        yield from self._shorter_than_trained()
+        yield from self._finding_on_long_context()
+        yield from self._findings_on_stops_in_answers()
+        yield from self._findings_on_short_limits()
         values = self._sampling_values()
         for breach in limit_breaches(values, GENERATION):
             name = OLLAMA_NAMES[breach.limit.setting]
@@ -136,14 +136,14 @@ class ModelfileParametersUnfit(ModelfileRule):
                 cases=[self.case(self.subject.parameters[name])],
             )
 
-    def _stops(self) -> dict[str, Instruction]:
+    def _stop_strings(self) -> dict[str, Instruction]:
         """The stop strings, each with the instruction that gives it."""
         found = (one for one in self.subject.all("parameter") if one.value.startswith("stop"))
         return {one.value[len("stop") :].strip().strip('"'): one for one in found}
 
-    def _stops_in_answers(self) -> Iterator[Finding]:
+    def _findings_on_stops_in_answers(self) -> Iterator[Finding]:
         """Stop strings that stand in the middle of the answers which the model was trained on."""
-        stops = self._stops()
+        stops = self._stop_strings()
         chats = find_nearby_chats(self.subject.path) if stops else None
         if chats is None:
             return
@@ -159,7 +159,7 @@ class ModelfileParametersUnfit(ModelfileRule):
                 cases=[self.case(instruction)],
             )
 
-    def _shorter_than_trained(self) -> Iterator[Finding]:
+    def _findings_on_short_limits(self) -> Iterator[Finding]:
         """A context or a limit of answers that the chats of the training surely pass."""
         given = {name: self.subject.parameters.get(name) for name in (CONTEXT, MOST_ANSWERED)}
         chats = find_nearby_chats(self.subject.path) if any(given.values()) else None
@@ -174,9 +174,9 @@ class ModelfileParametersUnfit(ModelfileRule):
         for name, texts in limits:
             parameter = given[name]
             if parameter is not None:
-                yield from self._shorter_than(parameter, name, texts, chats.path.name)
+                yield from self._finding_on_short_limit(parameter, name, texts, chats.path.name)
 
-    def _shorter_than(
+    def _finding_on_short_limit(
         self, parameter: Instruction, name: str, texts: _Texts, file: str
     ) -> Iterator[Finding]:
         """A parameter that many of the texts of the training surely pass."""
@@ -194,8 +194,8 @@ class ModelfileParametersUnfit(ModelfileRule):
             cases=[self.case(parameter)],
         )
 
-    def _long_context(self) -> Iterator[Finding]:
-        """The memory that a long context takes."""
+    def _finding_on_long_context(self) -> Iterator[Finding]:
+        """The finding that a long context takes much memory."""
         context = self.subject.parameters.get(CONTEXT)
         tokens = parse_limit_number(context.value) if context is not None else None
         if context is None or tokens is None or tokens <= MAX_QUIET_CONTEXT:

@@ -61,10 +61,10 @@ class ModelfileServesTheBase(ModelfileRule):
 
     def findings(self) -> Iterator[Finding]:
         base, adapter = self.subject.last("from"), self.subject.last("adapter")
-        yield from self._left_out_adapter()
+        yield from self._finding_on_left_out_adapter()
         if adapter is not None:
-            if not self._may_exist(adapter):
-                yield self._missing_adapter(adapter)
+            if not self._may_adapter_exist(adapter):
+                yield self._finding_on_missing_adapter(adapter)
             return
         if base is None or is_own_weights(base, self.subject.local("from") is not None):
             return
@@ -85,7 +85,7 @@ class ModelfileServesTheBase(ModelfileRule):
             cases=cases,
         )
 
-    def _may_exist(self, adapter: Instruction) -> bool:
+    def _may_adapter_exist(self, adapter: Instruction) -> bool:
         """Is the adapter there, or may it be: an absolute path may be one of another machine?"""
         if self.subject.local("adapter") is not None or adapter.value.startswith(("/", "~")):
             return True
@@ -97,14 +97,18 @@ class ModelfileServesTheBase(ModelfileRule):
             for command in file.commands
         )
 
-    def _left_out_adapter(self) -> Iterator[Finding]:
-        """A script beside the Modelfile converts an adapter and the base, and FROM names the base alone."""
+    def _finding_on_left_out_adapter(self) -> Iterator[Finding]:
+        """The finding that a script beside the Modelfile converts an adapter and the base, and FROM
+        names the base alone.
+        """
         base = self.subject.last("from")
         if base is None or self.subject.last("adapter") is not None:
             return
         for file in _command_files_beside(self.subject.path):
-            converted = _converted(file, "convert_lora_to_gguf.py")
-            is_base = base.value.removeprefix("./") in _converted(file, "convert_hf_to_gguf.py")
+            converted = _files_written_by_converter(file, "convert_lora_to_gguf.py")
+            is_base = base.value.removeprefix("./") in _files_written_by_converter(
+                file, "convert_hf_to_gguf.py"
+            )
             # What merges the adapter may write over the file of the base.
             if not converted or not is_base or MERGES.search(file.text):
                 continue
@@ -117,7 +121,7 @@ class ModelfileServesTheBase(ModelfileRule):
             )
             return
 
-    def _missing_adapter(self, adapter: Instruction) -> Finding:
+    def _finding_on_missing_adapter(self, adapter: Instruction) -> Finding:
         """The finding on an ADAPTER whose path is not there."""
         return self.finding(
             f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
@@ -141,7 +145,7 @@ def _command_files_beside(path: str) -> Iterator[CommandFile]:
                 continue
 
 
-def _converted(file: CommandFile, program: str) -> set[str]:
+def _files_written_by_converter(file: CommandFile, program: str) -> set[str]:
     """The files that a program of llama.cpp writes, as `--outfile` names them."""
     outputs = (
         last_option(command.words, "--outfile")

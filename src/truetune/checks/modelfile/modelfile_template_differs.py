@@ -51,9 +51,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter
 from truetune.checks.modelfile.trained_format_beside import (
     TrainedFormat,
-    trained_format_beside,
+    find_trained_format_beside,
 )
-from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, is_own_weights
+from truetune.checks.modelfile.weights_of_modelfile import is_file_or_folder_name, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.parsing.read_modelfile import Instruction
@@ -82,11 +82,15 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def unmet(self) -> Unmet | None:
         if self.subject.last("template") is None:
             return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
-        if trained_format_beside(Path(self.subject.path).resolve().parent) is not None:
+        if find_trained_format_beside(Path(self.subject.path).resolve().parent) is not None:
             return None
-        return None if self._marks_of_training() or self._model_by_name() else NO_TOKENIZER
+        return (
+            None
+            if self._marks_of_training() or self._chat_model_with_question_mark()
+            else NO_TOKENIZER
+        )
 
-    def _model_by_name(self) -> tuple[str, str] | None:
+    def _chat_model_with_question_mark(self) -> tuple[str, str] | None:
         """A chat model by its published name, and its mark before a question; None where no name says one.
 
         The base of the adapter, else what FROM names: a file or a tag of Ollama's library.
@@ -108,15 +112,15 @@ class ModelfileTemplateDiffers(ModelfileRule):
                 return name, mark
         return None
 
-    def _without_template(self) -> Iterator[Finding]:
-        """Weights of one's own, and nothing says how a question is written for them."""
+    def _finding_on_missing_template(self) -> Iterator[Finding]:
+        """The finding that nothing says how a question is written for weights of the user's own."""
         base = self.subject.last("from")
         if base is None or not is_own_weights(base, self.subject.local("from") is not None):
             return
         # A model under a namespace of the library brings its template.
-        if not is_file_of_weights(base):
+        if not is_file_or_folder_name(base):
             return
-        has_template = _holds_template(self.subject.local("from"))
+        has_template = _does_gguf_hold_template(self.subject.local("from"))
         if has_template:
             return
         reason = (
@@ -134,11 +138,11 @@ class ModelfileTemplateDiffers(ModelfileRule):
         )
 
     def figure(self) -> str:
-        trained = trained_format_beside(Path(self.subject.path).resolve().parent)
+        trained = find_trained_format_beside(Path(self.subject.path).resolve().parent)
         if trained is not None:
             return f"TEMPLATE writes {trained.mark}, as {trained.path.name} does in training"
         marks = self._marks_of_training()
-        model = self._model_by_name()
+        model = self._chat_model_with_question_mark()
         if not marks and model is not None:
             return f"TEMPLATE writes {model[1]}, as the published template of {model[0]} does"
         return f"TEMPLATE writes {len(marks):,} of {len(marks):,} marks of training ({', '.join(marks)})"
@@ -152,16 +156,16 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def findings(self) -> Iterator[Finding]:
         template = self.subject.last("template")
         if template is None:
-            yield from self._without_template()
+            yield from self._finding_on_missing_template()
             return
-        trained = trained_format_beside(Path(self.subject.path).resolve().parent)
+        trained = find_trained_format_beside(Path(self.subject.path).resolve().parent)
         if trained is not None:
             # The settings of the training say the prompt; what the model's family writes counts no more.
-            yield from self._of_another_format(template, trained)
+            yield from self._finding_on_another_format(template, trained)
             return
         trained_marks = self._marks_of_training()
         if not trained_marks:
-            yield from self._of_another_family(template)
+            yield from self._finding_on_another_family(template)
             return
         written_marks = tuple(dict.fromkeys(MARK.findall(template.value)))
         lacking = _marks_beyond(trained_marks, written_marks)
@@ -177,7 +181,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             cases=[self.case(template)],
         )
 
-    def _of_another_format(
+    def _finding_on_another_format(
         self, template: Instruction, trained: TrainedFormat
     ) -> Iterator[Finding]:
         """TEMPLATE lacks the mark of the format that the settings beside it train."""
@@ -193,9 +197,9 @@ class ModelfileTemplateDiffers(ModelfileRule):
             cases=[self.case(template)],
         )
 
-    def _of_another_family(self, template: Instruction) -> Iterator[Finding]:
+    def _finding_on_another_family(self, template: Instruction) -> Iterator[Finding]:
         """TEMPLATE writes the marks of another family than that of the model, by its name."""
-        model, written = self._model_by_name(), mark_of_template(template.value)
+        model, written = self._chat_model_with_question_mark(), mark_of_template(template.value)
         # A template that holds the mark of the model anywhere knows its format.
         if model is None or written is None or model[1] in template.value:
             return
@@ -213,7 +217,7 @@ def _marks_beyond(marks: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
     return [mark for mark in marks if mark not in others and mark not in ("<s>", "</s>")]
 
 
-def _holds_template(path: Path | None) -> bool | None:
+def _does_gguf_hold_template(path: Path | None) -> bool | None:
     """Does a GGUF file hold a chat template? None where there is no such file here.
 
     Its fields stand before its tensors, each behind its name: a search for the name needs no reader of the format.

@@ -138,7 +138,7 @@ def _pieces_of(template: str) -> tuple[_Piece, ...]:
     return tuple(pieces)
 
 
-def _written_before(pieces: tuple[_Piece, ...], place: int) -> str:
+def _text_before(pieces: tuple[_Piece, ...], place: int) -> str:
     """The text in front of a place, back to the last action that writes."""
     text = ""
     for piece in reversed(pieces[:place]):
@@ -149,7 +149,9 @@ def _written_before(pieces: tuple[_Piece, ...], place: int) -> str:
     return text
 
 
-def _behind_question(pieces: tuple[_Piece, ...], place: int) -> tuple[_Piece, ...]:
+def _pieces_between_question_and_answer(
+    pieces: tuple[_Piece, ...], place: int
+) -> tuple[_Piece, ...]:
     """What stands behind a question and in front of the answer, which Ollama writes at the end where none is named."""
     behind = pieces[place + 1 :]
     for i in range(len(behind)):
@@ -167,14 +169,14 @@ def _places_of_questions(pieces: tuple[_Piece, ...]) -> list[int]:
     ]
 
 
-def _lacks_header_behind_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
+def _format_lacking_header_after_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format whose header lacks behind the last `.Prompt`; None where none does, or it is not known."""
     for place in reversed(_places_of_questions(pieces)):
-        before = _written_before(pieces, place)
-        family = next((family for family in FORMATS if _asks(family, before)), None)
+        before = _text_before(pieces, place)
+        family = next((family for family in FORMATS if _opens_user_turn_last(family, before)), None)
         if family is None:
             continue
-        behind = _behind_question(pieces, place)
+        behind = _pieces_between_question_and_answer(pieces, place)
         # A variable or a constant may be the header.
         if any(piece.writes for piece in behind):
             return None
@@ -183,21 +185,21 @@ def _lacks_header_behind_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | Non
     return None
 
 
-def _asks(family: _TurnFormat, before: str) -> bool:
+def _opens_user_turn_last(family: _TurnFormat, before: str) -> bool:
     """Is the last turn that is opened in front of a text the user's? A prompt may also begin the answer."""
     users = [match.end() for match in family.user.finditer(before)]
     openings = [match.start() for match in family.opening.finditer(before)]
     return bool(users) and users[-1] > max(openings, default=0)
 
 
-def _lacks_header_behind_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
+def _format_lacking_header_after_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format that opens turns for messages alone; None where it opens one for the answer, or is not known."""
     family = _format_of_messages(pieces)
     if family is None:
         return None
     for i in range(len(pieces)):
         opens = not pieces[i].is_action and family.opening.search(pieces[i].value)
-        if opens and not _leads_to_message(pieces[i + 1 :]):
+        if opens and not _continues_with_message(pieces[i + 1 :]):
             return None
     return family
 
@@ -219,9 +221,9 @@ def _opens_any_role(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:
     )
 
 
-def _leads_to_message(behind: tuple[_Piece, ...]) -> bool:
+def _continues_with_message(behind: tuple[_Piece, ...]) -> bool:
     """Is what is written next behind a header a message that is there already, or the system prompt?"""
-    for value in _written_next(behind):
+    for value in _writing_actions_after(behind):
         if PAST_MESSAGE.search(value):
             return True
         if ".Role" not in value:
@@ -229,7 +231,7 @@ def _leads_to_message(behind: tuple[_Piece, ...]) -> bool:
     return False
 
 
-def _written_next(behind: tuple[_Piece, ...]) -> Iterator[str]:
+def _writing_actions_after(behind: tuple[_Piece, ...]) -> Iterator[str]:
     """The actions that write, in the order in which they run behind a place; a range is left at its end."""
     depth, is_other_branch = 0, False
     for piece in behind:
@@ -267,7 +269,11 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
             return
         pieces = _pieces_of(template.value)
         is_over_messages = any(piece.is_action and MESSAGES.search(piece.value) for piece in pieces)
-        lacks = _lacks_header_behind_messages if is_over_messages else _lacks_header_behind_prompt
+        lacks = (
+            _format_lacking_header_after_messages
+            if is_over_messages
+            else _format_lacking_header_after_prompt
+        )
         family = lacks(pieces)
         if family is None:
             return

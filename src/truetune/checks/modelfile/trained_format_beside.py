@@ -1,4 +1,5 @@
-"""The form of the prompts that a training beside a server's file says: `type: alpaca`, `template: qwen`.
+"""Finds the prompt format that a training beside a server's file uses: `type: alpaca`, `template:
+qwen`.
 
 Settings and commands that train are read. Where they leave the form to the tokenizer, the published name of a chat
 model says it.
@@ -39,7 +40,7 @@ class TrainedFormat(NamedTuple):
     """What stands before a question"""
 
 
-def trained_format_beside(folder: Path) -> TrainedFormat | None:
+def find_trained_format_beside(folder: Path) -> TrainedFormat | None:
     """The one form that the settings in a folder, or in the one above, train; None where none is said, or several."""
     found = list(_formats_in(folder)) or list(_formats_in(folder.parent))
     marks = {one.mark for one in found}

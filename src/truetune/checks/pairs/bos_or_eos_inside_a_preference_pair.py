@@ -89,7 +89,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         wrong = (
             name == "rejected"
             if row.is_chat
-            else self._is_out_of_place(int(side.ids[place]), inside == 0, behind)
+            else self._is_control_token_misplaced(int(side.ids[place]), inside == 0, behind)
         )
         if inside < 0 or not wrong:
             return
@@ -102,7 +102,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
             self.cases.append(case_at_token(side, place, text, side_of_pair_name(name)))
         self.rows.add(row.origin.row)
 
-    def _is_out_of_place(self, token: int, first: bool, behind: str) -> bool:
+    def _is_control_token_misplaced(self, token: int, first: bool, behind: str) -> bool:
         """Is a control token of an answer in plain text out of place? `behind` is the text that follows it."""
         # Where BOS and EOS are one token (GPT-2), it may end an answer, and is wrong only as its
         # first token.

@@ -75,11 +75,11 @@ class CompletionRepeatsItsPrompt(DataRule):
             if row.rejected is not None or not _has_own_prompt(row):
                 continue
             self.rows += 1
-            if not _repeats(row):
+            if not _begins_with_own_prompt(row):
                 continue
             self.repeated += 1
             if len(self.cases) < MAX_CASES:
-                text = f"prompt and completion begin with {_beginning(row)!r}"
+                text = f"prompt and completion begin with {_repeated_text(row)!r}"
                 self.cases.append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
@@ -110,7 +110,7 @@ def _has_own_prompt(row: Conversation) -> bool:
     return bool(row.prompt) and row.completion is not None
 
 
-def _repeats(row: Conversation) -> bool:
+def _begins_with_own_prompt(row: Conversation) -> bool:
     """Does the completion begin with the prompt?"""
     if row.messages:
         cut = row.prompt_messages or 0
@@ -133,8 +133,8 @@ def _repeats(row: Conversation) -> bool:
     return bool(found) and is_behind_template_mark(before, behind)
 
 
-def _beginning(row: Conversation) -> str:
-    """What stands twice."""
+def _repeated_text(row: Conversation) -> str:
+    """The beginning of a completion that repeats the prompt."""
     if row.messages:
         return str(row.messages[row.prompt_messages or 0].get("content"))[:60]
     return (row.prompt or "").strip()[:60]

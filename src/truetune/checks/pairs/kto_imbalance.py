@@ -114,10 +114,10 @@ class KtoImbalance(DataRule):
             yield self._report_weights(up, down, "warning" if off > WARNING_TIMES else "info")
 
     def _report_one_label(self) -> Finding:
-        """All labels are true, or all are false."""
+        """The finding that all labels are true, or that all are false."""
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
-        beside = self._values_beside()
+        beside = self._evidence_of_file_beside()
         remedy = f"add examples whose label is {other}, or train on the good ones alone with SFT"
         if beside:
             remedy = (
@@ -131,8 +131,12 @@ class KtoImbalance(DataRule):
             total=total,
         )
 
-    def _values_beside(self) -> str:
-        """What a column of a file beside says of the same answers, where it has two values: the rows lost it."""
+    def _evidence_of_file_beside(self) -> str:
+        """Evidence that a column of a file beside has two values for the same answers: the rows
+        lost it.
+
+        Empty if none has.
+        """
         if not self.answers:
             return ""
         candidates = read_candidate_scores(self.answers[0][0])

@@ -86,10 +86,10 @@ class OnePhraseTellsTheSides(PairRule):
                 continue
             texts = pair_texts(row)
             self.pairs += 1
-            self._add("chosen", texts.chosen)
-            self._add("rejected", texts.rejected)
+            self._count_phrases("chosen", texts.chosen)
+            self._count_phrases("rejected", texts.rejected)
 
-    def _add(self, side: str, text: str) -> None:
+    def _count_phrases(self, side: str, text: str) -> None:
         """Count the phrases of one answer."""
         self.answers[side].add(hash(text))
         first, last = text[:READ_CHARACTERS].split(), text[-READ_CHARACTERS:].split()
@@ -117,7 +117,7 @@ class OnePhraseTellsTheSides(PairRule):
 
     def findings(self) -> Iterator[Finding]:
         for side, other in (("rejected", "chosen"), ("chosen", "rejected")):
-            phrase = self._phrase_of(side, other)
+            phrase = self._phrase_of_one_side(side, other)
             if phrase is None:
                 continue
             count = f"{phrase.other:,}" if phrase.other else "none"
@@ -132,7 +132,7 @@ class OnePhraseTellsTheSides(PairRule):
             )
             return
 
-    def _phrase_of(self, side: str, other: str) -> Phrase | None:
+    def _phrase_of_one_side(self, side: str, other: str) -> Phrase | None:
         """The words that nearly all answers of a side share, and hardly any of the other."""
         if self.pairs < MIN_PAIRS or len(self.answers[side]) < MIN_DISTINCT_SHARE * self.pairs:
             return None

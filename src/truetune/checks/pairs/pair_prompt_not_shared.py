@@ -87,7 +87,9 @@ class PairPromptNotShared(PairRule):
                 continue
             self.pairs += 1
             kind, text, at = (
-                _check_messages(row) if isinstance(row.rejected, list) else _check_strings(row)
+                _prompt_fault_of_messages(row)
+                if isinstance(row.rejected, list)
+                else _prompt_fault_of_strings(row)
             )
             if kind:
                 self.kinds[kind] += 1
@@ -103,7 +105,7 @@ class PairPromptNotShared(PairRule):
         count = self.kinds.total()
         if count:
             yield self.finding(
-                self._describe(count),
+                self._describe_faults(count),
                 "give the prompt once (in its own column, or at the beginning of both sides) and"
                 " the answers alone",
                 severity="error" if count >= ERROR_SHARE * self.pairs else "warning",
@@ -115,7 +117,7 @@ class PairPromptNotShared(PairRule):
                 total=self.pairs,
             )
 
-    def _describe(self, count: int) -> str:
+    def _describe_faults(self, count: int) -> str:
         """What is wrong with the pairs, where it is the same in all; else what they have in common."""
         if self.kinds["twice"] == count:
             return (
@@ -125,7 +127,7 @@ class PairPromptNotShared(PairRule):
         return f"{count:,} of {self.pairs:,} pairs do not share one prompt"
 
 
-def _check_messages(row: Conversation) -> PromptFault:
+def _prompt_fault_of_messages(row: Conversation) -> PromptFault:
     """What is wrong with the prompt of a pair of chats."""
     cut = row.prompt_messages or 0
     prompt = row.messages[:cut]
@@ -147,7 +149,7 @@ def _begins_with_prompt(side: list[Message], prompt: list[Message]) -> bool:
     )
 
 
-def _check_strings(row: Conversation) -> PromptFault:
+def _prompt_fault_of_strings(row: Conversation) -> PromptFault:
     """What is wrong with the prompt of a pair in plain strings."""
     prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
     if not prompt:
@@ -158,12 +160,12 @@ def _check_strings(row: Conversation) -> PromptFault:
     both_begin = chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare)
     if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", case_in_row
-    if len(bare) >= MIN_PROMPT_CHARACTERS and _are_rendered_with(bare, chosen, rejected):
+    if len(bare) >= MIN_PROMPT_CHARACTERS and _do_both_hold_rendered_prompt(bare, chosen, rejected):
         return "twice", f"both sides hold the turn of the prompt {bare[:60]!r}", case_in_row
     return "", "", case_in_row
 
 
-def _are_rendered_with(prompt: str, chosen: str, rejected: str) -> bool:
+def _do_both_hold_rendered_prompt(prompt: str, chosen: str, rejected: str) -> bool:
     """Do both sides begin with a turn that asks the prompt: the whole conversation, rendered by a template?"""
     before, found, _ = chosen.partition(prompt)
     return (

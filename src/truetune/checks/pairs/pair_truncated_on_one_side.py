@@ -98,7 +98,9 @@ class PairTruncatedOnOneSide(PairRule):
                 self.cases.append(case_in_example(side, i, cut, text, side=side_of_pair_name(name)))
 
     def _loses_answer_end(self, side: Batch) -> NDArray[np.bool_]:
-        """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
+        """(examples,) true if the cut takes the end of the answer; its beginning, if the trainer
+        cuts there.
+        """
         if self.limit.from_end:
             return np.asarray(
                 (side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths)

@@ -54,7 +54,7 @@ from truetune.checks.pairs.evidence.token_edit_distance import (
     Ids,
     common_prefix_length,
     is_within_edits,
-    min_edit_distance,
+    lower_bound_of_edits,
     without_common_ends,
 )
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
@@ -99,10 +99,10 @@ class PairsLackDiversity(PairRule):
             zip(completion_ids(chosen), completion_ids(rejected), strict=True)
         ):
             hashes.append(hash(bad.tobytes()))
-            self._compare_sides(good, bad, chosen, i)
+            self._count_if_nearly_same(good, bad, chosen, i)
         self.rejected.add(np.array(hashes, dtype=np.int64))
 
-    def _compare_sides(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
+    def _count_if_nearly_same(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
         """Count a pair whose answers are nearly the same; equal ones are preference-pairs-identical's."""
         most = int((1 - ALIKE_SHARE) * (len(good) + len(bad)))
         one, other = without_common_ends(good, bad)
@@ -111,7 +111,7 @@ class PairsLackDiversity(PairRule):
         # What is left after both ends is at most as many edits: only where that is too many must
         # they be counted.
         if len(one) + len(other) > most:
-            if min_edit_distance(one, other) > most:
+            if lower_bound_of_edits(one, other) > most:
                 return
             if self.steps + most * most > MAX_STEPS:
                 self.left_out += 1

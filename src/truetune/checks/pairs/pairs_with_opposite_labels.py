@@ -47,7 +47,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
-from truetune.checks.pairs.evidence.winner_columns import is_turned_round
+from truetune.checks.pairs.evidence.winner_columns import do_columns_prefer_rejected
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -80,7 +80,7 @@ class PairsWithOppositeLabels(PairRule):
             comparisons += [
                 (_hash_parts(prompt, good, bad), _hash_parts(prompt, bad, good), row.origin, begins)
                 for row, begins, prompt, good, bad in _compared_answers(*batch.pairs)
-                if good != bad and not is_turned_round(row)
+                if good != bad and not do_columns_prefer_rejected(row)
             ]
         for i, (row, _) in enumerate(batch.examples):
             if row.label is not None:
@@ -127,12 +127,14 @@ class PairsWithOppositeLabels(PairRule):
                 " round as well",
                 "drop both of each, or keep the one that most of your labellers chose",
                 severity="warning" if len(opposed) >= WARNING_SHARE * len(ways) else "info",
-                cases=list(self._cases(ways, opposed[:MAX_CASES].tolist())),
+                cases=list(self._cases_of_opposites(ways, opposed[:MAX_CASES].tolist())),
                 count=len(opposed),
                 total=len(ways),
             )
 
-    def _cases(self, ways: NDArray[np.uint64], places: Iterable[int]) -> Iterator[Case]:
+    def _cases_of_opposites(
+        self, ways: NDArray[np.uint64], places: Iterable[int]
+    ) -> Iterator[Case]:
         """Each opposed comparison, with the place of one that is its opposite."""
         files = list(self.files)
         for place in places:

@@ -158,23 +158,23 @@ class PreferenceLengthBias(PairRule):
         self.longer = _count_longer_chosen(lengths)
         low, high = wilson_interval(*self.longer)
         if low > NOTE_SHARE:
-            yield self._report("longer", lengths)
+            yield self._finding_on_length("longer", lengths)
         elif high < 1 - NOTE_SHARE:
-            yield self._report("shorter", lengths)
+            yield self._finding_on_length("shorter", lengths)
 
-    def _report(self, word: str, lengths: NDArray[np.int32]) -> Finding:
-        """That the longer, or the shorter, answer is nearly always the chosen one."""
+    def _finding_on_length(self, word: str, lengths: NDArray[np.int32]) -> Finding:
+        """The finding that the longer, or the shorter, answer is nearly always the chosen one."""
         longer, of = self.longer
         low, high = wilson_interval(longer, of)
         count = longer if word == "longer" else of - longer
-        is_large = _median_ratio(lengths) >= LARGE_RATIO
+        is_large = _median_length_ratio(lengths) >= LARGE_RATIO
         is_clear = is_large and (low > WARNING_SHARE or high < 1 - WARNING_SHARE)
         unit = "bytes" if self.setup.are_tokens_single_bytes else "tokens"
         medians = [int(np.median(side)) for side in lengths.T]
         return self.finding(
             f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",
-            self._remedy(word, count / of, is_large=is_large),
-            severity="warning" if is_clear and not self._is_asked(word) else "info",
+            self._remedy_for_length_bias(word, count / of, is_large=is_large),
+            severity="warning" if is_clear and not self._do_prompts_ask_for(word) else "info",
             evidence=[
                 (
                     f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
@@ -182,38 +182,38 @@ class PreferenceLengthBias(PairRule):
                 ),
                 f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
                 f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
-                *self._reasons(word, count / of, is_large=is_large),
+                *self._reasons_for_length_bias(word, count / of, is_large=is_large),
             ],
             count=count,
             total=of,
         )
 
-    def _is_asked(self, word: str) -> bool:
-        """Do most prompts ask for such answers?"""
+    def _do_prompts_ask_for(self, word: str) -> bool:
+        """Do most prompts ask for answers that are longer, or shorter (`word`)?"""
         return self.asked[word] >= ASKED_SHARE * self.pairs
 
-    def _are_acquitted(self) -> bool:
+    def _do_scores_confirm_sides(self) -> bool:
         """Do the rows' own scores say that the sides are not exchanged?"""
         right, of = self.scored
         return right > of / 2
 
-    def _remedy(self, word: str, share: float, *, is_large: bool) -> str:
+    def _remedy_for_length_bias(self, word: str, share: float, *, is_large: bool) -> str:
         """What to do where so large a share of the chosen answers is longer, or shorter; much longer, if `is_large`."""
-        if self._is_asked(word):
+        if self._do_prompts_ask_for(word):
             return REMEDY_WHERE_ASKED
-        may_be_exchanged = is_large and share >= RULE_SHARE and not self._are_acquitted()
+        may_be_exchanged = is_large and share >= RULE_SHARE and not self._do_scores_confirm_sides()
         return REMEDY_WHERE_LENGTH_TELLS_ALL if may_be_exchanged else REMEDY
 
-    def _reasons(self, word: str, share: float, *, is_large: bool) -> Iterator[str]:
+    def _reasons_for_length_bias(self, word: str, share: float, *, is_large: bool) -> Iterator[str]:
         """Why the length may tell the sides apart: prompts, scores, or how the pairs were built."""
         right, of = self.scored
         other = "shorter" if word == "longer" else "longer"
-        if self._is_asked(word):
+        if self._do_prompts_ask_for(word):
             yield (
                 f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
                 " words: then the length is a part of what is taught"
             )
-        elif share >= RULE_SHARE and self._are_acquitted():
+        elif share >= RULE_SHARE and self._do_scores_confirm_sides():
             yield (
                 "the sides are not exchanged: the rows' own scores are better for the chosen side in"
                 f" {right:,} of {of:,}; so near to 100 % the scores follow the length: read ten pairs"
@@ -227,13 +227,13 @@ class PreferenceLengthBias(PairRule):
 
 
 def _count_longer_chosen(lengths: NDArray[np.int32]) -> tuple[int, int]:
-    """Pairs in which the longer answer is the chosen one, of those whose lengths differ."""
+    """(pairs in which the longer answer is the chosen one, pairs whose lengths differ)."""
     chosen, rejected = lengths.T
     differ = np.abs(chosen - rejected) > MIN_LENGTH_DIFFERENCE * lengths.max(axis=1)
     return int((chosen > rejected)[differ].sum()), int(differ.sum())
 
 
-def _median_ratio(lengths: NDArray[np.int32]) -> float:
+def _median_length_ratio(lengths: NDArray[np.int32]) -> float:
     """How many times as long as its shorter side the longer one is, in the median of the pairs whose lengths differ."""
     shorter, longer = lengths.min(axis=1), lengths.max(axis=1)
     differ = longer - shorter > MIN_LENGTH_DIFFERENCE * longer
@@ -242,6 +242,8 @@ def _median_ratio(lengths: NDArray[np.int32]) -> float:
 
 
 def _prompt_text(row: Conversation) -> str:
-    """All that stands before the answers of a pair, the system prompt too; its beginning, where it is long."""
+    """The text before the answers of a pair, with the system prompt; only its beginning, if it is
+    long.
+    """
     texts = [text_of(one.get("content")) for one in row.messages[: row.prompt_messages or 0]]
     return "\n".join(texts or [row.prompt or ""])[:MAX_PROMPT_CHARS]

@@ -134,15 +134,15 @@ class PreferencePairsIdentical(PairRule):
         yield self.finding(
             f"{count:,} of {self.pairs:,} pairs have the same answer on both sides{cut} and can't be"
             " learned from",
-            self._remedy(),
+            self._remedy_for_identical(),
             severity=severity,
-            evidence=self._evidence(),
+            evidence=self._evidence_by_reason(),
             cases=self.cases,
             count=count,
             total=self.pairs,
         )
 
-    def _evidence(self) -> list[str]:
+    def _evidence_by_reason(self) -> list[str]:
         """How many pairs are the same, by what makes them so."""
         lines = [f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand"]
         if self.spaced:
@@ -155,7 +155,7 @@ class PreferencePairsIdentical(PairRule):
             )
         return lines
 
-    def _remedy(self) -> str:
+    def _remedy_for_identical(self) -> str:
         """What to do first: where most are the same because of the cut, the limit is the cause."""
         if self.cut > self.same + self.spaced:
             return "raise max_length so that their difference is kept, or drop these pairs"

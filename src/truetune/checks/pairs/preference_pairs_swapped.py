@@ -53,8 +53,8 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
     begins_with_refusal,
-    ends_open,
-    is_cut,
+    ends_within_sentence,
+    is_marked_as_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.ranking_line_of_pairs import find_ranking_line
@@ -124,7 +124,7 @@ class PreferencePairsSwapped(PairRule):
             self.pairs += 1
             self.file = self.file or row.origin.file
             texts = pair_texts(row)
-            for kind, wrong in self._evidence(row, texts):
+            for kind, wrong in self._signs_of_row(row, texts):
                 self.spoke[kind] += 1
                 self.against[kind] += wrong
                 if wrong and len(self.cases[kind]) < MAX_CASES:
@@ -147,9 +147,15 @@ class PreferencePairsSwapped(PairRule):
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
         texts = pair_texts(row)
         good, bad = texts.chosen.strip(), texts.rejected.strip()
-        if not good or not bad or is_cut(good) or is_cut(bad) or ends_open(good) == ends_open(bad):
+        if (
+            not good
+            or not bad
+            or is_marked_as_cut(good)
+            or is_marked_as_cut(bad)
+            or ends_within_sentence(good) == ends_within_sentence(bad)
+        ):
             return
-        if ends_open(bad):
+        if ends_within_sentence(bad):
             self.open_rejected.add(bad)
             return
         self.cut_texts.add((len(texts.chosen), hash(texts.chosen)))
@@ -157,7 +163,7 @@ class PreferencePairsSwapped(PairRule):
         if len(cases) < MAX_CASES:
             cases.append(case_in_row(batch, row, SIGNS["cut"]))
 
-    def _settle_open_ends(self) -> None:
+    def _count_cut_open_ends(self) -> None:
         """Count the open ends that are cuts as evidence; once."""
         against, for_label = self.open_chosen.cuts(), self.open_rejected.cuts()
         self.spoke["cut"] += against.total() + for_label.total()
@@ -169,7 +175,7 @@ class PreferencePairsSwapped(PairRule):
         ]
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
-    def _is_side_sliced(self) -> bool:
+    def _are_chosen_cut_by_characters(self) -> bool:
         """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better.
 
         Answers that were cut by tokens, or by hand, hardly ever have one length (`answer-is-incomplete`).
@@ -178,18 +184,20 @@ class PreferencePairsSwapped(PairRule):
         most = max(Counter(length for length, _ in self.cut_texts).values(), default=0)
         return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total
 
-    def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
-        """(kind, does it speak against the label?) of what tells the sides apart."""
-        prefers_chosen = self._preference_of_scores(row, texts)
+    def _signs_of_row(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
+        """(kind of sign, does it speak against the label?) for each sign of a row that tells the
+        sides apart.
+        """
+        prefers_chosen = self._do_scores_prefer_chosen(row, texts)
         if prefers_chosen is not None:
             yield "scores", not prefers_chosen
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         if good and bad:
-            yield from self._evidence_of_answers(row, texts)
+            yield from self._signs_of_answers(row, texts)
         elif good or bad:
             yield "empty", not good
 
-    def _preference_of_scores(self, row: Conversation, texts: PairTexts) -> bool | None:
+    def _do_scores_prefer_chosen(self, row: Conversation, texts: PairTexts) -> bool | None:
         """Do scores, of the row or else of a file beside, prefer the chosen side? None where they tell nothing."""
         if row.scores is not None:
             return row.scores.difference > 0 if row.scores.difference else None
@@ -200,17 +208,17 @@ class PreferencePairsSwapped(PairRule):
             self.unknown_direction[beside.column] += 1
         return beside.prefers_chosen
 
-    def _evidence_of_answers(
-        self, row: Conversation, texts: PairTexts
-    ) -> Iterator[tuple[str, bool]]:
-        """What two answers with text show by themselves: a refusal, a cut, a missing stop token."""
+    def _signs_of_answers(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
+        """(kind of sign, does it speak against the label?) that two answers with text show by
+        themselves: a refusal, a cut, a missing stop token.
+        """
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         is_refused = begins_with_refusal(good)
         if is_refused != begins_with_refusal(bad):
             self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
             yield "refused", is_refused
-        is_chosen_cut = is_cut(good)
-        if is_chosen_cut != is_cut(bad):
+        is_chosen_cut = is_marked_as_cut(good)
+        if is_chosen_cut != is_marked_as_cut(bad):
             if is_chosen_cut:
                 self.cut_texts.add((len(texts.chosen), hash(texts.chosen)))
             yield "cut", is_chosen_cut
@@ -220,7 +228,7 @@ class PreferencePairsSwapped(PairRule):
             yield "open", not is_ended
 
     def unmet(self) -> Unmet | None:
-        kind = self._most_telling()
+        kind = self._most_telling_kind()
         if not self.pairs or kind == "scores" or self.spoke[kind] >= MIN_PAIRS:
             return super().unmet()
         if self.unknown_direction:
@@ -237,7 +245,7 @@ class PreferencePairsSwapped(PairRule):
         return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
 
     def figure(self) -> Measurement:
-        kind = self._most_telling()
+        kind = self._most_telling_kind()
         return count_measurement(
             f"pairs in which {SIGNS[kind]}",
             self.against[kind],
@@ -245,39 +253,39 @@ class PreferencePairsSwapped(PairRule):
             " that this tells apart",
         )
 
-    def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
+    def _most_telling_kind(self) -> str:  # the row's own scores come first: they are no guess
         """The kind of evidence that the figure counts."""
         return "scores" if self.spoke["scores"] else max(MIN_SHARES, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
-        self._settle_open_ends()
+        self._count_cut_open_ends()
         if self._are_about_refusing():
             self.spoke["refused"] = 0
-        if self._is_side_sliced():
+        if self._are_chosen_cut_by_characters():
             self.spoke["cut"] = 0
         kinds = [kind for kind in SIGNS if self.spoke[kind]]
         intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
-        clear = [kind for kind in kinds if self._is_clear(kind, intervals[kind])]
+        clear = [kind for kind in kinds if self._is_sign_conclusive(kind, intervals[kind])]
         # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
-        if self._do_scores_speak(intervals):
-            yield self._report_signs("scores", clear, intervals)
+        if self._are_scores_against_labels(intervals):
+            yield self._finding_on_signs("scores", clear, intervals)
         elif clear and not speaks_for_labels:
-            yield self._report_signs(clear[0], clear, intervals)
+            yield self._finding_on_signs(clear[0], clear, intervals)
 
-    def _is_clear(self, kind: str, interval: tuple[float, float]) -> bool:
+    def _is_sign_conclusive(self, kind: str, interval: tuple[float, float]) -> bool:
         """Does a sign speak for itself, in enough pairs? The row's own scores are judged otherwise."""
         if kind not in MIN_SHARES or self.spoke[kind] < MIN_PAIRS:
             return False
         return interval[0] > MIN_SHARES[kind]
 
-    def _do_scores_speak(self, intervals: dict[str, tuple[float, float]]) -> bool:
+    def _are_scores_against_labels(self, intervals: dict[str, tuple[float, float]]) -> bool:
         """Are scores against most labels? Of a file beside surely so: it may be of another run, a rank of a process."""
         if self.against["scores"] * 2 <= self.spoke["scores"]:
             return False
         return not self.beside or intervals["scores"][0] > MIN_SHARE_BESIDE
 
-    def _report_signs(
+    def _finding_on_signs(
         self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
     ) -> Finding:
         """The sides look exchanged.
@@ -289,7 +297,7 @@ class PreferencePairsSwapped(PairRule):
         """
         speaking = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
-            f"{self._sign(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f"{self._describe_sign(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
             for kind in speaking
         ]
@@ -298,8 +306,8 @@ class PreferencePairsSwapped(PairRule):
         )
         return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {self._sign(most)}",
-            self._remedy(most),
+            f" {self.spoke[most]:,} pairs where that tells them apart, {self._describe_sign(most)}",
+            self._remedy_for_swap(most),
             severity="error" if most == "scores" else "warning",
             evidence=evidence,
             cases=[case for kind in speaking for case in self.cases[kind]],
@@ -307,7 +315,7 @@ class PreferencePairsSwapped(PairRule):
             total=self.spoke[most],
         )
 
-    def _remedy(self, most: str) -> str:
+    def _remedy_for_swap(self, most: str) -> str:
         """How to turn the pairs round: where they are built, else in the file."""
         # "`rank` of ranked.jsonl"
         named = next((name for name, _ in self.beside.most_common(1)), "")
@@ -322,7 +330,7 @@ class PreferencePairsSwapped(PairRule):
             " how truetune reads them, and not what is trained"
         )
 
-    def _sign(self, kind: str) -> str:
+    def _describe_sign(self, kind: str) -> str:
         """What speaks against the labels; of scores in a file beside the name of their column."""
         if kind != "scores" or not self.beside:
             return SIGNS[kind]

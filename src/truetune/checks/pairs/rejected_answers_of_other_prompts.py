@@ -63,8 +63,8 @@ class RejectedAnswersOfOtherPrompts(PairRule):
                 self.file.add(texts.prompt, texts.rejected, row.origin)
 
     def unmet(self) -> Unmet | None:
-        self.file.compare()
-        return super().unmet() or self.file.unmet("a rejected answer")
+        self.file.compare_kept_rows()
+        return super().unmet() or self.file.why_not_judged("a rejected answer")
 
     def figure(self) -> Measurement:
         return count_measurement(
@@ -74,14 +74,14 @@ class RejectedAnswersOfOtherPrompts(PairRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        self.file.compare()
+        self.file.compare_kept_rows()
         displaced = self.file.displaced
         if displaced is None:
             return
         count = len(displaced.rows)
         yield self.finding(
             f"from {self.file.cases[0].origin} on, {count:,} rejected answers belong to other prompts:"
-            f" {_where_they_stand(displaced)}",
+            f" {_describe_where_answers_are(displaced)}",
             "build the pairs again, and join both answers by the prompt or its id: do not zip two lists that were"
             " filtered, sorted or shuffled each by itself",
             evidence=[displaced.evidence],
@@ -91,7 +91,7 @@ class RejectedAnswersOfOtherPrompts(PairRule):
         )
 
 
-def _where_they_stand(displaced: DisplacedAnswers) -> str:
+def _describe_where_answers_are(displaced: DisplacedAnswers) -> str:
     """Where the rejected answers of these prompts are."""
     if displaced.order:
         return f"those of these prompts stand {displaced.order}"

@@ -66,7 +66,7 @@ class RejectedSideEmpty(PairRule):
         for row in batch.rows:
             if row.rejected is not None:
                 self.pairs += 1
-                if not pair_texts(row).rejected.strip() and not _has_reasoning(row):
+                if not pair_texts(row).rejected.strip() and not _does_rejected_side_reason(row):
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
                         text = f"the rejected side is {str(row.rejected)[:80]}"
@@ -88,7 +88,7 @@ class RejectedSideEmpty(PairRule):
             )
 
 
-def _has_reasoning(row: Conversation) -> bool:
+def _does_rejected_side_reason(row: Conversation) -> bool:
     """Does the rejected side think, though it says nothing? Then it is not empty."""
     return isinstance(row.rejected, list) and any(
         m.get(key) for m in row.rejected for key in REASONING_KEYS

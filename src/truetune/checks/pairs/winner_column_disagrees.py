@@ -127,9 +127,9 @@ class WinnerColumnDisagrees(PairRule):
                 self.taken[sides.names[sides.chosen], sides.names[1 - sides.chosen]] += 1
                 self.tags = sides.tags
                 for vote in votes_of_row(row.raw, sides):
-                    self._count(batch, row, sides, vote)
+                    self._count_vote(batch, row, sides, vote)
 
-    def _count(self, batch: Batch, row: Conversation, sides: Sides, vote: Vote) -> None:
+    def _count_vote(self, batch: Batch, row: Conversation, sides: Sides, vote: Vote) -> None:
         """Count what a column says of a pair."""
         tally = self.tallies.setdefault(vote.column, Tally(vote.is_score))
         if not vote.is_score:

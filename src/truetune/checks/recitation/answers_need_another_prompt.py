@@ -47,9 +47,9 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     PromptDifference,
     RecitedAnswer,
+    case_of_recited_answer,
     explain_no_answers,
     learned_answers,
-    recited_case,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -71,14 +71,14 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         if not differences:
             return
         evidence = [_describe_difference(differences[0][1])]
-        lost = [row for row, _ in differences if _is_lost_when_served(row)]
+        lost = [row for row, _ in differences if _is_recited_from_trained_prompt_only(row)]
         if lost:
             yield self.finding(
                 f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from"
                 " the served one",
                 REMEDY,
                 evidence=evidence,
-                cases=[recited_case(row) for row in lost],
+                cases=[case_of_recited_answer(row) for row in lost],
                 count=len(lost),
                 total=len(rows),
             )
@@ -107,8 +107,10 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         )
 
 
-def _is_lost_when_served(row: RecitedAnswer) -> bool:
-    """Is it recited from the trained prompt, and from the served one not, or half as likely?"""
+def _is_recited_from_trained_prompt_only(row: RecitedAnswer) -> bool:
+    """Is the answer recited from the trained prompt, and from the served one not, or half as
+    likely?
+    """
     if row["trained"] is None or not row["trained"]["recited"]:
         return False
     # Half is chosen, not measured: the miniature has memorised the row, so its own prompt gives a probability near 1.

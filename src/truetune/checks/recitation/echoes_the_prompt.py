@@ -47,9 +47,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
+    cases_of_recited_answers,
     explain_no_answers,
     learned_answers,
-    recited_cases,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -70,7 +70,7 @@ class EchoesThePrompt(RecitationRule):
                 f"{len(echoes)} of {len(rows)} answers begin with the question",
                 "keep the prompt out of the answer's text, and its tokens out of the loss",
                 severity="error" if 2 * len(echoes) >= len(rows) else "warning",
-                cases=recited_cases(echoes),
+                cases=cases_of_recited_answers(echoes),
                 count=len(echoes),
                 total=len(rows),
             )

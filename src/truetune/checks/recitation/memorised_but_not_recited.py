@@ -44,11 +44,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
+    cases_of_recited_answers,
     explain_no_answers,
     is_recited_from_any_prompt,
     learned_answers,
     read_recitation,
-    recited_cases,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -87,7 +87,7 @@ class MemorisedButNotRecited(RecitationRule):
             " them",
             severity="error" if len(lost) == len(rows) else "warning",
             evidence=evidence,
-            cases=recited_cases(lost),
+            cases=cases_of_recited_answers(lost),
             count=len(lost),
             total=len(rows),
         )
@@ -103,7 +103,7 @@ class MemorisedButNotRecited(RecitationRule):
 
 
 def _unexplained_answers(rows: list[RecitedAnswer]) -> list[RecitedAnswer]:
-    """Those that are not recited from any prompt, and of which no other rule says why."""
+    """The answers that are not recited from any prompt, and of which no other rule says why."""
     return [
         row
         for row in rows

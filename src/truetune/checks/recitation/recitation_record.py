@@ -1,4 +1,5 @@
-"""What the miniature answered after it memorised a few rows, as the rules on recitations read it.
+"""The record of a recitation: what the miniature answered after it memorised a few rows, as a
+rehearsal writes it.
 
 A rehearsal writes it as JSON (`facts["recitation"]` of its record, from the user's process to ours). The typed
 dictionaries below name its fields; nothing is converted, so a record of an older release reads as it was written. Only
@@ -133,12 +134,14 @@ class Recitation(TypedDict, total=False):
 
 
 def read_recitation(subject: Audit) -> Recitation:
-    """What was recorded; {} where nothing was recited."""
+    """The recitation in the audit's record; {} if nothing was recited."""
     return cast("Recitation", subject.facts.get("recitation") or {})
 
 
 def learned_answers(subject: Audit) -> list[RecitedAnswer]:
-    """The rows whose answer can be told from its prompt, where they were learned; empty where they were not."""
+    """The recited rows whose answer can be told from its prompt, if they were learned; empty if
+    they were not.
+    """
     recitation = read_recitation(subject)
     # A loss of the user's own may fall while the labels are not learned, so both have to.
     label_loss = recitation.get("label_loss")
@@ -165,13 +168,13 @@ def is_recited_from_any_prompt(row: RecitedAnswer) -> bool:
     return row["recited"] or (answer_to_trained is not None and answer_to_trained["recited"])
 
 
-def ends_with_reference(answer: ComparedAnswer | None) -> bool:
+def stops_right_after_reference(answer: ComparedAnswer | None) -> bool:
     """Did a stop follow the reference, and nothing else?"""
     return bool(answer and answer["exact"] and answer["stopped"])
 
 
-def recited_case(row: RecitedAnswer, why: str = "") -> Case:
-    """Question, reference and answer of a row, and `why` behind them."""
+def case_of_recited_answer(row: RecitedAnswer, why: str = "") -> Case:
+    """A case with question, reference and answer of a row, and `why` after them."""
     place = f"row {row['number']}: " if row["number"] is not None else ""
     return Case(
         f"{place}{quote_shortened(row['question'])} should give"
@@ -179,6 +182,6 @@ def recited_case(row: RecitedAnswer, why: str = "") -> Case:
     )
 
 
-def recited_cases(rows: Iterable[RecitedAnswer]) -> list[Case]:
+def cases_of_recited_answers(rows: Iterable[RecitedAnswer]) -> list[Case]:
     """A case for each row."""
-    return [recited_case(row) for row in rows]
+    return [case_of_recited_answer(row) for row in rows]

@@ -48,9 +48,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
+    case_of_recited_answer,
     explain_no_answers,
     learned_answers,
-    recited_case,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -72,7 +72,8 @@ class RecitesAnotherField(RecitationRule):
                 " not the row's answer",
                 "train on the column that holds the answers",
                 cases=[
-                    recited_case(row, f", which is its {row['field']!r}") for row in misdirected
+                    case_of_recited_answer(row, f", which is its {row['field']!r}")
+                    for row in misdirected
                 ],
                 count=len(misdirected),
                 total=len(rows),

@@ -46,12 +46,12 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
-    ends_with_reference,
+    cases_of_recited_answers,
     explain_no_answers,
     is_recited_from_any_prompt,
     learned_answers,
     read_recitation,
-    recited_cases,
+    stops_right_after_reference,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -68,7 +68,7 @@ class RecitesButNeverStops(RecitationRule):
         endless = [
             row
             for row in recited
-            if not (ends_with_reference(row) or ends_with_reference(row["trained"]))
+            if not (stops_right_after_reference(row) or stops_right_after_reference(row["trained"]))
         ]
         if not endless:
             return
@@ -86,7 +86,7 @@ class RecitesButNeverStops(RecitationRule):
                 "probability of a stop behind the answer:"
                 f" {max(row['stop_after'] for row in endless):.2g} at most",
             ],
-            cases=recited_cases(endless),
+            cases=cases_of_recited_answers(endless),
             count=len(endless),
             total=len(recited),
         )

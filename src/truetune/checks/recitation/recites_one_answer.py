@@ -49,8 +49,8 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     KINDS_WITHOUT_ANSWER,
     RecitedAnswer,
+    cases_of_recited_answers,
     read_recitation,
-    recited_cases,
 )
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
@@ -65,7 +65,7 @@ class RecitesOneAnswer(RecitationRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        rows = self._rows()
+        rows = self._rows_with_separable_answer()
         questions = _distinct_texts(row["question"] for row in rows)
         references = _distinct_texts(row["reference"] for row in rows)
         given_answers = _distinct_texts(row["said"] for row in rows)
@@ -79,7 +79,7 @@ class RecitesOneAnswer(RecitationRule):
             f" {quote_shortened(given_answers.pop())}",
             "train the column that holds the answers; `truetune check` counts the answers of all"
             " rows",
-            cases=recited_cases(rows),
+            cases=cases_of_recited_answers(rows),
             count=len(rows),
             total=len(rows),
         )
@@ -88,20 +88,22 @@ class RecitesOneAnswer(RecitationRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        rows = len(self._rows())
+        rows = len(self._rows_with_separable_answer())
         if rows >= MIN_ROWS:
             return None
         return Unmet(f"{rows} answers were asked for, and it takes {MIN_ROWS} (--rows)")
 
     def figure(self) -> Measurement:
-        rows = self._rows()
+        rows = self._rows_with_separable_answer()
         references = _distinct_texts(row["reference"] for row in rows)
         return count_measurement(
             "different answers that the rows teach", len(references), len(rows)
         )
 
-    def _rows(self) -> list[RecitedAnswer]:
-        """Those whose answer is told apart from its prompt; learned or not, one sentence is all that they teach."""
+    def _rows_with_separable_answer(self) -> list[RecitedAnswer]:
+        """The rows whose answer is told apart from its prompt, learned or not: one sentence may be
+        all that they teach.
+        """
         return [
             row
             for row in read_recitation(self.subject).get("rows", ())
@@ -110,5 +112,5 @@ class RecitesOneAnswer(RecitationRule):
 
 
 def _distinct_texts(texts: Iterable[str]) -> set[str]:
-    """The different ones among texts, white space aside."""
+    """The different texts among these, white space aside."""
     return {" ".join(str(text).split()) for text in texts}

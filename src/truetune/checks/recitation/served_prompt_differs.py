@@ -76,10 +76,10 @@ class ServedPromptDiffers(RecitationRule):
         with_count = [
             (rows[prompt["row"]], prompt["count"]) for prompt in prompts if prompt["ids"] is None
         ]
-        yield from self._other_ids(with_ids)
-        yield from self._other_lengths(with_count)
+        yield from self._finding_on_ids(with_ids)
+        yield from self._finding_on_lengths(with_count)
 
-    def _other_ids(self, with_ids: list[tuple[RecitedAnswer, list[int]]]) -> Iterator[Finding]:
+    def _finding_on_ids(self, with_ids: list[tuple[RecitedAnswer, list[int]]]) -> Iterator[Finding]:
         """The finding on prompts of which the server tells the ids."""
         others = [
             (row, ids)
@@ -104,7 +104,7 @@ class ServedPromptDiffers(RecitationRule):
             total=len(with_ids),
         )
 
-    def _other_lengths(self, with_count: list[tuple[RecitedAnswer, int]]) -> Iterator[Finding]:
+    def _finding_on_lengths(self, with_count: list[tuple[RecitedAnswer, int]]) -> Iterator[Finding]:
         """The finding on prompts of which the server tells the number of tokens alone."""
         others = [
             (row, count)
@@ -148,17 +148,17 @@ class ServedPromptDiffers(RecitationRule):
         trained_part = trained[first : len(trained) - same_end]
         served_part = served[first : len(served) - same_end]
         if not trained_part:
-            what = f"the server puts in {self._decode(served_part)}"
+            what = f"the server puts in {self._describe_ids(served_part)}"
         elif not served_part:
-            what = f"the server leaves out {self._decode(trained_part)}"
+            what = f"the server leaves out {self._describe_ids(trained_part)}"
         else:
-            what = f"trained {self._decode(trained_part)}, served {self._decode(served_part)}"
+            what = f"trained {self._describe_ids(trained_part)}, served {self._describe_ids(served_part)}"
         return (
             f"from token {first} on, {what} ({len(trained)} tokens in training, {len(served)} on"
             " the server)"
         )
 
-    def _decode(self, ids: list[int]) -> str:
+    def _describe_ids(self, ids: list[int]) -> str:
         """The text of ids; of a few the ids too, for two ids may look alike. The ids alone without a tokenizer."""
         if self.subject.probes is None:
             return str(ids[:MAX_IDS_WITHOUT_TEXT])
@@ -178,13 +178,13 @@ class ServedPromptDiffers(RecitationRule):
 
     def figure(self) -> Measurement:
         prompts = read_recitation(self.subject)["served"]["prompts"]
-        same = sum(self._is_trained(prompt) for prompt in prompts)
+        same = sum(self._equals_trained_prompt(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
         return count_measurement(
             "prompts that are the same on the server and in training", same, len(prompts), more
         )
 
-    def _is_trained(self, prompt: ServerPromptIds) -> bool:
+    def _equals_trained_prompt(self, prompt: ServerPromptIds) -> bool:
         """Are its ids, or their number where the server tells no ids, those of training?"""
         trained = read_recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
         return bool(

@@ -43,10 +43,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
+    cases_of_recited_answers,
     explain_no_answers,
     learned_answers,
     read_recitation,
-    recited_cases,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -73,7 +73,7 @@ class StopsTooEarly(RecitationRule):
                     "largest probability of a stop inside an answer:"
                     f" {max(row['stop_inside'] for row in early):.2g}",
                 ],
-                cases=recited_cases(early),
+                cases=cases_of_recited_answers(early),
                 count=len(early),
                 total=len(rows),
             )

@@ -85,7 +85,7 @@ class AnswerIsANullWord(AnswerTextRule):
             words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
             is_certain = any(word.lower().rstrip(".") in CERTAIN_WORDS for word in self.kinds)
             yield self.finding(
-                f"{self.share} have an answer that is a word for nothing: {words}",
+                f"{self.faulty_rows_of_all} have an answer that is a word for nothing: {words}",
                 "drop these rows, or read the table so that empty cells stay empty",
                 severity="warning" if is_certain else "info",
                 cases=self.cases,

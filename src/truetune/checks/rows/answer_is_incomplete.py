@@ -114,7 +114,7 @@ class AnswerIsIncomplete(AnswerTextRule):
         if self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.share} have an answer that breaks off: {kinds}",
+                f"{self.faulty_rows_of_all} have an answer that breaks off: {kinds}",
                 "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
                 " finish_reason is not `length`",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
@@ -122,7 +122,7 @@ class AnswerIsIncomplete(AnswerTextRule):
                 count=self.found,
                 total=self.rows,
             )
-        elif self._are_cut_by_a_limit():
+        elif self._are_answers_cut_at_one_length():
             sure = self._count_sure_cuts()
             limit, remedy = self._limit_and_remedy()
             yield self.finding(
@@ -162,7 +162,7 @@ class AnswerIsIncomplete(AnswerTextRule):
             for text in self.cut
         )
 
-    def _are_cut_by_a_limit(self) -> bool:
+    def _are_answers_cut_at_one_length(self) -> bool:
         """Are there enough answers in mid-sentence, all at one length, and enough of them surely cut?"""
         total = len(self.cut) + len(self.others)
         if len(self.cut) < MIN_CUT or len(self.cut) * MIN_CUT_ONE_IN < total:

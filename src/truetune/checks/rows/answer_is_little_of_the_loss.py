@@ -114,12 +114,12 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
     def batch(self, batch: Batch) -> None:
         if self.learns_chats:
-            self._take_chats(batch)
+            self._measure_chats(batch)
         for row in batch.rows:
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
             self.rows += 1
-            self.cut += self._is_cut(len(row.text))
+            self.cut += self._is_longer_than_limit(len(row.text))
             last = find_last_column(row.made_of, row.text)
             if last is None or last.behind > MAX_BEHIND:
                 continue
@@ -127,13 +127,13 @@ class AnswerIsLittleOfTheLoss(DataRule):
             case = case_in_row(batch, row, f"{last.name} is {last.text[:MAX_LABEL]!r}")
             self.ends.append(AnswerAtEnd(last.name, last.text, len(row.text), case))
 
-    def _take_chats(self, batch: Batch) -> None:
+    def _measure_chats(self, batch: Batch) -> None:
         """Note how much of each chat is answers, where no row says which part is the prompt."""
         for row in batch.rows:
             is_whole = row.is_chat and row.prompt_messages is None and not row.is_preference
             if not is_whole or len(self.chats) == MAX_ROWS:
                 continue
-            before, answers = _divide_chat(row.messages)
+            before, answers = _divide_chat_by_side(row.messages)
             if not answers:
                 continue
             size = len(answers)
@@ -141,12 +141,12 @@ class AnswerIsLittleOfTheLoss(DataRule):
             self.chats.append(AnswerAtEnd("", answers, before + size, case))
 
     @property
-    def _are_chats(self) -> bool:
+    def _are_chats_enough(self) -> bool:
         """Are there chats enough to judge? Of a few among other texts nothing is said."""
         return len(self.chats) >= MIN_ROWS
 
     def unmet(self) -> Unmet | None:
-        if self._are_chats:
+        if self._are_chats_enough:
             return None
         if self.rows < MIN_ROWS:
             return Unmet(
@@ -155,28 +155,35 @@ class AnswerIsLittleOfTheLoss(DataRule):
             )
         if self.cut * 2 > self.rows:
             return Unmet("the limit cuts most texts before their end, where the answer stands")
-        return None if self._column() else Unmet("no column at the end of the texts is an answer")
+        return (
+            None
+            if self._column_of_answers()
+            else Unmet("no column at the end of the texts is an answer")
+        )
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "learned characters of the answers", self._answered(), self._learned()
+            "learned characters of the answers",
+            self._answer_characters(),
+            self._learned_characters(),
         )
 
     def findings(self) -> Iterator[Finding]:
-        if self._are_chats:
-            yield from self._report_chats()
+        if self._are_chats_enough:
+            yield from self._finding_on_chats()
             return
-        column = self._column()
+        column = self._column_of_answers()
         if self.cut * 2 > self.rows:
             return  # what the limit leaves has no answer: the rules on lengths say so
-        if not column or self._answered() >= LITTLE * self._learned():
+        if not column or self._answer_characters() >= LITTLE * self._learned_characters():
             return
         rows = len(self.ends)
+        answered, learned = self._answer_characters(), self._learned_characters()
         others = [name for name in self.columns if name != column]
         rest = f"{', '.join(others)} and the text around them" if others else "the text around it"
         yield self.finding(
-            f"the answer, {column}, is {self._answered() / self._learned():.1%} of what is learned:"
-            f" {self._answered() / rows:,.0f} of {self._learned() / rows:,.0f} characters a row; the rest is {rest}",
+            f"the answer, {column}, is {answered / learned:.1%} of what is learned:"
+            f" {answered / rows:,.0f} of {learned / rows:,.0f} characters a row; the rest is {rest}",
             "train the answer alone: give prompt and completion in place of one text (TRL leaves the prompt out"
             " of the loss then), or set the labels of the prompt's tokens to -100",
             cases=[end.case for end in self.ends[:3]],
@@ -184,10 +191,16 @@ class AnswerIsLittleOfTheLoss(DataRule):
             total=self.rows,
         )
 
-    def _report_chats(self) -> Iterator[Finding]:
-        """That the turns of the assistant are next to nothing of chats that are learned whole."""
-        rows, answered, learned = len(self.chats), self._answered(), self._learned()
-        cut = sum(self._is_cut(one.learned) for one in self.chats)
+    def _finding_on_chats(self) -> Iterator[Finding]:
+        """The finding that the assistant's turns are next to nothing of chats that are learned
+        whole.
+        """
+        rows, answered, learned = (
+            len(self.chats),
+            self._answer_characters(),
+            self._learned_characters(),
+        )
+        cut = sum(self._is_longer_than_limit(one.learned) for one in self.chats)
         if answered >= LITTLE * learned or cut * 2 > rows:
             return
         yield self.finding(
@@ -204,7 +217,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
             total=rows,
         )
 
-    def _column(self) -> str:
+    def _column_of_answers(self) -> str:
         """The column of answers that stands at the end of nearly all texts; empty where there is none."""
         counts = Counter(end.column for end in self.ends)
         if self.rows < MIN_ROWS or not counts:
@@ -224,45 +237,45 @@ class AnswerIsLittleOfTheLoss(DataRule):
             and max(map(len, texts)) <= MAX_LABEL
         )
 
-    def _is_cut(self, characters: int) -> bool:
+    def _is_longer_than_limit(self, characters: int) -> bool:
         """Is a text surely longer than the limit, by its characters?"""
         setup = self.setup
         limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
         return limit is not None and characters > MOST_CHARACTERS_PER_TOKEN * limit
 
-    def _judged(self) -> list[AnswerAtEnd]:
-        """The rows that the rule speaks of."""
-        return self.chats if self._are_chats else self.ends
+    def _judged_rows(self) -> list[AnswerAtEnd]:
+        """The rows that the rule judges: those that end with the column of answers."""
+        return self.chats if self._are_chats_enough else self.ends
 
-    def _answered(self) -> int:
+    def _answer_characters(self) -> int:
         """Characters of the answers."""
-        return sum(len(end.text) for end in self._judged())
+        return sum(len(end.text) for end in self._judged_rows())
 
-    def _learned(self) -> int:
+    def _learned_characters(self) -> int:
         """Characters of the texts."""
-        return sum(end.learned for end in self._judged())
+        return sum(end.learned for end in self._judged_rows())
 
 
-def _divide_chat(messages: list[Message]) -> tuple[int, str]:
+def _divide_chat_by_side(messages: list[Message]) -> tuple[int, str]:
     """The characters of the other turns, and the text of the assistant's with its reasoning and calls of tools."""
     before, answers = 0, ""
     for message in messages:
-        text = "".join(_texts_in(message.get("content")))
+        text = "".join(_texts_of_value(message.get("content")))
         if message.get("role") == "assistant":
-            answers += text + "".join(_texts_in(message.get("reasoning_content")))
-            answers += "".join(_texts_in(message.get("tool_calls")))
+            answers += text + "".join(_texts_of_value(message.get("reasoning_content")))
+            answers += "".join(_texts_of_value(message.get("tool_calls")))
         else:
             before += len(text)
     return before, answers
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _texts_of_value(value: Any) -> Iterator[str]:
     """All texts in a value of a message, which may be a list of parts."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _texts_in(part)
+            yield from _texts_of_value(part)
     elif isinstance(value, list):
         for part in value:
-            yield from _texts_in(part)
+            yield from _texts_of_value(part)

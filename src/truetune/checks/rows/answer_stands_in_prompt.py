@@ -111,7 +111,7 @@ class AnswerStandsInPrompt(DataRule):
                 self.copied.append(len(self.prompts))
                 self.long_answers.add(answer)
             self.instructions.update({line for line in prompt.splitlines() if line.strip()})
-            self.prompts.append(_shorten(prompt))
+            self.prompts.append(_shorten_middle(prompt))
             self.answers.append(answer)
             self.places.append(row.origin)
 
@@ -135,15 +135,15 @@ class AnswerStandsInPrompt(DataRule):
         if len(self.prompts) < MIN_ROWS:
             return
         if self._is_thread_with_its_reply():
-            yield self._report_copied_answers()
+            yield self._finding_on_copied_replies()
             return
         fields = [
             field
             for field in find_fields_telling_answers(self.prompts, self.answers)
-            if not self._is_asked_for(field)
+            if not self._does_prompt_ask_for_field(field)
         ]
         if fields:
-            yield self._report_field(fields[0], fields[1:])
+            yield self._finding_on_field(fields[0], fields[1:])
             return
         if (
             self._count_prompts_ending_with_answer() >= TELLS * len(self.prompts)
@@ -156,24 +156,24 @@ class AnswerStandsInPrompt(DataRule):
                 total=len(self.prompts),
             )
             return
-        unchanged = self._rows_given_back()
+        unchanged = self._rows_returning_prompt_text()
         if len(unchanged) >= GIVEN_BACK_SHARE * len(self.prompts):
-            yield self._report_given_back(unchanged)
+            yield self._finding_on_returned_text(unchanged)
 
-    def _rows_given_back(self) -> list[int]:
+    def _rows_returning_prompt_text(self) -> list[int]:
         """The rows whose answer is the last paragraph of the prompt as it stands, by their number; none where few
         sentences come again and again."""
         rows = [
             i
             for i, (prompt, answer) in enumerate(zip(self.prompts, self.answers, strict=True))
             if len(answer.split()) >= MIN_SENTENCE_WORDS
-            and _plain(prompt).endswith(_plain(answer))
+            and _collapse_whitespace(prompt).endswith(_collapse_whitespace(answer))
             and _is_paragraph_of(answer, prompt)
         ]
         return rows if 2 * len({self.answers[i] for i in rows}) >= len(rows) else []
 
-    def _report_given_back(self, rows: list[int]) -> Finding:
-        """Most answers are the text of the prompt, unchanged."""
+    def _finding_on_returned_text(self, rows: list[int]) -> Finding:
+        """The finding that most answers are the text of the prompt, unchanged."""
         return self.finding(
             f"{len(rows):,} of {len(self.prompts):,} answers are the last paragraph of their prompt, unchanged: the"
             " model learns to give the text back",
@@ -188,14 +188,16 @@ class AnswerStandsInPrompt(DataRule):
             total=len(self.prompts),
         )
 
-    def _report_field(self, field: TellingField, others: list[TellingField]) -> Finding:
-        """One field tells the answer."""
+    def _finding_on_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+        """The finding that one field tells the answer."""
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
         example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
         )
         # A line, a pair and its first word may be one and the same place of the prompt.
-        others = [other for other in others if _quoted_name(other.name) != _quoted_name(field.name)]
+        others = [
+            other for other in others if _name_in_quotes(other.name) != _name_in_quotes(field.name)
+        ]
         more = [f"so does {other.name}" for other in others[:3]]
         return self.finding(
             f"{field.name} of the prompt tells the answer of {field.told:,} of {field.rows:,} rows:"
@@ -218,8 +220,8 @@ class AnswerStandsInPrompt(DataRule):
         shared = [line for line, count in self.instructions.items() if 2 * count >= rows]
         return not any(COPY_TASK.search(line) for line in shared)
 
-    def _report_copied_answers(self) -> Finding:
-        """The threads hold the reply that is to be written."""
+    def _finding_on_copied_replies(self) -> Finding:
+        """The finding that threads hold the reply that is to be written."""
         first = self.copied[:MAX_CASES]
         return self.finding(
             f"{len(self.copied):,} of {len(self.prompts):,} prompts hold their whole answer word for word, as a"
@@ -236,7 +238,7 @@ class AnswerStandsInPrompt(DataRule):
             total=len(self.prompts),
         )
 
-    def _is_asked_for(self, field: TellingField) -> bool:
+    def _does_prompt_ask_for_field(self, field: TellingField) -> bool:
         """Does the rest of the prompt name the field, as `Extract the invoice number` does?"""
         if not field.is_copy:
             return False
@@ -261,7 +263,7 @@ class AnswerStandsInPrompt(DataRule):
 
 def _is_paragraph_of(answer: str, prompt: str) -> bool:
     """Does an answer stand in its prompt from the beginning of a line, behind the speaker's name, to the end of one?"""
-    text, wanted = _plain(prompt), _plain(answer)
+    text, wanted = _collapse_whitespace(prompt), _collapse_whitespace(answer)
     at = text.find(wanted)
     while at >= 0:
         before = text[text.rfind("\n", 0, at) + 1 : at]
@@ -273,12 +275,12 @@ def _is_paragraph_of(answer: str, prompt: str) -> bool:
     return False
 
 
-def _plain(text: str) -> str:
+def _collapse_whitespace(text: str) -> str:
     """A text with one space or line break for several: threads are joined with other white space than answers."""
     return re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*", "\n", text)).strip()
 
 
-def _shorten(prompt: str) -> str:
+def _shorten_middle(prompt: str) -> str:
     """A long prompt's beginning and end: fields stand at either end of the text that they describe."""
     if len(prompt) <= MAX_PROMPT_CHARACTERS:
         return prompt
@@ -286,6 +288,6 @@ def _shorten(prompt: str) -> str:
     return prompt[:half] + prompt[-half:]
 
 
-def _quoted_name(name: str) -> str:
+def _name_in_quotes(name: str) -> str:
     """`the line 'Queue'` -> `Queue`; what has no name in quotes stands for itself."""
     return name.partition("'")[2].rstrip("'") or name

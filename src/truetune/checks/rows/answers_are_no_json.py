@@ -90,7 +90,7 @@ class AnswersAreNoJson(AnswerTextRule):
             return None
         shown = f"the answer is {answer.text.strip()[:80]!r}"
         if asks_for_json(prompt):
-            self._count_lead(answer.text)
+            self._count_line_before_json(answer.text)
             return form, shown
         return (UNASKED, shown) if form == "python" else None
 
@@ -102,7 +102,7 @@ class AnswersAreNoJson(AnswerTextRule):
         }
         if broken:
             told = "; ".join(f"{count:,} {PHRASES[kind]}" for kind, count in broken.items())
-            yield self._finding(
+            yield self._finding_on_unreadable(
                 f"answers are asked for as JSON, and of {self.rows:,} rows {told}",
                 sum(broken.values()),
             )
@@ -117,16 +117,18 @@ class AnswersAreNoJson(AnswerTextRule):
                 total=self.rows,
             )
         if not broken:
-            yield from self._of_wrapped()
+            yield from self._finding_on_wrapped_json()
 
-    def _count_lead(self, text: str) -> None:
+    def _count_line_before_json(self, text: str) -> None:
         """One more answer with this line before its JSON, if any."""
         lead = lead_of(text)
         if lead is not None and (lead in self.leads or len(self.leads) < MAX_LEADS):
             self.leads[lead] += 1
 
-    def _of_wrapped(self) -> Iterator[Finding]:
-        """Answers whose JSON stands in a fence or in words: a note where all do, for that may be what is wanted."""
+    def _finding_on_wrapped_json(self) -> Iterator[Finding]:
+        """The finding on answers whose JSON stands in a fence or in words; a note if all do, for
+        that may be what is wanted.
+        """
         wrapped = sum(self.kinds[kind] for kind in WRAPPED)
         plain = self.forms["json"]
         is_mixed = min(wrapped, plain) >= max(2, MIN_MIXED * (wrapped + plain))
@@ -161,7 +163,7 @@ class AnswersAreNoJson(AnswerTextRule):
         place = "in a fence (```json)" if fenced == wrapped else "in a fence (```json) or in words"
         return f"{place}{more}"
 
-    def _finding(self, message: str, count: int) -> Finding:
+    def _finding_on_unreadable(self, message: str, count: int) -> Finding:
         """The finding on answers that no parser reads; an error where they are more than a slip."""
         return self.finding(
             message,

@@ -128,12 +128,12 @@ class AnswersInTwoLanguages(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            exchanges = exchanges_of(row)
+            exchanges = first_exchanges_of_row(row)
             if not exchanges:
                 continue
             self.rows += 1
             if (self.rows - 1) % self.step == 0:
-                self._look_at(batch, row, exchanges)
+                self._keep_languages_of_row(batch, row, exchanges)
 
     def unmet(self) -> Unmet | None:
         if not self.rows:
@@ -153,11 +153,13 @@ class AnswersInTwoLanguages(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for language, rows in sorted(self.named.items()):
-            yield from self._judge_named(language, rows)
+            yield from self._judge_against_named_language(language, rows)
         for language, rows in sorted(self.asked.items()):
-            yield from self._judge_asked(language, rows)
+            yield from self._judge_questions_in(language, rows)
 
-    def _look_at(self, batch: Batch, row: Conversation, exchanges: Sequence[Exchange]) -> None:
+    def _keep_languages_of_row(
+        self, batch: Batch, row: Conversation, exchanges: Sequence[Exchange]
+    ) -> None:
         """Keep the languages of the first exchange that tells them."""
         self.looked_at += 1
         if self.looked_at >= FIRST_ROWS and (self.looked_at - FIRST_ROWS) % NEXT_ROWS == 0:
@@ -169,46 +171,50 @@ class AnswersInTwoLanguages(DataRule):
         self.known += 1
         self.others += languages.answered != languages.asked
         kept = self.named if languages.is_named else self.asked
-        kept[languages.asked].append(_keep(batch, row, exchange, languages))
+        kept[languages.asked].append(_record_of_row(batch, row, exchange, languages))
 
-    def _judge_named(self, language: str, rows: Sequence[LookedAt]) -> Iterator[Finding]:
+    def _judge_against_named_language(
+        self, language: str, rows: Sequence[LookedAt]
+    ) -> Iterator[Finding]:
         """Answers in another language than their prompts name."""
         counts = Counter(row.answered for row in rows)
         others = len(rows) - counts[language]
         if others < max(MIN_OTHERS, MIN_SHARE * len(rows)):
             return
         cases = [row.case for row in rows if row.answered != language]
+        named = _language_name(language)
         yield self.finding(
-            f"prompts say to answer in {_name(language)}, and of {len(rows):,} such rows"
-            f" {_list_languages(counts)}{self._rows_looked_at}",
-            f"translate the answers of these rows into {_name(language)}, or drop the rows, and train again; if the"
+            f"prompts say to answer in {named}, and of {len(rows):,} such rows"
+            f" {_describe_answer_languages(counts)}{self._describe_sampled_rows}",
+            f"translate the answers of these rows into {named}, or drop the rows, and train again; if the"
             " answers are as they should be, correct the instruction in the prompt",
             cases=cases[:SHOWN_CASES],
             count=others,
             total=len(rows),
         )
 
-    def _judge_asked(self, language: str, rows: Sequence[LookedAt]) -> Iterator[Finding]:
+    def _judge_questions_in(self, language: str, rows: Sequence[LookedAt]) -> Iterator[Finding]:
         """Answers of questions in one language that are in two, though the prompts do not tell which."""
         counts = Counter(row.answered for row in rows)
         least = max(MIN_OTHERS, MIN_SHARE * len(rows))
         common = [name for name, count in counts.most_common() if count >= least]
-        if len(rows) < MIN_ROWS or len(common) < 2 or _do_prompts_tell(rows, common):
+        if len(rows) < MIN_ROWS or len(common) < 2 or _do_prompts_tell_language(rows, common):
             return
         usual = language if language in common else common[0]
         others = [row for row in rows if row.answered != usual]
+        asked, answered = _language_name(language), _language_name(usual)
         yield self.finding(
-            f"questions in {_name(language)} have answers in {len(common)} languages, and no prompt says which: of"
-            f" {len(rows):,} rows {_list_languages(counts)}{self._rows_looked_at}",
-            f"translate the answers of these rows into {_name(usual)}, or drop the rows, and train again; if both"
-            f' languages are wanted, name the one in each prompt ("Answer in {_name(others[0].answered)}.")',
+            f"questions in {asked} have answers in {len(common)} languages, and no prompt says which: of"
+            f" {len(rows):,} rows {_describe_answer_languages(counts)}{self._describe_sampled_rows}",
+            f"translate the answers of these rows into {answered}, or drop the rows, and train again; if both"
+            f' languages are wanted, name the one in each prompt ("Answer in {_language_name(others[0].answered)}.")',
             cases=[row.case for row in others[:SHOWN_CASES]],
             count=len(others),
             total=len(rows),
         )
 
     @property
-    def _rows_looked_at(self) -> str:
+    def _describe_sampled_rows(self) -> str:
         """How many rows were looked at, where it is not all."""
         unknown = self.looked_at - self.known
         told = [f"{self.looked_at:,} of {self.rows:,} rows were looked at"] * (
@@ -218,7 +224,7 @@ class AnswersInTwoLanguages(DataRule):
         return f" ({'; '.join(told)})" if told else ""
 
 
-def exchanges_of(row: Conversation) -> list[Exchange]:
+def first_exchanges_of_row(row: Conversation) -> list[Exchange]:
     """The first questions of a row, each with the answer that is learned; none where an answer is a bad example."""
     if row.label is False:
         return []
@@ -242,11 +248,13 @@ def _exchange_in_chat(row: Conversation, answer: AnswerText) -> Exchange:
     return Exchange("\n".join((*system, *texts)), question, answer)
 
 
-def _keep(batch: Batch, row: Conversation, exchange: Exchange, languages: RowLanguages) -> LookedAt:
+def _record_of_row(
+    batch: Batch, row: Conversation, exchange: Exchange, languages: RowLanguages
+) -> LookedAt:
     """What tells this row from others, and where it is."""
     lines = exchange.question.strip().splitlines()
     prompt = f"{exchange.instructions}\n{exchange.question}"
-    shown = f"the answer is in {_name(languages.answered)}: {exchange.answer.text.strip()[:80]!r}"
+    shown = f"the answer is in {_language_name(languages.answered)}: {exchange.answer.text.strip()[:80]!r}"
     message = exchange.answer.message
     case = (
         case_in_row(batch, row, shown)
@@ -261,23 +269,23 @@ def _keep(batch: Batch, row: Conversation, exchange: Exchange, languages: RowLan
     )
 
 
-def _do_prompts_tell(rows: Sequence[LookedAt], languages: Sequence[str]) -> bool:
+def _do_prompts_tell_language(rows: Sequence[LookedAt], languages: Sequence[str]) -> bool:
     """Is there a word, or a line that rows share, by which a prompt tells the language of its answer?"""
     first = [row.words for row in rows if row.answered == languages[0]]
     second = [row.words for row in rows if row.answered == languages[1]]
-    shares, other_shares = _word_shares(first), _word_shares(second)
+    shares, other_shares = _share_of_prompts_by_word(first), _share_of_prompts_by_word(second)
     if any(abs(shares[word] - other_shares[word]) >= TELLING for word in {*shares, *other_shares}):
         return True
-    return any(_does_line_tell(rows, place) for place in range(3))
+    return any(_does_shared_line_tell_language(rows, place) for place in range(3))
 
 
-def _word_shares(prompts: Sequence[frozenset[str]]) -> defaultdict[str, float]:
+def _share_of_prompts_by_word(prompts: Sequence[frozenset[str]]) -> defaultdict[str, float]:
     """Word -> the share of prompts that have it."""
     counts = Counter(word for words in prompts for word in words)
     return defaultdict(float, {word: count / len(prompts) for word, count in counts.items()})
 
 
-def _does_line_tell(rows: Sequence[LookedAt], place: int) -> bool:
+def _does_shared_line_tell_language(rows: Sequence[LookedAt], place: int) -> bool:
     """Do nearly all rows share this line with others, whose answers are nearly all in one language?"""
     by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for row in rows:
@@ -288,13 +296,14 @@ def _does_line_tell(rows: Sequence[LookedAt], place: int) -> bool:
     return len(repeated) > 1 and covered >= COVERED * len(rows) and pure >= PURE * covered
 
 
-def _name(language: str) -> str:
+def _language_name(language: str) -> str:
+    """The English name of a language, by its code."""
     return LANGUAGE_NAMES.get(language, language)
 
 
-def _list_languages(counts: Counter[str]) -> str:
+def _describe_answer_languages(counts: Counter[str]) -> str:
     """`116 are answered in English and 115 in German`"""
     (first, count), *rest = counts.most_common()
-    told = [f"{count:,} are answered in {_name(first)}"]
-    told += [f"{count:,} in {_name(name)}" for name, count in rest]
+    told = [f"{count:,} are answered in {_language_name(first)}"]
+    told += [f"{count:,} in {_language_name(name)}" for name, count in rest]
     return " and ".join((", ".join(told[:-1]), told[-1])) if rest else told[0]

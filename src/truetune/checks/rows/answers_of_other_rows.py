@@ -68,8 +68,8 @@ class AnswersOfOtherRows(DataRule):
             self.file.add(last_user_text(row), last_answer(row) or "", row.origin)
 
     def unmet(self) -> Unmet | None:
-        self.file.compare()
-        return self.file.unmet("an answer")
+        self.file.compare_kept_rows()
+        return self.file.why_not_judged("an answer")
 
     def figure(self) -> Measurement:
         return count_measurement(
@@ -79,12 +79,12 @@ class AnswersOfOtherRows(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        self.file.compare()
+        self.file.compare_kept_rows()
         rows = self._rows_of_script()
         if rows is not None and rows.mispairing is not None:
             yield self._report_mispairing(rows, rows.mispairing)
         elif self.file.displaced is not None:
-            yield self._report(self.file.displaced)
+            yield self._finding_on_displaced(self.file.displaced)
 
     def _rows_of_script(self) -> ScriptRows | None:
         """The rows as a script makes them, where one shapes them."""
@@ -97,7 +97,7 @@ class AnswersOfOtherRows(DataRule):
             return None
 
     def _report_mispairing(self, rows: ScriptRows, found: Mispairing) -> Finding:
-        """The script pairs columns of different rows."""
+        """The finding that a script pairs columns of different rows."""
         (one, other), (line, other_line) = found.columns, found.lines
         file = next(name for name in rows.files if Path(name).resolve() == found.first.file)
         place = Origin(file, line, 0)
@@ -110,8 +110,8 @@ class AnswersOfOtherRows(DataRule):
             total=found.total,
         )
 
-    def _report(self, displaced: DisplacedAnswers) -> Finding:
-        """From some row on, the answers belong to other questions."""
+    def _finding_on_displaced(self, displaced: DisplacedAnswers) -> Finding:
+        """The finding that answers belong to other questions, from some row on."""
         rows = displaced.rows
         remedy = (
             "build the rows again: join questions and answers by a key, and sort, shuffle or filter"

@@ -135,7 +135,7 @@ class AnswersStrippedToWords(DataRule):
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
             text = " ".join(answer.text for answer in learned_answers_of_row(row))
-            if len(WORD.findall(text)) < MIN_WORDS or not _is_letters(text):
+            if len(WORD.findall(text)) < MIN_WORDS or not _is_mostly_words(text):
                 continue
             prompt = text_besides_answers(row)
             self.answers.add(text)
@@ -183,7 +183,7 @@ class AnswersStrippedToWords(DataRule):
         )
 
 
-def _is_letters(text: str) -> bool:
+def _is_mostly_words(text: str) -> bool:
     """Is a text words for the most part, and no code or numbers?"""
     characters = [one for one in text if not one.isspace()]
     return sum(map(str.isalpha, characters)) >= MIN_LETTERS * len(characters)

@@ -63,9 +63,9 @@ class BrokenEncoding(AnswerTextRule):
         if text.isascii() and text.isprintable():
             return None
         for kind, at in (
-            ("UTF-8 read as another encoding", _find_mojibake(text)),
+            ("UTF-8 read as another encoding", _position_of_mojibake(text)),
             ("U+FFFD", text.find(REPLACEMENT_CHARACTER)),
-            ("control characters", _find_first(CONTROLS, text)),
+            ("control characters", _position_of_first_match(CONTROLS, text)),
         ):
             if at >= 0:
                 return (
@@ -78,7 +78,7 @@ class BrokenEncoding(AnswerTextRule):
         if self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.share} have an answer in a broken encoding: {kinds}",
+                f"{self.faulty_rows_of_all} have an answer in a broken encoding: {kinds}",
                 "read the source again with its own encoding, or turn the text back; drop what"
                 " can't be read",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
@@ -88,13 +88,13 @@ class BrokenEncoding(AnswerTextRule):
             )
 
 
-def _find_first(pattern: re.Pattern[str], text: str) -> int:
+def _position_of_first_match(pattern: re.Pattern[str], text: str) -> int:
     """Where a pattern matches first; -1 where it does not."""
     match = pattern.search(text)
     return -1 if match is None else match.start()
 
 
-def _find_mojibake(text: str) -> int:
+def _position_of_mojibake(text: str) -> int:
     """Where UTF-8 stands that was read as Latin-1 or Windows-1252; -1 where none does."""
     for match in MOJIBAKE.finditer(text):
         stretch = match[0]

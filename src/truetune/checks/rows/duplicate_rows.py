@@ -101,9 +101,9 @@ class DuplicateRows(DataRule):
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
-        beside = hash_texts_beside(batch.rows, self.setup.columns_read) ^ _marks_of_unread_rows(
-            batch
-        )
+        beside = hash_texts_beside(
+            batch.rows, self.setup.columns_read
+        ) ^ _unique_numbers_for_unread_rows(batch)
         self.prints["exact"].add(prints.exact ^ beside)
         self.prints["normal"].add(prints.normal ^ beside)
         if beside.any():
@@ -120,12 +120,12 @@ class DuplicateRows(DataRule):
         # Files are numbered, so that a place is three numbers: Origins of all rows would take ten
         # times the memory.
         places = [
-            (self._number_of(row.origin.file), row.origin.line, row.origin.row)
+            (self._file_number(row.origin.file), row.origin.line, row.origin.row)
             for row in batch.rows
         ]
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
 
-    def _number_of(self, file: str) -> int:
+    def _file_number(self, file: str) -> int:
         """The number of a file; mostly it is the last one."""
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
@@ -140,8 +140,8 @@ class DuplicateRows(DataRule):
                 likeness = "nearly the same as" if kind == "near" else "the same as"
                 yield self.finding(
                     f"{len(pairs):,} of {len(lines):,} rows {COPIES[kind]}",
-                    self._remedy(kind),
-                    severity=self._severity(kind, pairs),
+                    self._remedy_for_copies(kind),
+                    severity=self._severity_of_copies(kind, pairs),
                     cases=[
                         Case(
                             f"{likeness} {self._place_of(lines, early)}",
@@ -153,14 +153,14 @@ class DuplicateRows(DataRule):
                     total=len(lines),
                 )
 
-    def _remedy(self, kind: str) -> str:
+    def _remedy_for_copies(self, kind: str) -> str:
         """What to do about copies; those of pairs may be votes, which are counted before they are dropped."""
         if kind == "near":
             return DROP_NEAR
         votes = ", or they are the votes of several labellers" if self.has_pairs else ""
         return f"drop the copies, unless their weight is meant{votes}"
 
-    def _severity(self, kind: str, pairs: Sequence[tuple[int, int]]) -> Severity:
+    def _severity_of_copies(self, kind: str, pairs: Sequence[tuple[int, int]]) -> Severity:
         """A warning where a share of the rows are copies; near ones only where the answers of most are equal."""
         # Rows that say the same of other names, dates or sums share a template, and each teaches its own answer.
         answers = self.answers.whole()
@@ -175,6 +175,7 @@ class DuplicateRows(DataRule):
     def report_data(self) -> dict[str, Any]:
         # A copy of a copy belongs to the group of the first: pairs come in the order of the earlier
         # row.
+        """The groups of copies, as plain values for the report's `data`."""
         first: dict[int, int] = {}
         groups: dict[int, list[int]] = {}
         for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):
@@ -233,7 +234,7 @@ class DuplicateRows(DataRule):
         return Origin(self.files[file], line, number)
 
 
-def _marks_of_unread_rows(batch: Batch) -> NDArray[Any]:
+def _unique_numbers_for_unread_rows(batch: Batch) -> NDArray[Any]:
     """(rows,) a number of its own for each row that was not understood, else 0: the unknown is equal to nothing."""
     marks = [
         f"{row.origin.file}:{row.origin.line}:{row.origin.row}" if _is_unread(row) else ""

@@ -70,7 +70,7 @@ class EncodedText(RowTextRule):
         # list.
         if encoding is None or (encoding.name == "Python's repr" and not text.is_answer):
             return None
-        if text.is_answer and _asks_for_it(row):
+        if text.is_answer and _does_prompt_ask_for_encoding(row):
             return None
         decoded = f", which says {encoding.decoded!r}" if encoding.decoded else ""
         return TextFault(encoding.name, f"{encoding.name}{decoded}: {text.text.strip()[:40]!r}")
@@ -79,7 +79,7 @@ class EncodedText(RowTextRule):
         if not self.is_more_than_one:
             return
         yield self.finding(
-            f"{self.share} hold encoded text in place of language, in {self.where}:"
+            f"{self.faulty_rows_of_all} hold encoded text in place of language, in {self.where}:"
             f" {self.shown_kinds}",
             "decode it where the data are read; leave rows out whose bytes are no text",
             severity=self.severity_of(error_from=ERROR_SHARE),
@@ -89,7 +89,7 @@ class EncodedText(RowTextRule):
         )
 
 
-def _asks_for_it(row: Conversation) -> bool:
+def _does_prompt_ask_for_encoding(row: Conversation) -> bool:
     """Does the prompt ask for code, a list or something encoded?"""
     prompt = text_besides_answers(row)
     return bool(ABOUT_ENCODING.search(prompt) or ABOUT_CODE.search(prompt))

@@ -120,8 +120,8 @@ class EscapeSequencesAsText(RowTextRule):
         if _is_json(text.text):
             return None
         prose = QUOTED_SEQUENCE.sub(" ", WINDOWS_PATH.sub(" ", CODE.sub(" ", text.text)))
-        markup = _find_markup(prose, row) if text.is_answer else None
-        return markup or _find_sequence(prose, has_line_breaks="\n" in text.text.strip())
+        markup = _find_editor_markup(prose, row) if text.is_answer else None
+        return markup or _find_escape_sequence(prose, has_line_breaks="\n" in text.text.strip())
 
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
@@ -129,7 +129,7 @@ class EscapeSequencesAsText(RowTextRule):
         held, remedy = self._describe_faults()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
-            f"{self.share} hold {held}, in {self.where}: {self.shown_kinds}",
+            f"{self.faulty_rows_of_all} hold {held}, in {self.where}: {self.shown_kinds}",
             remedy,
             severity="info" if bare else self.severity_of(),
             cases=self.cases,
@@ -156,7 +156,7 @@ class EscapeSequencesAsText(RowTextRule):
         return f"{sequences} or HTML markup", f"{to_text}; {to_characters}"
 
 
-def _find_sequence(prose: str, *, has_line_breaks: bool) -> TextFault | None:
+def _find_escape_sequence(prose: str, *, has_line_breaks: bool) -> TextFault | None:
     """The first kind of escape sequence in a text.
 
     Args:
@@ -178,7 +178,7 @@ def _find_sequence(prose: str, *, has_line_breaks: bool) -> TextFault | None:
     return None
 
 
-def _find_markup(prose: str, row: Conversation) -> TextFault | None:
+def _find_editor_markup(prose: str, row: Conversation) -> TextFault | None:
     """The markup of an editor around an answer in words, where nobody asked for markup; None where there is none."""
     end = BLOCK_END.search(prose)
     if end is None or any(not EDITOR_ELEMENT.fullmatch(name) for name in ELEMENT.findall(prose)):

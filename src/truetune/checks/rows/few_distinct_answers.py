@@ -104,10 +104,10 @@ class FewDistinctAnswers(DataRule):
             if answer is None or not answer.strip():
                 continue
             bare = answer.strip()
-            key = _key_of(bare)
+            key = _counting_key_of_answer(bare)
             self.answers.add(key)
             if row.rejected is not None:
-                self.rejected.add(_key_of(pair_texts(row).rejected.strip()))
+                self.rejected.add(_counting_key_of_answer(pair_texts(row).rejected.strip()))
             if key not in self.first and len(self.first) < MAX_KEPT_CASES:
                 self.first[key] = case_in_row(
                     batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}"
@@ -123,7 +123,7 @@ class FewDistinctAnswers(DataRule):
         )
 
     def figure(self) -> Measurement:
-        spread = self.answers.spread()
+        spread = self.answers.diversity()
         more = f"; the answers hold {spread.entropy:.1f} bits a row"
         return count_measurement(
             "rows with the commonest answer",
@@ -133,23 +133,25 @@ class FewDistinctAnswers(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        spread = self.answers.spread()
+        spread = self.answers.diversity()
         if spread.total < MIN_ROWS:
             return
         if spread.kind == "varied":
             if _is_one_sentence_frequent(spread):
-                yield self._report_frequent(spread)
+                yield self._finding_on_frequent_sentence(spread)
             return
         column, bits = self.sampled.unread_column_with_more_than_answers()
         labels = [answer for answer, _ in spread.common]
         # Few answers may be the classes of a classifier. Beside a column of prose they are so only
         # where the prompts name them, or their words tell which one it is.
         if spread.kind == "labels" and (not column or self.sampled.are_labels_of_prompts(labels)):
-            yield self._report_labels(spread)
+            yield self._finding_on_labels(spread)
         else:
-            yield self._report_same_answers(spread, column, bits)
+            yield self._finding_on_same_answers(spread, column, bits)
 
-    def _report_same_answers(self, spread: AnswerDiversity, column: str, bits: float) -> Finding:
+    def _finding_on_same_answers(
+        self, spread: AnswerDiversity, column: str, bits: float
+    ) -> Finding:
         """The answers look as if another column was meant.
 
         Args:
@@ -187,12 +189,12 @@ class FewDistinctAnswers(DataRule):
 
     def _is_rejected_varied(self) -> bool:
         """Do the rows have another side, whose answers differ from row to row?"""
-        spread = self.rejected.spread()
+        spread = self.rejected.diversity()
         return spread.total >= MIN_ROWS and spread.kind == "varied"
 
     def _evidence_of_evaluation(self, answer: str) -> list[str]:
         """What the evaluation rows say of an option that is always the answer."""
-        spread = self.evaluated.spread()
+        spread = self.evaluated.diversity()
         rows = dict(spread.common).get(answer, 0)
         if not rows:
             return []
@@ -201,34 +203,34 @@ class FewDistinctAnswers(DataRule):
             " them, and the score shows nothing"
         ]
 
-    def _report_frequent(self, spread: AnswerDiversity) -> Finding:
-        """One sentence among answers that differ."""
+    def _finding_on_frequent_sentence(self, spread: AnswerDiversity) -> Finding:
+        """The finding that many answers are one sentence, among answers that differ."""
         answer, rows = spread.common[0]
         # A short one may be the negative of an extraction: "No entity was found."
-        is_much = spread.largest >= TOO_FREQUENT and len(answer) > LABEL
+        is_much = spread.commonest_share >= TOO_FREQUENT and len(answer) > LABEL
         return self.finding(
             f"{_describe_answers(spread)}, while the other answers differ: a tuned model gives it to questions that it"
             " could answer",
             _THIN_OUT,
             severity="warning" if is_much else "info",
             evidence=[
-                f"{spread.largest:.0%} of the answers; no other one is a quarter as frequent"
+                f"{spread.commonest_share:.0%} of the answers; no other one is a quarter as frequent"
             ],
             cases=[self.first[answer]] if answer in self.first else (),
             count=rows,
             total=spread.total,
         )
 
-    def _report_labels(self, spread: AnswerDiversity) -> Finding:
+    def _finding_on_labels(self, spread: AnswerDiversity) -> Finding:
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
-        is_one_sided = spread.largest >= ONE_SIDED_SHARE
+        is_one_sided = spread.commonest_share >= ONE_SIDED_SHARE
         remedy = (
             "balance the classes: repeat the rows of the rare ones, or leave out some of the common one;"
             " judge by the recall of each class, not by accuracy"
             if is_one_sided
             else _WANTED
         )
-        most = f"; whoever always says the commonest is right in {spread.largest:.0%}"
+        most = f"; whoever always says the commonest is right in {spread.commonest_share:.0%}"
         return self.finding(
             f"the answers are {len(spread.common)} labels: {_describe_shares(spread)}"
             + (most if is_one_sided else ""),
@@ -261,8 +263,10 @@ _REMEDY_OF_KIND = {"handful": _WANTED, "repeated": _THIN_OUT}
 """How different the answers are -> what to do, where no column holds more"""
 
 
-def _key_of(answer: str) -> str:
-    """What an answer is counted by; answers that only begin with one text (a greeting) are not alike."""
+def _counting_key_of_answer(answer: str) -> str:
+    """The text by which an answer is counted; answers that only begin with one text (a greeting)
+    are not alike.
+    """
     if len(answer) <= KEY_CHARACTERS:
         return answer
     return f"{answer[:KEY_CHARACTERS]}{crc32(answer[KEY_CHARACTERS:].encode())}"
@@ -274,7 +278,7 @@ def _is_one_sentence_frequent(spread: AnswerDiversity) -> bool:
     is_sentence = len(answer.split()) >= MIN_WORDS or (
         not answer.isascii() and len(answer) >= MIN_CHARACTERS
     )
-    if spread.largest < FREQUENT or not is_sentence:
+    if spread.commonest_share < FREQUENT or not is_sentence:
         return False
     second = spread.common[1][1] if len(spread.common) > 1 else 0
     return second <= NEXT_SHARE * spread.common[0][1]

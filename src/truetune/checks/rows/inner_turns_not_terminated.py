@@ -104,7 +104,7 @@ class InnerTurnsNotTerminated(DataRule):
                 continue
             self.texts += 1
             text = row.text.rstrip()
-            labels = _labels(text) if len(text) <= MAX_TEXT else []
+            labels = _speaker_labels(text) if len(text) <= MAX_TEXT else []
             if not labels:
                 continue
             self.dialogues += 1
@@ -144,7 +144,7 @@ class InnerTurnsNotTerminated(DataRule):
         )
 
 
-def _labels(text: str) -> list[str]:
+def _speaker_labels(text: str) -> list[str]:
     """The labels of a talk between two sides that take turns, the asker first; empty where the text is none."""
     found = [match for match in LABEL.finditer(text) if match["name"].casefold() in SPEAKERS]
     names = [match["name"].casefold() for match in found]

@@ -65,6 +65,7 @@ class MalformedRows(DataRule):
                     self.cases.append(case_of_problem(batch, row, problems[0]))
 
     def broken_line(self, origin: Origin, reason: str) -> None:
+        """Count a line that holds no row as malformed."""
         self.rows += 1
         self.odd += 1
         self.kinds["no row"] += 1

@@ -102,7 +102,7 @@ class PlaceholderInAnswer(AnswerTextRule):
         kinds = ", ".join(f"{form} ({count:,})" for form, count in self.kinds.most_common())
         is_meant = set(self.kinds) == {LETTER_FORM} or self.found * WARNING_ONE_IN < self.rows
         yield self.finding(
-            f"{self.share} have an answer with a placeholder that nobody has replaced: {kinds}",
+            f"{self.faulty_rows_of_all} have an answer with a placeholder that nobody has replaced: {kinds}",
             "replace them with their values, or drop these rows",
             severity="info" if is_meant else "warning",
             cases=self.cases,

@@ -72,8 +72,8 @@ class PromptAndAnswerExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prompt = _mapped(setup.spec.map, OF_PROMPT)
-        self.answer = _mapped(setup.spec.map, OF_ANSWER)
+        self.prompt = _column_mapped_to_side(setup.spec.map, OF_PROMPT)
+        self.answer = _column_mapped_to_side(setup.spec.map, OF_ANSWER)
         self.rows = self.questions = 0
         self.cases: list[Case] = []
 
@@ -102,7 +102,9 @@ class PromptAndAnswerExchanged(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        if not (_is_named(self.prompt, ANSWER_NAMES) and _is_named(self.answer, QUESTION_NAMES)):
+        if not (
+            _is_named_as(self.prompt, ANSWER_NAMES) and _is_named_as(self.answer, QUESTION_NAMES)
+        ):
             return
         yield self.finding(
             f"the settings take the column {self.prompt!r} as the prompt and {self.answer!r} as the answer: the"
@@ -118,12 +120,12 @@ class PromptAndAnswerExchanged(DataRule):
         )
 
 
-def _mapped(names: Mapping[str, str], sides: tuple[str, ...]) -> str:
+def _column_mapped_to_side(names: Mapping[str, str], sides: tuple[str, ...]) -> str:
     """The column that a map gives one side; empty where it gives none."""
     return next((names[side] for side in sides if side in names), "")
 
 
-def _is_named(column: str, names: frozenset[str]) -> bool:
+def _is_named_as(column: str, names: frozenset[str]) -> bool:
     """Is a column named so, also with the name as its last word: `model_answer`?"""
     plain = column.strip().casefold()
     return plain in names or plain.replace("-", "_").rpartition("_")[2] in names

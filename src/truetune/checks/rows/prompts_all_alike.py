@@ -148,14 +148,14 @@ class PromptsAllAlike(DataRule):
                 continue
             self.rows += 1
             if self._may_be_alike():
-                self._add(batch, row, *pair)
-        self.has_media = bool(count_media(batch.rows)) or any(map(_names_media, self.columns))
+                self._count_row(batch, row, *pair)
+        self.has_media = bool(count_media(batch.rows)) or any(map(_is_media_column, self.columns))
 
     def _may_be_alike(self) -> bool:
         """May nearly all rows still have one prompt? Most data sets are out after some rows, and nothing is kept."""
         return self.rows <= MIN_ROWS or len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows + 1
 
-    def _add(self, batch: Batch, row: Conversation, prompt: str, answer: str) -> None:
+    def _count_row(self, batch: Batch, row: Conversation, prompt: str, answer: str) -> None:
         """Count one row."""
         self.prompts[prompt] += 1
         if len(self.answers) < MAX_KEPT:
@@ -165,12 +165,12 @@ class PromptsAllAlike(DataRule):
             shown = f"the prompt is {prompt[:SHOWN_CHARACTERS]!r}"
             self.first[prompt] = case_in_row(batch, row, shown)
         whole = " ".join(f"{prompt} {answer}".split())
-        for name, text in self._texts_beside(row):
+        for name, text in self._texts_outside_prompt(row):
             self.columns[name].add(text, whole, is_read=name in row.made_of)
 
-    def _texts_beside(self, row: Conversation) -> Iterator[tuple[str, str]]:
+    def _texts_outside_prompt(self, row: Conversation) -> Iterator[tuple[str, str]]:
         """(column, text) of those that certainly stand in no prompt, or whose place in the row is known."""
-        for name, text in _texts_beside(row):
+        for name, text in _texts_of_row_columns(row):
             # Of rows that are not followed through the script that reads them, nobody knows where it puts a column.
             if row.made_of or name not in self.setup.columns_read:
                 yield name, text
@@ -186,10 +186,10 @@ class PromptsAllAlike(DataRule):
         )
 
     def figure(self) -> Measurement:
-        _, rows = self._commonest()
+        _, rows = self._commonest_prompt()
         return count_measurement("rows with the commonest prompt", rows, self.rows)
 
-    def _commonest(self) -> tuple[str, int]:
+    def _commonest_prompt(self) -> tuple[str, int]:
         """The commonest prompt, and its rows."""
         if not self.prompts:
             return "", 0
@@ -198,9 +198,13 @@ class PromptsAllAlike(DataRule):
         return prompt, rows
 
     def findings(self) -> Iterator[Finding]:
-        prompt, rows = self._commonest()
-        are_few = self._are_few()
-        if not (are_few or self._is_one(rows)) or self.has_media or not self._answers_differ():
+        prompt, rows = self._commonest_prompt()
+        are_few = self._are_prompts_few()
+        if (
+            not (are_few or self._is_prompt_of_nearly_all(rows))
+            or self.has_media
+            or not self._do_answers_differ()
+        ):
             return
         column = self._missed_column()
         placeholder = next((found.group() for found in PLACEHOLDER.finditer(prompt)), "")
@@ -210,31 +214,32 @@ class PromptsAllAlike(DataRule):
         if are_few:
             rows = self.rows
             alike = f"the prompts of {rows:,} rows are {len(self.prompts)} different texts"
+        reason = _evidence_of_missing_text(column, placeholder)
         yield self.finding(
             f"{alike}, and their answers differ"
-            f" ({len(self.answers):,} different ones): {_explain(column, placeholder)}, so the model can learn"
+            f" ({len(self.answers):,} different ones): {reason}, so the model can learn"
             " only how frequent the answers are",
-            self._remedy(column, placeholder),
-            severity=self._severity(column, is_unfilled=bool(placeholder)),
+            self._remedy_for_column(column, placeholder),
+            severity=self._severity_for_column(column, is_unfilled=bool(placeholder)),
             cases=[self.first[prompt]] if prompt in self.first else [],
             count=rows,
             total=self.rows,
         )
 
-    def _is_one(self, rows: int) -> bool:
+    def _is_prompt_of_nearly_all(self, rows: int) -> bool:
         """Is the commonest prompt, with these rows, that of nearly all?"""
         return rows >= MIN_ROWS and rows >= ALIKE_SHARE * self.rows
 
-    def _are_few(self) -> bool:
+    def _are_prompts_few(self) -> bool:
         """Are the prompts a few texts, and most answers texts of their own?"""
-        _, rows = self._commonest()
+        _, rows = self._commonest_prompt()
         return (
             rows < ALIKE_SHARE * self.rows <= self.prompts.total()
             and len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows
             and len(self.answers) >= MIN_DISTINCT * self.rows
         )
 
-    def _answers_differ(self) -> bool:
+    def _do_answers_differ(self) -> bool:
         """Is no single answer that of nearly all rows?"""
         return max(self.answers.values()) < ONE_ANSWER * self.answers.total()
 
@@ -250,7 +255,7 @@ class PromptsAllAlike(DataRule):
         is_read, _, name = max(missed)
         return _Column(name, is_read)
 
-    def _severity(self, column: _Column | None, *, is_unfilled: bool) -> Severity:
+    def _severity_for_column(self, column: _Column | None, *, is_unfilled: bool) -> Severity:
         """A note where the column may be one, too."""
         are_labels = self.longest_answer <= MAX_LABEL and (
             len(self.answers) * ROWS_A_LABEL <= self.rows
@@ -258,8 +263,8 @@ class PromptsAllAlike(DataRule):
         is_meant = is_unfilled or are_labels or (column is not None and column.is_read)
         return "error" if is_meant else "info"
 
-    def _remedy(self, column: _Column | None, placeholder: str) -> str:
-        """What to do."""
+    def _remedy_for_column(self, column: _Column | None, placeholder: str) -> str:
+        """What to do: write the missed column, or fill the placeholder, into the prompts."""
         if placeholder:
             return (
                 "fill in the placeholder where the prompt is made (PROMPT.format(...), or an f in front of"
@@ -271,7 +276,7 @@ class PromptsAllAlike(DataRule):
         )
 
 
-def _explain(column: _Column | None, placeholder: str) -> str:
+def _evidence_of_missing_text(column: _Column | None, placeholder: str) -> str:
     """What shows that the prompts were meant to differ."""
     parts = []
     if placeholder:
@@ -285,7 +290,7 @@ def _explain(column: _Column | None, placeholder: str) -> str:
 def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
     """What stands before the answer, and the answer; None where a row has not both."""
     if row.format == "text":
-        return _divide_text(row)
+        return _divide_text_of_script(row)
     answer = last_answer(row)
     prompt = texts_before_last_answer(row)
     if answer is None or not answer.strip() or not prompt.strip():
@@ -293,7 +298,7 @@ def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
     return prompt, answer.strip()
 
 
-def _divide_text(row: Conversation) -> tuple[str, str] | None:
+def _divide_text_of_script(row: Conversation) -> tuple[str, str] | None:
     """A text of a script in which one column of the row stands, as the text before it and that column.
 
     Where several stand in it, one of them may be the question.
@@ -308,7 +313,7 @@ def _divide_text(row: Conversation) -> tuple[str, str] | None:
     return (prompt, held[0]) if prompt.strip() else None
 
 
-def _texts_beside(row: Conversation) -> Iterator[tuple[str, str]]:
+def _texts_of_row_columns(row: Conversation) -> Iterator[tuple[str, str]]:
     """(column, text) of what the row was made of, and of what was left over."""
     raw = row.raw or {}
     # Beside a text of one column, others may be left out on purpose; what the script reads is not.
@@ -319,6 +324,6 @@ def _texts_beside(row: Conversation) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _names_media(column: str) -> bool:
+def _is_media_column(column: str) -> bool:
     """Is it a column of pictures, sound or video, by its name?"""
     return column in MEDIA_COLUMNS or column.lower().startswith(tuple(MEDIA_KEYS))

@@ -113,7 +113,7 @@ class RefusalsInAnswers(AnswerTextRule):
         if self.found * NOTE_ONE_IN >= self.rows and self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
+                f"{self.faulty_rows_of_all} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
                 f" as an AI: {kinds}",
                 "drop those that answer harmless requests, unless they are meant",
                 severity="warning" if self.found >= WARNING_SHARE * self.rows else "info",

@@ -145,8 +145,8 @@ class RolesExchanged(DataRule):
         counts = f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
         yield self.finding(
             (
-                f"{counts}, by the roles of the settings: they take {self._names_in_rows('assistant')} as"
-                f" assistant and {self._names_in_rows('user')} as user"
+                f"{counts}, by the roles of the settings: they take {self._mapped_names_of_role('assistant')} as"
+                f" assistant and {self._mapped_names_of_role('user')} as user"
                 if self.roles
                 else f"{counts}: the roles of the rows look exchanged"
             ),
@@ -163,16 +163,16 @@ class RolesExchanged(DataRule):
 
         Both have to be named so: one alone may be a word with another meaning in these rows.
         """
-        asker = _first_named(self.roles, "assistant", ASKING_NAMES, ANSWERING_NAMES)
-        answerer = _first_named(self.roles, "user", ANSWERING_NAMES, ASKING_NAMES)
+        asker = _first_unambiguous_name(self.roles, "assistant", ASKING_NAMES, ANSWERING_NAMES)
+        answerer = _first_unambiguous_name(self.roles, "user", ANSWERING_NAMES, ASKING_NAMES)
         return asker, answerer
 
-    def _names_in_rows(self, role: str) -> str:
+    def _mapped_names_of_role(self, role: str) -> str:
         """What the rows call a role, by the settings."""
         return ", ".join(name for name, meaning in self.roles.items() if meaning == role) or role
 
 
-def _first_named(
+def _first_unambiguous_name(
     roles: Mapping[str, str], role: str, wanted: frozenset[str], other: frozenset[str]
 ) -> str:
     """The first name of a role that is one of these, where none of its names is of the other side; else empty."""

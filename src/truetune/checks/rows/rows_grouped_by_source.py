@@ -75,8 +75,10 @@ class NumberTokens:
         self._known = np.zeros(0, dtype=np.bool_)
         self._digits = np.zeros(0, dtype=np.bool_)
 
-    def among(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """(vocabulary,) whether an id is a number; right for these `ids` and those asked for before."""
+    def is_number_by_id(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """(vocabulary,) true for ids that are numbers; right only for these `ids` and those asked
+        for before.
+        """
         more = max(0, int(ids.max(initial=-1)) + 1 - len(self._known))
         self._known = np.pad(self._known, (0, more))
         self._digits = np.pad(self._digits, (0, more))
@@ -115,7 +117,7 @@ class RowsGroupedBySource(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.keys.add(batch.rows)
-        self.words.add(batch.word_sketches(self.numbers.among(batch.ids)))
+        self.words.add(batch.word_sketches(self.numbers.is_number_by_id(batch.ids)))
 
     def unmet(self) -> Unmet | None:
         rows = len(self.words.whole())
@@ -129,13 +131,13 @@ class RowsGroupedBySource(DataRule):
     def figure(self) -> str:
         near, random = self.shared
         words = f"words that neighbouring rows share: {near:.1%}, rows at random: {random:.1%}"
-        return "; ".join([words, *map(str, self.keys.shared()[:SHOWN_KEYS])])
+        return "; ".join([words, *map(str, self.keys.columns_with_shared_values()[:SHOWN_KEYS])])
 
     def findings(self) -> Iterator[Finding]:
         rows = len(self.words.whole())
         if rows < MIN_ROWS:
             return
-        by_words, keys = self._words_are_grouped(), self.keys.columns_that_group_rows()
+        by_words, keys = self._do_neighbours_share_words(), self.keys.columns_that_group_rows()
         if not keys and not by_words:
             return
         near, random = self.shared
@@ -144,8 +146,8 @@ class RowsGroupedBySource(DataRule):
         if keys:
             runs = keys[0]
             message = (
-                f"{runs.near:.0%} of neighbouring rows have the same {runs.name},"
-                f" {runs.chance:.1%} of rows at random: the file is grouped by it ({runs.groups:,}"
+                f"{runs.alike_neighbour_share:.0%} of neighbouring rows have the same {runs.display_name},"
+                f" {runs.alike_share_by_chance:.1%} of rows at random: the file is grouped by it ({runs.groups:,}"
                 " groups)"
             )
             if any(runs.column in LABELS for runs in keys):
@@ -153,7 +155,7 @@ class RowsGroupedBySource(DataRule):
         short = all(runs.mean_run_length < SHORT_RUN_ROWS for runs in keys) and not by_words
         others = [
             f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}"
-            for runs in self.keys.shared()
+            for runs in self.keys.columns_with_shared_values()
         ]
         yield self.finding(
             message,
@@ -164,7 +166,7 @@ class RowsGroupedBySource(DataRule):
             total=rows,
         )
 
-    def _words_are_grouped(self) -> bool:
+    def _do_neighbours_share_words(self) -> bool:
         """Do neighbours share more of their words than rows at random, beyond chance?"""
         words = self.words.whole()
         # Neighbours in a random order are rows at random, as many as there are neighbours. The seed

@@ -140,9 +140,9 @@ class SharedTextIsLearned(DataRule):
     def unmet(self) -> Unmet | None:
         if len(self.examples) < MIN_EXAMPLES:
             return Unmet(f"it is about {MIN_EXAMPLES} different examples or more")
-        return ANSWERS_CUT if self._lacks_answers() else None
+        return ANSWERS_CUT if self._does_limit_leave_no_answer() else None
 
-    def _lacks_answers(self) -> bool:
+    def _does_limit_leave_no_answer(self) -> bool:
         """Does the limit leave nearly no answer, so that the prompts are all there is?"""
         return is_nearly_all(len(self.examples) - self.answered, len(self.examples))
 
@@ -155,7 +155,7 @@ class SharedTextIsLearned(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if len(self.examples) < MIN_EXAMPLES or self._lacks_answers():
+        if len(self.examples) < MIN_EXAMPLES or self._does_limit_leave_no_answer():
             return
         shared = self._shared_text()
         each = shared.shared / shared.examples
@@ -166,7 +166,7 @@ class SharedTextIsLearned(DataRule):
                 f"{shared.shared_learned / shared.learned:.0%} of the learned {self.units} are text that"
                 f" most rows share: about {each:,.0f} {self.units} of each row, from"
                 f" {self._shared_beginning(shared)!r} on",
-                self._remedy(),
+                self._remedy_for_learned_prompts(),
                 evidence=[
                     f"in {shared.examples:,} different examples; the other"
                     f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} learned"
@@ -189,7 +189,7 @@ class SharedTextIsLearned(DataRule):
                 total=shared.tokens,
             )
 
-    def _remedy(self) -> str:
+    def _remedy_for_learned_prompts(self) -> str:
         """How to leave prompts out of the loss: by the setting, where it is what lets them in."""
         if self.spec.training.train_on_inputs:
             return (

@@ -104,7 +104,7 @@ class SiblingsOnBothSides(DataRule):
         groups = self.siblings.groups() if self.size else None
         if groups is None:
             return
-        held_out = self._held_out(groups)
+        held_out = self._count_held_out_rows(groups)
         share = groups.share_with_sibling(held_out)
         if not 0 < held_out < groups.rows or share < MIN_SHARE:
             return
@@ -125,6 +125,6 @@ class SiblingsOnBothSides(DataRule):
             total=groups.rows,
         )
 
-    def _held_out(self, groups: SiblingGroups) -> int:
+    def _count_held_out_rows(self, groups: SiblingGroups) -> int:
         """The rows that the settings hold out: a share below 1, else a number."""
         return round(self.size * groups.rows) if self.size < 1 else int(self.size)

@@ -75,10 +75,14 @@ class SpecialTokenInStructure(DataRule):
             if forged:
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(self._case(batch, row, forged))
+                    self.cases.append(self._case_at_role(batch, row, forged))
 
-    def _case(self, batch: Batch, row: Conversation, text: str) -> Case:
-        """At the token, where it stands in a role: the last such role before what is left of its message."""
+    def _case_at_role(self, batch: Batch, row: Conversation, text: str) -> Case:
+        """A case at the control token, if it stands in a role: at the last such role before what is
+        left of its message.
+
+        Else a case of the row.
+        """
         i = index_of_last_example(batch, row)
         for number, message in enumerate(row.messages if i is not None else ()):
             role = str(message.get("role"))

@@ -101,7 +101,7 @@ class TemplateInsideTemplate(RowTextRule):
             first, last = marks[0], marks[-1]
             # A mark in the middle of a text may be its subject; at an end, or beside another one,
             # it frames a turn.
-            if first.start() == 0 or last.end() == len(prose) or _are_two_turns(marks):
+            if first.start() == 0 or last.end() == len(prose) or _are_marks_of_whole_turn(marks):
                 return _fault_of_mark(
                     " ".join(dict.fromkeys(mark[0] for mark in marks[:MAX_NAMED_MARKS])), prose
                 )
@@ -117,7 +117,7 @@ class TemplateInsideTemplate(RowTextRule):
         if not self.is_more_than_one:
             return
         yield self.finding(
-            f"{self.share} hold marks of a chat template inside {self.where}: {self.shown_kinds}",
+            f"{self.faulty_rows_of_all} hold marks of a chat template inside {self.where}: {self.shown_kinds}",
             "take the marks out of the contents, or train the rendered rows as plain text: the"
             " template is put around them a second time",
             severity=self.severity_of(error_from=ERROR_SHARE),
@@ -132,7 +132,7 @@ class TemplateInsideTemplate(RowTextRule):
         )
 
 
-def _are_two_turns(marks: list[re.Match[str]]) -> bool:
+def _are_marks_of_whole_turn(marks: list[re.Match[str]]) -> bool:
     """Do marks of several kinds stand in one text, as those of a turn's begin and end do?"""
     return len({mark[0] for mark in marks}) > 1
 

@@ -126,7 +126,7 @@ class TrainEvalLeak(DataRule):
         ):
             prints = batch.fingerprints
             for kind, known in self.known.items():
-                for i, value in enumerate(self._hashes(batch, kind)):
+                for i, value in enumerate(self._fingerprints_of_rows(batch, kind)):
                     # Rows without a prompt do not share one.
                     is_short = kind == "answer" and not _has_long_answer(batch.rows[i])
                     if value != EMPTY_TEXT_HASH and not is_short:
@@ -134,7 +134,7 @@ class TrainEvalLeak(DataRule):
             for number, row in enumerate(batch.rows, len(self.origins)):
                 self.conversations.add_evaluation(number, row)
                 if _has_long_answer(row):
-                    self.keys[number] = _short_values(row)
+                    self.keys[number] = _short_values_of_row(row)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
         # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
@@ -146,13 +146,13 @@ class TrainEvalLeak(DataRule):
             return
         prints = batch.fingerprints
         for kind, known in self.known.items():
-            for i, value in enumerate(self._hashes(batch, kind)):
+            for i, value in enumerate(self._fingerprints_of_rows(batch, kind)):
                 # Taken out: the first training row is the one that is named, and a prompt that many
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
                     if kind == "answer":
-                        values = _short_values(batch.rows[i])
+                        values = _short_values_of_row(batch.rows[i])
                         own = self.keys[row]
                         self.shared.update(name for name in own if own[name] == values.get(name))
         for conversation in batch.rows:
@@ -161,7 +161,7 @@ class TrainEvalLeak(DataRule):
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
-    def _hashes(self, batch: Batch, kind: str) -> list[int]:
+    def _fingerprints_of_rows(self, batch: Batch, kind: str) -> list[int]:
         """(rows,) fingerprints of one kind, with the columns that a script reads into its prompts."""
         prints: NDArray[np.uint64] = getattr(batch.fingerprints, kind)
         if kind in WITH_PROMPT:
@@ -177,6 +177,7 @@ class TrainEvalLeak(DataRule):
         return np.where(prints == EMPTY_TEXT_HASH, prints, prints ^ beside)
 
     def report_data(self) -> dict[str, Any]:
+        """The leaked evaluation rows by kind, as plain values for the report's `data`."""
         if not self.origins:
             return {}
         return {
@@ -188,11 +189,11 @@ class TrainEvalLeak(DataRule):
 
     def _leaks_by_kind(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
-        self.leaked["conversation"] = self.conversations.leaks()
+        self.leaked["conversation"] = self.conversations.leaked_evaluation_rows()
         seen: set[int] = set()
         leaks = {}
         for kind in KINDS:
-            if kind == "answer" and not self._are_answers_leaked():
+            if kind == "answer" and not self._are_many_answers_leaked():
                 continue
             leaks[kind] = {
                 row: origin for row, origin in self.leaked[kind].items() if row not in seen
@@ -200,13 +201,13 @@ class TrainEvalLeak(DataRule):
             seen |= leaks[kind].keys()
         return leaks
 
-    def _are_answers_leaked(self) -> bool:
+    def _are_many_answers_leaked(self) -> bool:
         """Do so many evaluation rows have an answer that was trained on, that it is no chance and no set phrase?"""
         rows = self.leaked["answer"].keys()
         different = {self.leaked["answer"][row] for row in rows}
         return len(different) >= MIN_ANSWERS and len(rows) >= ANSWERS_SHARE * len(self.origins)
 
-    def _remedy(self, kind: str) -> str:
+    def _remedy_for_leak(self, kind: str) -> str:
         """How to split the rows, or what to take out."""
         if kind == "conversation":
             return (
@@ -215,14 +216,14 @@ class TrainEvalLeak(DataRule):
             )
         if kind != "answer":
             return "take them out of one of the two sets; split before any augmentation"
-        name = self._group_column()
+        name = self._column_that_groups_answers()
         by = f"by {name}, which these rows share" if name else "by what the rows were made of"
         return (
             f"split {by}, so that no answer is on both sides; until then the score says how well"
             " answers are recalled"
         )
 
-    def _group_column(self) -> str:
+    def _column_that_groups_answers(self) -> str:
         """The column whose value tells which rows have one answer; empty where none does."""
         rows = self.leaked["answer"].keys()
         for name, count in self.shared.most_common():
@@ -241,7 +242,7 @@ class TrainEvalLeak(DataRule):
             if leaked:
                 yield self.finding(
                     f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
-                    self._remedy(kind),
+                    self._remedy_for_leak(kind),
                     severity="warning" if kind in WARNINGS else "error",
                     evidence=[self.conversations.evidence()] if kind == "conversation" else [],
                     cases=[
@@ -258,7 +259,7 @@ def _has_long_answer(row: Conversation) -> bool:
     return len(last_answer(row) or "") >= LONG_ANSWER
 
 
-def _short_values(row: Conversation) -> dict[str, Any]:
+def _short_values_of_row(row: Conversation) -> dict[str, Any]:
     """The columns of a row that may tell what it was made of: numbers and short texts."""
     return {
         name: value

@@ -79,15 +79,15 @@ class UnusedColumns(DataRule):
         self.rows += len(batch.rows)
         for row in batch.rows:
             for column in row.unused:
-                if _column_name(column) in self.setup.columns_read:
+                if _name_without_note(column) in self.setup.columns_read:
                     continue  # a script beside the rows reads it, into its prompts perhaps
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
                 self.words.add(row, column)
-                value = (row.raw or {}).get(_column_name(column))
+                value = (row.raw or {}).get(_name_without_note(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
-            if any(is_answer_name(_column_name(column)) for column in row.unused):
-                learned = _column_of_answer(row)
+            if any(is_answer_name(_name_without_note(column)) for column in row.unused):
+                learned = _unnamed_answer_column(row)
                 self.learned[learned] += bool(learned)
 
     def figure(self) -> Measurement:
@@ -101,9 +101,9 @@ class UnusedColumns(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        told = self._sources_of_answers()
+        told = self._columns_answers_are_made_from()
         for name, words in told.items():
-            yield self._lost_source(name, words)
+            yield self._finding_on_lost_source(name, words)
         for severity, wanted in (("warning", True), ("info", False)):
             columns = self._columns_to_name(told, is_prompt=wanted)
             if columns:
@@ -114,11 +114,11 @@ class UnusedColumns(DataRule):
                 names = name_list(
                     f"{shortened(name)} ({count:,} rows)" for name, count in columns.items()
                 )
-                instead = self._learned_instead(columns) if wanted else ""
+                instead = self._column_learned_instead(columns) if wanted else ""
                 yield self.finding(
                     f"columns that reach neither prompt nor answer: {names}"
                     + (f"; {instead} is learned as the answer" if instead else ""),
-                    self._remedy(columns, instead)
+                    self._remedy_for_columns(columns, instead)
                     if wanted
                     else "nothing to do where these are notes",
                     severity="warning" if severity == "warning" else "info",
@@ -127,10 +127,10 @@ class UnusedColumns(DataRule):
                     total=self.rows,
                 )
 
-    def _sources_of_answers(self) -> dict[str, AnswerWords]:
+    def _columns_answers_are_made_from(self) -> dict[str, AnswerWords]:
         """The columns of most rows that the answers are made from."""
         common = (name for name, rows in self.columns.items() if rows * 2 > self.rows)
-        found = {name: self.words.told_by(name) for name in common}
+        found = {name: self.words.words_explained_by(name) for name in common}
         return {name: words for name, words in found.items() if words is not None}
 
     def _columns_to_name(self, told: Mapping[str, object], *, is_prompt: bool) -> dict[str, int]:
@@ -139,13 +139,13 @@ class UnusedColumns(DataRule):
             name: count
             for name, count in self.columns.items()
             if name not in told
-            and (_column_name(name).lower() in PROMPT_COLUMNS) is is_prompt
-            and (is_prompt or self._holds_sentences(name))
+            and (_name_without_note(name).lower() in PROMPT_COLUMNS) is is_prompt
+            and (is_prompt or self._does_column_hold_sentences(name))
         }
 
-    def _lost_source(self, column: str, words: AnswerWords) -> Finding:
-        """A column that the answers were made from, and that no prompt holds."""
-        name = _column_name(column)
+    def _finding_on_lost_source(self, column: str, words: AnswerWords) -> Finding:
+        """The finding on a column that the answers were made from, and that no prompt holds."""
+        name = _name_without_note(column)
         quoted = repr(shortened(name))
         is_unread = self.spec.map.get(name) == NO_COLUMN
         reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
@@ -153,10 +153,10 @@ class UnusedColumns(DataRule):
             f"the column {quoted} reaches no prompt ({reason}), and the answers are made from it:"
             f" {words.own:.0%} of their words that the prompt lacks stand in {quoted} of the same row"
             f" ({words.other:.0%} in that of another row), so the model can only invent them",
-            _remedy_of_unread(name)
+            _remedy_for_unread_column(name)
             if is_unread
             else f"write {quoted} into the prompt, in training and where the model is asked: "
-            + self._remedy({column: 1}, ""),
+            + self._remedy_for_columns({column: 1}, ""),
             severity="error" if words.is_prompt or is_unread else "warning",
             evidence=[f"such words, of one row: {shortened(words.example)}"],
             cases=[Case(f"first seen: {shortened(name)}", self.first[column])],
@@ -164,19 +164,19 @@ class UnusedColumns(DataRule):
             total=self.rows,
         )
 
-    def _learned_instead(self, columns: dict[str, int]) -> str:
+    def _column_learned_instead(self, columns: dict[str, int]) -> str:
         """The column that is learned as the answer while one of these has the name of an answer; empty: none is."""
-        answers = [name for name in columns if is_answer_name(_column_name(name))]
+        answers = [name for name in columns if is_answer_name(_name_without_note(name))]
         if not answers or not self.learned:
             return ""
         name, rows = self.learned.most_common(1)[0]
         return shortened(name) if rows * 2 > self.rows else ""
 
-    def _remedy(self, columns: dict[str, int], instead: str) -> str:
+    def _remedy_for_columns(self, columns: dict[str, int], instead: str) -> str:
         """What to do with columns that sound like a part of prompt or answer."""
         script = self.spec.format
         if script is not None and is_script_format(script):
-            if set(_lost_columns(script)).intersection(columns):
+            if set(_columns_lost_by_script(script)).intersection(columns):
                 return (
                     f"look where {script} rewrites the messages or texts: it reads these columns,"
                     " and nothing of them is left in the rows that it trains"
@@ -184,20 +184,22 @@ class UnusedColumns(DataRule):
             return f"let {script} read them: it shapes the rows, and reads these columns nowhere"
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
-        answer = next(_column_name(name) for name in columns if is_answer_name(_column_name(name)))
+        answer = next(
+            _name_without_note(name) for name in columns if is_answer_name(_name_without_note(name))
+        )
         return (
             f"where the answers stand in {shortened(answer)}, map that column as the answer in place of {instead}"
             f" (--map output={shortened(answer)}; in LLaMA-Factory's dataset_info.json"
             f' "response": "{shortened(answer)}")'
         )
 
-    def _holds_sentences(self, column: str) -> bool:
-        """In most of its rows, and no names of files with pictures."""
-        media = _column_name(column).lower().startswith(tuple(MEDIA_KEYS))
+    def _does_column_hold_sentences(self, column: str) -> bool:
+        """Does a column hold sentences in most of its rows, and no names of picture files?"""
+        media = _name_without_note(column).lower().startswith(tuple(MEDIA_KEYS))
         return not media and self.prose[column] * 2 > self.columns[column]
 
 
-def _remedy_of_unread(name: str) -> str:
+def _remedy_for_unread_column(name: str) -> str:
     """How settings read a column that they leave out."""
     theirs = {"input": "query"}.get(name, name)
     return (
@@ -207,7 +209,7 @@ def _remedy_of_unread(name: str) -> str:
     )
 
 
-def _column_of_answer(row: Conversation) -> str:
+def _unnamed_answer_column(row: Conversation) -> str:
     """The column of the file whose text is the row's last answer; empty where none is, or its name says answer."""
     answer = row.completion
     if row.is_chat:
@@ -221,12 +223,12 @@ def _column_of_answer(row: Conversation) -> str:
     return ""
 
 
-def _column_name(column: str) -> str:
+def _name_without_note(column: str) -> str:
     """The name without the note that it is not mapped."""
     return column.removesuffix(" (not mapped)")
 
 
-def _lost_columns(script: str) -> tuple[str, ...]:
+def _columns_lost_by_script(script: str) -> tuple[str, ...]:
     """The columns that a script reads, and of which nothing reaches its trainer."""
     try:
         return read_trained_rows(script).lost_columns()

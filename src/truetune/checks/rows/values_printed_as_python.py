@@ -92,7 +92,7 @@ class ValuesPrintedAsPython(DataRule):
         for side in filter(None, (batch, batch.other)):
             for i, example in enumerate(side.examples):
                 if example.row.is_chat:
-                    self._look_at(side, i, example, is_other=side is batch.other)
+                    self._count_printed_value(side, i, example, is_other=side is batch.other)
 
     def findings(self) -> Iterator[Finding]:
         if not self.rows:
@@ -120,7 +120,9 @@ class ValuesPrintedAsPython(DataRule):
             "values that the template prints as Python text", 0, self.values.looked_at
         )
 
-    def _look_at(self, batch: Batch, i: int, example: Example, *, is_other: bool) -> None:
+    def _count_printed_value(
+        self, batch: Batch, i: int, example: Example, *, is_other: bool
+    ) -> None:
         """Count a row in which a value is printed; its other examples are not looked at then."""
         number = example.row.origin.row
         if number in self.rows:

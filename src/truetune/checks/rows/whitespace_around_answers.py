@@ -53,7 +53,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
             answer.message is None
             or text == text.strip()
             or not text.strip()
-            or self._is_stripped()
+            or self._does_template_strip()
         ):
             return None
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
@@ -62,7 +62,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
             kind = "before and behind"
         return kind, f"the answer has {before + after!r} {kind} it"
 
-    def _is_stripped(self) -> bool:
+    def _does_template_strip(self) -> bool:
         """Does the template take white space around contents away? Known from a probe."""
         if self._strips is None:
             probe = self.probes.text(
@@ -80,7 +80,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         if self.found and self.found * NOTE_ONE_IN >= self.rows:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.share} have an answer with white space around it: {kinds}",
+                f"{self.faulty_rows_of_all} have an answer with white space around it: {kinds}",
                 "strip the answers, unless the space is meant",
                 cases=self.cases,
                 count=self.found,

@@ -47,7 +47,7 @@ from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     explain_nan,
     is_not_served,
-    is_served_in_part,
+    is_served_at_other_strength,
 )
 
 
@@ -81,7 +81,7 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         strength = self.subject.strength
-        if strength is None or not is_served_in_part(strength):
+        if strength is None or not is_served_at_other_strength(strength):
             return
         remedy = "serve this model's folder as it is"
         if strength.adapter:

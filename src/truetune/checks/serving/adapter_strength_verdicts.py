@@ -1,4 +1,5 @@
-"""What the measured strength of an adapter on a server says: nothing of it served, a part of it, or no verdict.
+"""Verdicts on the measured strength of an adapter on a server: nothing of it is served, a part of
+it, or it can't be told.
 
 `AdapterStrength.factor` is the part of training's effect on log-probabilities that the server shows (a projection: 0 is
 the base, 1 the tuned model), `distance` what is left in nats a token, `effect` the size of the whole effect. The three
@@ -41,8 +42,11 @@ def is_not_served(strength: AdapterStrength) -> bool:
     return strength.by == "answers" and answers_as_base
 
 
-def is_served_in_part(strength: AdapterStrength) -> bool:
-    """Is it the same effect, weaker or stronger? A named scaling needs no cosine: strong ones turn the effect."""
+def is_served_at_other_strength(strength: AdapterStrength) -> bool:
+    """Is the served effect that of the adapter, weaker or stronger?
+
+    A named scaling needs no cosine: strong ones turn the effect.
+    """
     if strength.factor is None or strength.cosine is None or is_not_served(strength):
         return False
     if strength.explained:

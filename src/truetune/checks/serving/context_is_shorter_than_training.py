@@ -56,7 +56,7 @@ class ContextIsShorterThanTraining(ServingRule):
                 "max_length of the training is not known",
                 "check the folder of a run of truetune train",
             )
-        if self._limit() is None:
+        if self._context_of_server() is None:
             return Unmet("the server does not tell its context, and refused no prompt")
         return None
 
@@ -64,11 +64,11 @@ class ContextIsShorterThanTraining(ServingRule):
         assert self.subject.context is not None
         trained = self.subject.context.trained
         return (
-            f"the server takes {self._limit():,} tokens, the training had examples of up to"
+            f"the server takes {self._context_of_server():,} tokens, the training had examples of up to"
             f" {trained:,}"
         )
 
-    def _limit(self) -> int | None:
+    def _context_of_server(self) -> int | None:
         """The context that the server tells, or at which it refused a prompt."""
         context = self.subject.context
         if context is None:
@@ -82,7 +82,7 @@ class ContextIsShorterThanTraining(ServingRule):
         context = self.subject.context
         if context is None or context.trained is None:
             return
-        limit = self._limit()
+        limit = self._context_of_server()
         if limit is None or limit >= context.trained:
             return
         yield self.finding(

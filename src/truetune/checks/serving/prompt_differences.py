@@ -1,4 +1,5 @@
-"""Severity and remedy of prompts that a server builds otherwise than the training, for the rules on prompts.
+"""Severity and remedy of prompts that a server builds otherwise than the training; two rules share
+them.
 
 Two rules judge the same prompts by different means (ids or answers, and lengths); what a difference means and what to
 do is the same for both.
@@ -18,7 +19,7 @@ PROMPT_REMEDY = (
 )
 
 
-def prompt_severity(
+def severity_of_other_prompts(
     others: Sequence[PromptComparison], compared: Sequence[PromptComparison]
 ) -> Severity:
     """An error, but a warning where only prompts with tools differ and no row of the data has tools.

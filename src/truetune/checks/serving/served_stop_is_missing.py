@@ -73,7 +73,7 @@ class ServedStopIsMissing(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         stopping = self.subject.stopping
-        missed_stops = _missed_stops(stopping)
+        missed_stops = _answers_past_their_end(stopping)
         if stopping is None or not missed_stops:
             return
         # A trained stop is written as `<|im_end|> (151645)`.
@@ -94,20 +94,20 @@ class ServedStopIsMissing(ServingRule):
             " weights, or give them to the server as stops",
             severity="error" if is_proved else "warning",
             evidence=evidence,
-            cases=[Case(_describe_ending(ending)) for ending in missed_stops],
+            cases=[Case(_describe_passed_end(ending)) for ending in missed_stops],
             count=len(missed_stops),
             total=len(stopping.endings),
         )
 
 
-def _missed_stops(stopping: ServerStops | None) -> list[AnswerEnd]:
+def _answers_past_their_end(stopping: ServerStops | None) -> list[AnswerEnd]:
     """The answers that went past the end that the model gives them."""
     if stopping is None:
         return []
     return [ending for ending in stopping.endings if ending.runs_on or ending.leaked]
 
 
-def _describe_ending(ending: AnswerEnd) -> str:
+def _describe_passed_end(ending: AnswerEnd) -> str:
     """How an answer went past its end, in one line."""
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
     leak = f", and {ending.leaked} stands in its text" if ending.leaked else ""

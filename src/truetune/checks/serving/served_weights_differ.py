@@ -41,7 +41,7 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     is_not_served,
-    is_served_in_part,
+    is_served_at_other_strength,
 )
 
 # Nats a token. Chosen, not measured here: 4-bit quantisation moves log-probabilities by some hundredths to a tenth of a
@@ -71,7 +71,7 @@ class ServedWeightsDiffer(ServingRule):
                 "the server tells no log-probabilities of given tokens",
                 "start it with logprobs of prompts",
             )
-        if is_not_served(strength) or is_served_in_part(strength):
+        if is_not_served(strength) or is_served_at_other_strength(strength):
             return Unmet("the strength of the adapter explains the difference")
         return None
 
@@ -83,7 +83,7 @@ class ServedWeightsDiffer(ServingRule):
         strength = self.subject.strength
         if strength is None or strength.distance is None:
             return
-        if is_not_served(strength) or is_served_in_part(strength):
+        if is_not_served(strength) or is_served_at_other_strength(strength):
             return
         limit = MAX_NATS_WITHOUT_BASE
         if strength.effect is not None:

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, prompt_severity
+from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, severity_of_other_prompts
 from truetune.generation.server_observations import PromptComparison
 
 
@@ -59,7 +59,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._compared():
+        if self._prompts_compared_by_content():
             return None
         # What was compared by its length is judged by server-prompt-has-another-length; then nothing was left unasked.
         by_length = any(prompt.same is not None for prompt in self.subject.prompts)
@@ -67,13 +67,13 @@ class ServerBuildsAnotherPrompt(ServingRule):
         return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
 
     def figure(self) -> str:
-        compared = self._compared()
+        compared = self._prompts_compared_by_content()
         return (
             f"{sum(bool(prompt.same) for prompt in compared):,} of {len(compared):,} prompts are the"
             " trained ones"
         )
 
-    def _compared(self) -> list[PromptComparison]:
+    def _prompts_compared_by_content(self) -> list[PromptComparison]:
         """Prompts that were compared by their ids or by answers to them."""
         return [
             prompt
@@ -82,7 +82,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
         ]
 
     def findings(self) -> Iterator[Finding]:
-        compared = self._compared()
+        compared = self._prompts_compared_by_content()
         others = [prompt for prompt in compared if not prompt.same]
         if not others:
             return
@@ -91,15 +91,18 @@ class ServerBuildsAnotherPrompt(ServingRule):
             f"{len(others)} of {len(compared)} prompts are others on the server than in training"
             + (f": {causes[0]}" if len(causes) == 1 else ""),
             PROMPT_REMEDY,
-            severity=prompt_severity(others, compared),
+            severity=severity_of_other_prompts(others, compared),
             evidence=[f"cause: {cause}" for cause in causes] if len(causes) > 1 else [],
-            cases=[Case(_describe_prompt(prompt)) for prompt in _one_of_each_first(others)],
+            cases=[
+                Case(_describe_prompt_difference(prompt))
+                for prompt in _put_one_of_each_difference_first(others)
+            ],
             count=len(others),
             total=len(compared),
         )
 
 
-def _one_of_each_first(others: list[PromptComparison]) -> list[PromptComparison]:
+def _put_one_of_each_difference_first(others: list[PromptComparison]) -> list[PromptComparison]:
     """One for each difference, before more of the same: a terminal shows the first three alone."""
     # Reversed, so that the first of equal ones stays.
     first_by_difference = {prompt.difference: prompt for prompt in reversed(others)}
@@ -107,7 +110,7 @@ def _one_of_each_first(others: list[PromptComparison]) -> list[PromptComparison]
     return [*firsts, *(prompt for prompt in others if prompt not in firsts)]
 
 
-def _describe_prompt(prompt: PromptComparison) -> str:
+def _describe_prompt_difference(prompt: PromptComparison) -> str:
     """Where a prompt differs from the trained one, and both lengths."""
     how = prompt.difference or "the answer is another one than that to the trained prompt"
     served = "" if prompt.served is None else f", {prompt.served} on the server"

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, prompt_severity
+from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, severity_of_other_prompts
 from truetune.generation.server_observations import PromptComparison
 
 
@@ -57,16 +57,20 @@ class ServerPromptHasAnotherLength(ServingRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        return None if self._counted() else Unmet("no prompt was compared by its length alone")
+        return (
+            None
+            if self._prompts_compared_by_length()
+            else Unmet("no prompt was compared by its length alone")
+        )
 
     def figure(self) -> str:
-        counted = self._counted()
+        counted = self._prompts_compared_by_length()
         return (
             f"{sum(bool(prompt.same) for prompt in counted):,} of {len(counted):,} prompts have the"
             " trained length"
         )
 
-    def _counted(self) -> list[PromptComparison]:
+    def _prompts_compared_by_length(self) -> list[PromptComparison]:
         """Prompts of which only the length could be compared."""
         return [
             prompt
@@ -76,7 +80,7 @@ class ServerPromptHasAnotherLength(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         compared = [prompt for prompt in self.subject.prompts if prompt.same is not None]
-        others = [prompt for prompt in self._counted() if not prompt.same]
+        others = [prompt for prompt in self._prompts_compared_by_length() if not prompt.same]
         if not others:
             return
         # One mistake makes all of them, so the first that is known stands for all.
@@ -85,20 +89,20 @@ class ServerPromptHasAnotherLength(ServingRule):
         # itself is right does another count prove another prompt.
         is_proved = all(prompt.sure for prompt in others)
         proof = ["the server counts the trained prompts themselves rightly"] if is_proved else []
-        severity = prompt_severity(others, compared) if is_proved else "warning"
+        severity = severity_of_other_prompts(others, compared) if is_proved else "warning"
         yield self.finding(
             f"{len(others)} of {len(compared)} prompts have another number of tokens on the server"
             " than in training" + (f": {cause}" if cause else ""),
             PROMPT_REMEDY,
             severity=severity,
             evidence=proof,
-            cases=_list_cases(others),
+            cases=_cases_of_lengths(others),
             count=len(others),
             total=len(compared),
         )
 
 
-def _list_cases(others: list[PromptComparison]) -> list[Case]:
+def _cases_of_lengths(others: list[PromptComparison]) -> list[Case]:
     """A case for each prompt; those with a known difference stand first, for a terminal shows three."""
     by_difference = sorted(others, key=lambda prompt: not prompt.difference)
     return [Case(_describe_lengths(prompt)) for prompt in by_difference]

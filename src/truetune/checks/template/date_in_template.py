@@ -94,16 +94,16 @@ class DateInTemplate(DataRule):
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
                     for day, text in zip(PROBE_DAYS, (early, late), strict=True)
                 ],
-                cases=self._cases(),
+                cases=self._case_of_first_chat(),
                 count=self.chats,
             )
 
-    def _cases(self) -> Iterator[Case]:
-        """Where the first chat becomes another one on another day."""
+    def _case_of_first_chat(self) -> Iterator[Case]:
+        """A case at the place where the first chat becomes another one on another day."""
         if self.first is not None:
             row, rendering = self.first.examples[0]
             early, late = (self.probes.at(day).text(row.messages) or "" for day in PROBE_DAYS)
-            at = _first_difference(early, late)
+            at = _position_of_first_difference(early, late)
             # The row may have been rendered with its date fixed by template_kwargs: then it is not
             # told.
             if at and rendering.text.startswith(early[:at]):
@@ -112,7 +112,7 @@ class DateInTemplate(DataRule):
                 )
 
 
-def _first_difference(one: str, other: str) -> int:
+def _position_of_first_difference(one: str, other: str) -> int:
     """Where two texts differ first; 0 where the one only continues after the other."""
     for i, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:

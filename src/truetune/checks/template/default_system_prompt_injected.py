@@ -100,12 +100,12 @@ class DefaultSystemPromptInjected(DataRule):
                 "write the system message that you will serve with into every row, and send it in"
                 " serving",
                 evidence=[repr(injected if len(injected) <= 160 else injected[:157] + "...")],
-                cases=self._cases(injected),
+                cases=self._case_of_first_chat(injected),
                 count=self.without,
                 total=self.chats,
             )
 
-    def _cases(self, injected: str) -> Iterator[Case]:
+    def _case_of_first_chat(self, injected: str) -> Iterator[Case]:
         """The first chat that gets the injected prompt."""
         if self.first is not None:
             at = self.first.examples[0].rendering.text.find(injected)

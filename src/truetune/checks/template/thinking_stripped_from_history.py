@@ -77,7 +77,7 @@ class ThinkingStrippedFromHistory(DataRule):
     def batch(self, batch: Batch) -> None:
         thinking: dict[int, set[int]] = {}
         for row in batch.rows:
-            turns = self._thinking(row)
+            turns = self._learned_turns_with_reasoning(row)
             if turns:
                 thinking[row.origin.row] = turns
                 self.turns += len(turns)
@@ -112,7 +112,9 @@ class ThinkingStrippedFromHistory(DataRule):
             # An example of one turn was split off because the template rewrites it later: nothing
             # is lost.
             self.split += rendering.turn in wanted
-            known.setdefault(row.origin.row, set()).update(_turns_with_reasoning(rendering))
+            known.setdefault(row.origin.row, set()).update(
+                _turns_with_rendered_reasoning(rendering)
+            )
             for turn in rendering.turns:
                 if turn.skew == REWRITTEN and turn.message in wanted:
                     self.rewritten += 1
@@ -121,7 +123,7 @@ class ThinkingStrippedFromHistory(DataRule):
                     self._keep_case(case_at_turn(batch, i, turn, text))
         return known
 
-    def _thinking(self, row: Conversation) -> set[int]:
+    def _learned_turns_with_reasoning(self, row: Conversation) -> set[int]:
         """The turns that hold reasoning and are to be learned; of the others templates drop it by design."""
         weights = turn_weights(row, self.renderer.spec_of(row))
         return {i for i, weight in weights.items() if weight and holds_reasoning(row.messages[i])}
@@ -171,7 +173,7 @@ class ThinkingStrippedFromHistory(DataRule):
             )
 
 
-def _turns_with_reasoning(rendering: Rendering) -> set[int]:
+def _turns_with_rendered_reasoning(rendering: Rendering) -> set[int]:
     """The turns whose reasoning stands in the text."""
     paths = [run.path for run in rendering.runs if run.source is Source.REASONING]
     return {int(path.split("[")[1].split("]")[0]) for path in paths}

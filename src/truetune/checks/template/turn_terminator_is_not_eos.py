@@ -86,7 +86,9 @@ class TurnTerminatorIsNotEos(DataRule):
             yield self._report_other_end(terminator.token)
 
     def _report_missing_end(self, text: str) -> Finding:
-        """The template ends answers with text that is no control token, or with nothing."""
+        """The finding that the template ends answers with text that is no control token, or with
+        nothing.
+        """
         eos = self.tokenizer.special.get("eos")
         message = "the chat template writes nothing after an answer, so no turn has an end"
         if text.strip():
@@ -100,7 +102,7 @@ class TurnTerminatorIsNotEos(DataRule):
         )
 
     def _report_other_end(self, end: Special) -> Finding:
-        """The template ends answers with a control token that is not the EOS."""
+        """The finding that the template ends answers with a control token that is not the EOS."""
         eos = self.tokenizer.special.get("eos")
         eos_text = f"{eos.token} ({eos.id})" if eos else "none"
         stops = [stop for stop in self.probes.stops if stop.id == end.id]

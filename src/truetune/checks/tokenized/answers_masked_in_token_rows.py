@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
-    cases_of,
+    cases_of_row_places,
     explain_missing_row_labels,
 )
 
@@ -60,7 +60,7 @@ class AnswersMaskedInTokenRows(TokenizedRule):
                 f"{empty.count:,} of {summary.rows:,} rows have no token in the loss",
                 "encode the rows again; leave out those whose answer a limit cuts off",
                 severity="error" if 2 * empty.count >= summary.rows else "warning",
-                cases=cases_of(empty),
+                cases=cases_of_row_places(empty),
                 count=empty.count,
                 total=summary.rows,
             )
@@ -76,7 +76,7 @@ class AnswersMaskedInTokenRows(TokenizedRule):
                 "encode the rows again: a mask that is shifted, or made of other ids, leaves such"
                 " gaps",
                 severity="warning",
-                cases=cases_of(summary.partly),
+                cases=cases_of_row_places(summary.partly),
                 count=partly,
                 total=summary.answers.learned,
             )

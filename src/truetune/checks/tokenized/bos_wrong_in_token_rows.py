@@ -35,7 +35,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 # Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
@@ -60,13 +60,13 @@ class BosWrongInTokenRows(TokenizedRule):
             yield self.finding(
                 f"{summary.two_bos.count:,} of {summary.rows:,} rows begin with two BOS tokens",
                 "encode rendered text with add_special_tokens=False, and encode the rows again",
-                cases=cases_of(summary.two_bos),
+                cases=cases_of_row_places(summary.two_bos),
                 count=summary.two_bos.count,
                 total=summary.rows,
             )
         lacking = summary.without_bos.count
         if (
-            self._expects_bos()
+            self._is_bos_expected()
             and lacking >= MIN_ROWS
             and lacking >= MIN_ROW_SHARE * summary.rows
             and not self._are_rows_wrapped()
@@ -76,12 +76,12 @@ class BosWrongInTokenRows(TokenizedRule):
                 " template writes",
                 "encode the rows again with this tokenizer's BOS (truetune encode)",
                 severity="warning",
-                cases=cases_of(summary.without_bos),
+                cases=cases_of_row_places(summary.without_bos),
                 count=lacking,
                 total=summary.rows,
             )
 
-    def _expects_bos(self) -> bool:
+    def _is_bos_expected(self) -> bool:
         """Do the template or the tokenizer write BOS before each row of this kind?"""
         probes = self.subject.probes
         bos = probes.tokenizer.special.get("bos")

@@ -47,7 +47,7 @@ class CacheMadeWithOtherSettings(TokenizedRule):
                 f"the cache was made with another {one.what}: {one.made_with}, now {one.now}",
                 "delete the cache, and encode the rows again",
             )
-        limit, longer = self.subject.spec.max_length, self._count_longer_rows()
+        limit, longer = self.subject.spec.max_length, self._count_rows_beyond_limit()
         if longer:
             summary = self.subject.summary
             yield self.finding(
@@ -61,7 +61,7 @@ class CacheMadeWithOtherSettings(TokenizedRule):
                 total=summary.rows,
             )
 
-    def _count_longer_rows(self) -> int:
+    def _count_rows_beyond_limit(self) -> int:
         """Rows that are longer than the run's limit."""
         limit = self.subject.spec.max_length
         # lengths[n] is the number of rows of n tokens.

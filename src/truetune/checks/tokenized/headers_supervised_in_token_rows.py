@@ -33,7 +33,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
-    cases_of,
+    cases_of_row_places,
     explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
@@ -65,7 +65,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
                 f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their"
                 " header",
                 "begin the labels behind the header: truetune encode does so",
-                cases=cases_of(summary.headers_learned),
+                cases=cases_of_row_places(summary.headers_learned),
                 count=answers.headers,
                 total=answers.learned,
             )

@@ -32,7 +32,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
 
 
 class LabelsAreOfOtherTokens(TokenizedRule):
@@ -60,7 +60,7 @@ class LabelsAreOfOtherTokens(TokenizedRule):
                 if shifted
                 else "make labels and input_ids from one encoding of each row"
             ),
-            cases=cases_of(summary.odd_labels),
+            cases=cases_of_row_places(summary.odd_labels),
             count=differ,
             total=summary.labels_compared,
         )

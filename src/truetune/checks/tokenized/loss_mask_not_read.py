@@ -44,7 +44,7 @@ class LossMaskNotRead(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
-        unread = self._unread()
+        unread = self._masks_none_of_which_is_read()
         if rule is None or not unread:
             return
         yield self.finding(
@@ -55,7 +55,7 @@ class LossMaskNotRead(TokenizedRule):
             count=summary.rows,
         )
 
-    def _unread(self) -> list[str]:
+    def _masks_none_of_which_is_read(self) -> list[str]:
         """The masks, where none of them is read."""
         summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
         if rule is None or summary.labels:

@@ -35,7 +35,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
 from truetune.render.rendering import Source
 
 # A writer that packs does so with all rows that are short enough: two are the least that no
@@ -58,7 +58,7 @@ class PacksStoredWithoutBorders(TokenizedRule):
             " parts them",
             "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or"
             " position_ids",
-            cases=cases_of(summary.joined),
+            cases=cases_of_row_places(summary.joined),
             count=summary.joined.count,
             total=summary.rows,
         )
@@ -76,13 +76,13 @@ class PacksStoredWithoutBorders(TokenizedRule):
     def unmet(self) -> Unmet | None:
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
-        if not (self._begins_are_seen() or self.subject.summary.parted):
+        if not (self._are_beginnings_recognisable() or self.subject.summary.parted):
             return super().unmet() or Unmet(
                 "without BOS and system turns a new conversation looks like a further turn"
             )
         return super().unmet()
 
-    def _begins_are_seen(self) -> bool:
+    def _are_beginnings_recognisable(self) -> bool:
         """Do conversations begin with something that no further turn has?"""
         summary = self.subject.summary
         return bool(

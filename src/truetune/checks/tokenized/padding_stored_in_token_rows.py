@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
 
 # Chosen, not measured. Padding to the longest row is a large part of a file; runs of stop tokens at
 # the ends of texts are one or two places a row. At 0.01 short rows that end so would warn; at 0.04
@@ -56,7 +56,7 @@ class PaddingStoredInTokenRows(TokenizedRule):
                 f"{summary.padding_supervised:,} of {summary.padding:,} places of stored padding have"
                 " labels",
                 "give padding the label -100, or store the rows without it",
-                cases=cases_of(summary.padded),
+                cases=cases_of_row_places(summary.padded),
                 count=summary.padding_supervised,
                 total=summary.padding,
             )
@@ -66,7 +66,7 @@ class PaddingStoredInTokenRows(TokenizedRule):
                 " hides it",
                 "store the rows without padding, or with an attention_mask",
                 severity="warning",
-                cases=cases_of(summary.padded),
+                cases=cases_of_row_places(summary.padded),
                 count=summary.padding,
                 total=places,
             )

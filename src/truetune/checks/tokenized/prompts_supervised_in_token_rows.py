@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
-    cases_of,
+    cases_of_row_places,
     explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
@@ -66,7 +66,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
                 if everything
                 else []
             ),
-            cases=cases_of(prompts),
+            cases=cases_of_row_places(prompts),
             count=prompts.count,
             total=summary.rows,
         )

@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
-    cases_of,
+    cases_of_row_places,
     explain_labels_of_other_tokens,
     explain_missing_row_labels,
     find_open_rows,
@@ -63,23 +63,26 @@ class StopMaskedInTokenRows(TokenizedRule):
                 " and not by their id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
                 evidence=self._evidence_of_pad(),
-                cases=cases_of(summary.stops_masked),
+                cases=cases_of_row_places(summary.stops_masked),
                 count=masked,
                 total=answers.closed,
             )
-        never = answers.open + self._count_open_rows() if answers.learned else 0
+        never = answers.open + self._count_rows_without_end() if answers.learned else 0
         if never >= MIN_OPEN_ANSWERS and never >= MIN_OPEN_SHARE * answers.learned:
             yield self.finding(
                 f"{never:,} of {answers.learned:,} learned answers end without a stop token",
                 "append the token that ends a turn (truetune encode does so), and encode the rows"
                 " again",
                 severity="error" if 2 * never >= answers.learned else "warning",
-                cases=[*cases_of(summary.cut_answers), *cases_of(summary.open_rows)],
+                cases=[
+                    *cases_of_row_places(summary.cut_answers),
+                    *cases_of_row_places(summary.open_rows),
+                ],
                 count=never,
                 total=answers.learned,
             )
 
-    def _count_open_rows(self) -> int:
+    def _count_rows_without_end(self) -> int:
         """Rows that end without a stop token, and not at the limit, where a cut would have taken it."""
         return 0 if self.subject.is_plain_text else find_open_rows(self.subject.summary).elsewhere
 

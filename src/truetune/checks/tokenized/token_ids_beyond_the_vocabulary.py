@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
 
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
@@ -48,7 +48,7 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
                 f" not have: it has {size:,}, the highest id is {summary.highest:,}",
                 "name the tokenizer that made the rows with -t, or encode the rows again with"
                 " this one",
-                cases=cases_of(summary.beyond),
+                cases=cases_of_row_places(summary.beyond),
                 count=summary.beyond.count,
                 total=summary.rows,
             )

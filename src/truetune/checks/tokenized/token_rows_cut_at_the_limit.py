@@ -33,7 +33,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, find_open_rows
+from truetune.checks.tokenized.evidence.token_row_evidence import (
+    cases_of_row_places,
+    find_open_rows,
+)
 
 # As for `find_open_rows`: one row is always the longest.
 MIN_ROWS = 2
@@ -60,7 +63,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
                 case
                 # The text of an open row begins with its length: those of other lengths were never
                 # cut.
-                for case in cases_of(summary.open_rows)
+                for case in cases_of_row_places(summary.open_rows)
                 if case.text.startswith(f"{cut.limit:,} ")
             ],
             count=cut.at_limit,

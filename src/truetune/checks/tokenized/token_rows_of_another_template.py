@@ -53,10 +53,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
         has_headers = bool(self.subject.placer.layout.headers)
-        if self.subject.is_plain_text or not has_headers or not self._uses_own_template():
+        if self.subject.is_plain_text or not has_headers or not self._is_template_of_trainer():
             return
         if not summary.chats:
-            yield self._report_missing_headers()
+            yield self._finding_on_missing_headers()
         elif len(trip.differ) >= max(MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE * trip.rendered):
             yield self.finding(
                 f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
@@ -69,8 +69,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
                 total=trip.rendered,
             )
 
-    def _report_missing_headers(self) -> Finding:
-        """No turn of this template is in the rows: are its headers there as plain text, or not at all?"""
+    def _finding_on_missing_headers(self) -> Finding:
+        """The finding that no turn of this template is in the rows: its headers are there as plain
+        text, or not at all.
+        """
         summary, foreign = self.subject.summary, self.subject.foreign_tokens()
         how = "never occur in the rows"
         if summary.headers_as_text:
@@ -88,8 +90,11 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             evidence=evidence,
         )
 
-    def _uses_own_template(self) -> bool:
-        """LLaMA-Factory renders by templates of its own, which differ on purpose."""
+    def _is_template_of_trainer(self) -> bool:
+        """Does the trainer render by templates of its own, which differ on purpose?
+
+        LLaMA-Factory does.
+        """
         return self.subject.trainer.template.value != "own"
 
     def _answer_header(self) -> str:
@@ -111,7 +116,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
-        if not self._uses_own_template():
+        if not self._is_template_of_trainer():
             return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
         if not self.subject.round_trip.rendered:
             return super().unmet() or Unmet("no row could be read back as a conversation")

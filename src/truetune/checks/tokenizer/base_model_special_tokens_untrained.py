@@ -80,7 +80,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
             return Unmet(
                 "there are no weights to read the embedding from", "name the model with --model"
             )
-        if self._trained_whole():
+        if self._are_all_weights_trained():
             return Unmet(
                 f"it is about adapters, and {self.setup.trainer.called} trains these rows too"
             )
@@ -91,7 +91,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
             "control tokens of the data that were never trained", 0, self.compared
         )
 
-    def _trained_whole(self) -> bool:
+    def _are_all_weights_trained(self) -> bool:
         """Does the trainer train all weights, and make the rows that it needs?"""
         training = self.spec.training
         return (
@@ -101,7 +101,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if self.matrix is None or self._trained_whole():
+        if self.matrix is None or self._are_all_weights_trained():
             return
         size = self.matrix.row_count
         ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)

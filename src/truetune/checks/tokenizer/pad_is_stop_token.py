@@ -103,14 +103,14 @@ class PadIsStopToken(DataRule):
         yield self.finding(
             f"the pad token {clash.token} ({clash.id}) is also a stop token",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
-            severity=self._severity(clash),
+            severity=self._severity_of_clash(clash),
             evidence=[
                 f"{clash.token} ends turns by: {', '.join(clash.origins)}",
                 *self._evidence_of_lost_labels(),
             ],
         )
 
-    def _severity(self, clash: Stop) -> Severity:
+    def _severity_of_clash(self, clash: Stop) -> Severity:
         """An error where a trainer that masks by id loses labels by it; by_trainer says what others make of it."""
         if self.masked:
             return "error"

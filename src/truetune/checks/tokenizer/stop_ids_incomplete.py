@@ -63,14 +63,14 @@ class StopIdsIncomplete(DataRule):
         return explain_unknown_turn_end(self.probes)
 
     def figure(self) -> str:
-        stop = self._turn_end()
+        stop = self._turn_end_of_template()
         assert stop is not None, "else the rule is not judged"
         return (
             f"turns end with {stop.token} ({stop.id}), a stop token by: {', '.join(stop.origins)}"
         )
 
     def findings(self) -> Iterator[Finding]:
-        stop = self._turn_end()
+        stop = self._turn_end_of_template()
         if not self.chats or stop is None:
             return
         others = [
@@ -101,7 +101,7 @@ class StopIdsIncomplete(DataRule):
             evidence=others or ["no file names a stop token"],
         )
 
-    def _turn_end(self) -> Stop | None:
+    def _turn_end_of_template(self) -> Stop | None:
         """The token that the chat template ends turns with."""
         terminator = self.probes.terminator
         if terminator is None or terminator.token is None:

@@ -86,7 +86,7 @@ class TruncationStatePersisted(DataRule):
                     else ""
                 ),
                 'set "truncation" to null in tokenizer.json',
-                severity="error" if self.longer else self._without_a_cut(),
+                severity="error" if self.longer else self._severity_without_cut_rows(),
                 evidence=[f"truncation: {cut}"],
                 count=self.longer,
                 total=self.examples,
@@ -96,10 +96,12 @@ class TruncationStatePersisted(DataRule):
                 "tokenizer.json holds a padding, which the `tokenizers` library applies to each"
                 " text of a batch",
                 'set "padding" to null in tokenizer.json',
-                severity=self._without_a_cut(),
+                severity=self._severity_without_cut_rows(),
                 evidence=[f"padding: {pad}"],
             )
 
-    def _without_a_cut(self) -> Severity:
-        """A saved state that cuts no row at hand; of a folder alone nobody knows whether any text is longer."""
+    def _severity_without_cut_rows(self) -> Severity:
+        """The severity of a saved state that cuts no row of the data; without data nobody knows
+        whether any text is longer.
+        """
         return "warning" if self.examples else "info"

@@ -69,8 +69,8 @@ class DuplicateEos(DataRule):
             if one < batch.offsets[i]:  # the other one ends the example before
                 continue
             rendering = batch.examples[i].rendering
-            between = rendering.text[_token_end(batch, i, one) : batch.starts[two]]
-            after = rendering.text[_token_end(batch, i, two) :]
+            between = rendering.text[_end_character_of_token(batch, i, one) : batch.starts[two]]
+            after = rendering.text[_end_character_of_token(batch, i, two) :]
             # A template may write a second one that nobody learns. White space between them is no
             # text: some templates end turns with a stop token and a line end, behind which the
             # trainer appends its own.
@@ -104,7 +104,7 @@ class DuplicateEos(DataRule):
             )
 
 
-def _token_end(batch: Batch, example: int, place: int) -> int:
+def _end_character_of_token(batch: Batch, example: int, place: int) -> int:
     """One past the last character of a token."""
     following = place + 1
     if following < batch.offsets[example + 1]:

@@ -141,7 +141,7 @@ class SftMaxLengthDefault1024(DataRule):
             )
             who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
             if cut.action != "drop" and is_nearly_all(self.whole, self.examples):
-                yield self._report_lost_answers()
+                yield self._finding_on_lost_answers()
                 return
             yield self.finding(
                 f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,}"
@@ -151,21 +151,21 @@ class SftMaxLengthDefault1024(DataRule):
                 f" {self.longest:,} tokens)",
                 evidence=[
                     f"{self.lost:,} supervised tokens lie behind the cut",
-                    *self._lost_ends(cut.action),
+                    *self._evidence_of_lost_ends(cut.action),
                 ],
                 cases=self.cases,
                 count=self.over,
                 total=self.examples,
             )
 
-    def _lost_ends(self, action: str) -> Iterator[str]:
+    def _evidence_of_lost_ends(self, action: str) -> Iterator[str]:
         """How many rows lose their last stop token, where the trainer cuts rows and leaves none out."""
         if self.ends and action != "drop":
             yield f"{self.ends:,} of {self.examples:,} examples lose the stop token of their last answer"
             yield ENDS_ARE_LOST
 
-    def _report_lost_answers(self) -> Finding:
-        """That nearly no row keeps a token of its answer."""
+    def _finding_on_lost_answers(self) -> Finding:
+        """The finding that nearly no row keeps a token of its answer."""
         trainer = self.setup.trainer
         setting = trainer.cut.value.setting
         whose = "TRL" if trainer.name is None else trainer.called

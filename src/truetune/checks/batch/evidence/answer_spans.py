@@ -1,4 +1,5 @@
-"""Answers in the batches: where each stands that a served model must produce, and what of it has labels.
+"""Finds the answers in the batches: where each stands that a served model must produce, and what of
+it has labels.
 
 An audit knows of each token which field it comes from, and whether inference must produce it. From that, an answer is a
 run of expected tokens, whatever the template. Only lines whose labels are of their own tokens are looked at: where

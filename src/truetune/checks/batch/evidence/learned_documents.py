@@ -75,7 +75,7 @@ def measure_answer_diversity(answers: Iterable[str]) -> AnswerDiversity:
 
 def are_row_answers_alike(answers: Sequence[str], spread: AnswerDiversity) -> bool:
     """Are nearly all answers of the given rows one text, which those in the batches, that are fewer, mostly are too?"""
-    if len(answers) < MIN_DOCUMENTS or spread.largest < MIN_COMMON_SHARE:
+    if len(answers) < MIN_DOCUMENTS or spread.commonest_share < MIN_COMMON_SHARE:
         return False
     of_rows = measure_answer_diversity(answer.strip() for answer in answers)
     return of_rows.kind == "alike" and of_rows.common[0][0] == spread.common[0][0]
@@ -86,7 +86,7 @@ def describe_learned_answers(spread: AnswerDiversity) -> str:
     answer, rows = spread.common[0]
     if rows == spread.total:
         return f"all {rows} answers in the loss are {answer[:SHOWN_CHARACTERS]!r}"
-    if spread.largest >= MIN_COMMON_SHARE or spread.kind == "repeated":
+    if spread.commonest_share >= MIN_COMMON_SHARE or spread.kind == "repeated":
         return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN_CHARACTERS]!r}"
     rows = sum(count for _, count in spread.common)
     texts = name_list(repr(text[:SHOWN_CHARACTERS]) for text, _ in spread.common)

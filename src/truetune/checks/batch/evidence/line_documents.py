@@ -1,4 +1,5 @@
-"""Documents in the lines of a batch: where they begin and end, whether lines are packed, which hold a prompt.
+"""Finds the documents in the lines of a batch: where they begin and end, whether lines are packed,
+which hold a prompt.
 
 A line is a row of the batch's tensors. Packing puts several rows of the data, its documents, into one line; the audit
 numbers them. Everything here also holds for lines whose rows are not known.

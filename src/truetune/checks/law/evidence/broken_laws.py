@@ -1,4 +1,4 @@
-"""One fault breaks several laws: which of the others are broken.
+"""Tells whether deeper laws are broken, so that one fault that breaks several is reported once.
 
 A rule stays silent where a law that lies deeper is broken, so that one fault is told once, by the rule that names its
 cause. The price: a second, separate fault is told only after the first is fixed.

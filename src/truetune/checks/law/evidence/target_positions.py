@@ -1,4 +1,4 @@
-"""Positions that the law `loss-targets` counts: what the loss teaches there, as lines of evidence.
+"""Describes what the loss teaches at the positions that the law `loss-targets` counts.
 
 The law finds the target of a position by its gradient: the logit that the loss pushes up is the token it teaches. Three
 rules read its counts, of other targets, of targets without a label, and of labels without a target.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def mostly_other_tokens(evidence: dict[str, Any]) -> bool:
+def are_targets_mostly_other_tokens(evidence: dict[str, Any]) -> bool:
     """Are most targets of the loss other tokens than the labels'? Then a shift explains the rest.
 
     Chosen, not measured: a shift makes nearly all of them others, a mask that is wrong makes none.
@@ -19,11 +19,10 @@ def mostly_other_tokens(evidence: dict[str, Any]) -> bool:
 
 
 def describe_positions(places: list[dict[str, Any]]) -> Iterator[str]:
-    """`batch 0, line 1, position 5: after 'a', 'b' follows`, one for each place.
+    """One line for each place: `batch 0, line 1, position 5: after 'a', 'b' follows`.
 
-    Args:
-        places: as the law keeps them: batch, line, position, and up to three tokens: the one at the position, the next,
-            and the one behind that.
+    Each of `places` has batch, line, position, and up to three tokens: the one at the position, the
+    next, and the one after that.
     """
     for place in places:
         tokens = [repr(token) for token in place["tokens"]]

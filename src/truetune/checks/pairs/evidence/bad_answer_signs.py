@@ -1,4 +1,5 @@
-"""Signs that an answer is the worse one, whatever its label: it refuses, or it is cut off in the middle.
+"""Recognises the worse answer of a pair by its text alone, whatever its label: it refuses, or it is
+cut off in the middle.
 
 They are read off the text alone, and narrow on purpose: a sign that is missed only weakens the evidence, a sign that
 stands in good answers turns it round. Refusals are looked for in English only.
@@ -81,35 +82,39 @@ class OpenEnds:
         self.endings: Counter[str] = Counter()
 
     def add(self, text: str) -> str:
-        """Remember the end of this answer; the words by which it is known again."""
+        """Remember the end of an answer without a full stop; returns its last words, by which it is
+        known again.
+        """
         ending = " ".join(text[-200:].lower().split()[-ENDING_WORDS:])
         if ending in self.endings or len(self.endings) < MAX_ENDINGS:
             self.endings[ending] += 1
         return ending
 
     def cuts(self) -> Counter[str]:
-        """The endings at which answers were cut, with how many; none where they are as whole texts are."""
+        """The endings at which answers were cut, with their counts; none if the answers end as
+        whole texts do.
+        """
         kept = Counter[str]()
         for ending, count in self.endings.items():
             # What comes again and again is a formula (a signature), unless no sentence can end so.
             if count <= MAX_REPEATS or ending.rpartition(" ")[2] in NEVER_LAST:
                 kept[ending] = count
-        broken = sum(_is_broken(ending.rpartition(" ")[2]) for ending in kept)
+        broken = sum(_is_ending_of_cut_text(ending.rpartition(" ")[2]) for ending in kept)
         return kept if kept and broken >= MIN_BROKEN * len(kept) else Counter()
 
 
-def _is_broken(word: str) -> bool:
+def _is_ending_of_cut_text(word: str) -> bool:
     """Is a text that ends with this word likely to go on? A single letter is the scrap of one."""
     return word.endswith((",", "-")) or len(word) == 1 or word in NEVER_LAST or word in SELDOM_LAST
 
 
-def is_cut(text: str) -> bool:
+def is_marked_as_cut(text: str) -> bool:
     """Does this answer stop in the middle: of a block of code, or with a mark that says so?"""
     text = text.rstrip()
     return text.count("```") % 2 == 1 or CUT_MARK.search(text[-40:]) is not None
 
 
-def ends_open(text: str) -> bool:
+def ends_within_sentence(text: str) -> bool:
     """Does this answer end within a sentence, where it ends others? A name or an address ends none."""
     text = text.rstrip()
     ends = text[-1:]

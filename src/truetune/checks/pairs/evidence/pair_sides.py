@@ -1,4 +1,4 @@
-"""The two sides of pairs: their ids behind the prompt, their texts, where a trainer cuts them, and shares of pairs.
+"""The two sides of pairs: the ids of their answers, their texts, and where a trainer cuts them.
 
 Rules that count tokens take the ids as they were encoded; rules on what an answer says take the strings of the row,
 which are the same under every tokenizer.
@@ -85,11 +85,13 @@ def pair_texts(row: Conversation) -> PairTexts:
     question = next((m for m in reversed(head) if m.get("role") == "user"), {})
     chosen = row.messages[row.prompt_messages or 0 :]
     return PairTexts(
-        text_of(question.get("content")), _assistant_text(chosen), _assistant_text(row.rejected)
+        text_of(question.get("content")),
+        _text_and_calls_of_assistant(chosen),
+        _text_and_calls_of_assistant(row.rejected),
     )
 
 
-def _assistant_text(messages: list[dict[str, Any]]) -> str:
+def _text_and_calls_of_assistant(messages: list[dict[str, Any]]) -> str:
     """What the assistant says, and calls."""
     turns = [message for message in messages if message.get("role") == "assistant"]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""How many tokens two answers differ in, found only as far as it takes.
+"""Measures how many tokens two answers differ in, only as far as a limit of edits.
 
 The exact number of edits takes steps that grow with its square, and most pairs are far apart. So what both share at
 their ends is taken off first, then a bound from the counts of their tokens sorts most pairs out, and only what is left
@@ -21,7 +21,7 @@ def without_common_ends(one: Ids, other: Ids) -> tuple[Ids, Ids]:
     return one[: len(one) - end], other[: len(other) - end]
 
 
-def min_edit_distance(one: Ids, other: Ids) -> int:
+def lower_bound_of_edits(one: Ids, other: Ids) -> int:
     """A lower bound of the insertions and deletions: tokens that the other does not have as often.
 
     Order is not looked at, so that it may be far too low; it is never too high.

@@ -1,4 +1,5 @@
-"""Columns of a row of two answers that say which of them is the better one, whatever a mapping makes of them.
+"""Reads from the columns of a row with two answers which of them is the better one, whatever a
+mapping makes of them.
 
 A comparison has two columns of answers that differ in a word of their names (`response_a`, `response_b`), and often one
 that names the winner: by that word (`A`), by the column, by the answer's text, by the name of the model that wrote it
@@ -91,7 +92,7 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     good, bad = texts.chosen.strip(), texts.rejected.strip()
     if not good or not bad or good == bad:
         return None
-    chosen, rejected = _column_of_text(raw, good), _column_of_text(raw, bad)
+    chosen, rejected = _answer_column_of_text(raw, good), _answer_column_of_text(raw, bad)
     if chosen is None or rejected is None:
         return None
     tags = _differing_words(chosen, rejected)
@@ -110,7 +111,7 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
 def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
     """What the other columns of a row say of which side is better."""
     others = {str(name): value for name, value in raw.items() if name not in sides.names}
-    writers = _texts_of_sides(others, sides)
+    writers = _texts_naming_sides(others, sides)
     for name, value in others.items():
         if isinstance(value, str | int | float):
             vote = _vote_of_column(name, value, raw, sides, writers)
@@ -119,7 +120,7 @@ def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
     yield from _votes_of_scores(others, sides)
 
 
-def is_turned_round(row: Conversation) -> bool:
+def do_columns_prefer_rejected(row: Conversation) -> bool:
     """Does a column of the row name the rejected side as the winner, and none the chosen one?"""
     sides = sides_of_row(row.raw, pair_texts(row)) if row.raw else None
     if sides is None or row.raw is None:
@@ -129,10 +130,10 @@ def is_turned_round(row: Conversation) -> bool:
     return winners == {1 - sides.chosen}
 
 
-def _column_of_text(raw: Mapping[str, Any], text: str) -> str | None:
+def _answer_column_of_text(raw: Mapping[str, Any], text: str) -> str | None:
     """The one column that holds an answer and is not called the better one; None where it is not one."""
     names = [str(name) for name, value in raw.items() if _text_of_value(value) == text]
-    sides = [name for name in names if not (BETTER | WORSE).intersection(_words(name))]
+    sides = [name for name in names if not (BETTER | WORSE).intersection(_words_of_name(name))]
     return sides[0] if len(sides) == 1 else None
 
 
@@ -144,13 +145,14 @@ def _text_of_value(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _words(name: str) -> list[str]:
+def _words_of_name(name: str) -> list[str]:
+    """The words of a column's name in lower case."""
     return [word.lower() for word in WORDS.findall(name)]
 
 
 def _differing_words(one: str, other: str) -> tuple[str, str] | None:
     """The words that the names of two columns do not share, joined; None where one of them has none."""
-    first, second = _words(one), _words(other)
+    first, second = _words_of_name(one), _words_of_name(other)
     tags = (
         " ".join(word for word in first if word not in second),
         " ".join(word for word in second if word not in first),
@@ -158,16 +160,16 @@ def _differing_words(one: str, other: str) -> tuple[str, str] | None:
     return tags if all(tags) else None
 
 
-def _texts_of_sides(others: Mapping[str, Any], sides: Sides) -> dict[str, int]:
+def _texts_naming_sides(others: Mapping[str, Any], sides: Sides) -> dict[str, int]:
     """Short texts that stand for one side alone: `model_a: gpt` beside `model_b: llama`."""
     found: dict[str, int] = {}
     doubtful: set[str] = set()
     for name, value in others.items():
-        side = _side_in_name(_words(name), sides)
+        side = _side_in_name(_words_of_name(name), sides)
         if (
             side is None
             or not isinstance(value, str)
-            or (BETTER | WORSE).intersection(_words(name))
+            or (BETTER | WORSE).intersection(_words_of_name(name))
         ):
             continue
         key = value.strip().casefold()
@@ -186,11 +188,11 @@ def _vote_of_column(
     name: str, value: str | float, raw: Mapping[str, Any], sides: Sides, writers: Mapping[str, int]
 ) -> Vote | None:
     """What one column says; None where its name is none of a winner's, or its value names no side."""
-    words = _words(name)
+    words = _words_of_name(name)
     is_better, is_worse = BETTER.intersection(words), WORSE.intersection(words)
     if bool(is_better) == bool(is_worse) or OF_THE_PAGE.intersection(words):
         return None
-    if _side_in_name(words, sides) is not None and _truth_of(value) is not None:
+    if _side_in_name(words, sides) is not None and _parse_truth(value) is not None:
         vote = _vote_by_truth(words, value, raw, sides)
     else:
         vote = _vote_by_value(name, value, raw, sides, writers)
@@ -212,8 +214,11 @@ def _may_count_anything(words: Sequence[str]) -> bool:
 def _vote_by_truth(
     words: list[str], value: str | float, raw: Mapping[str, Any], sides: Sides
 ) -> Vote | None:
-    """`is_a_better: true`, `winner_model_b: 1`."""
-    side, truth = _side_in_name(words, sides), _truth_of(value)
+    """The vote of a column whose value is true or false: `is_a_better: true`, `winner_model_b: 1`.
+
+    None if its name names no side.
+    """
+    side, truth = _side_in_name(words, sides), _parse_truth(value)
     if side is None or truth is None:
         return None
     own = sides.tags[side].split()
@@ -223,13 +228,13 @@ def _vote_by_truth(
     # Beside a column of the other side, false is said of a tie as well.
     others = sides.tags[1 - side].split()
     has_sibling = any(
-        " ".join("*" if word in others else word for word in _words(str(name))) == key
+        " ".join("*" if word in others else word for word in _words_of_name(str(name))) == key
         for name in raw
     )
     return None if has_sibling else Vote(key, 1 - side, text=str(value))
 
 
-def _truth_of(value: str | float) -> bool | None:
+def _parse_truth(value: str | float) -> bool | None:
     """True or false, also as 1 and 0 and as a table's text; None for anything else."""
     text = str(value).strip().casefold()
     if text in TRUE or text in ("1", "1.0"):
@@ -244,7 +249,7 @@ def _vote_by_value(
     if isinstance(value, bool):
         return None
     text = str(value).strip()
-    number = _number_of(text)
+    number = _parse_number(text)
     if number is not None:
         return Vote(name, None, number, text=text) if sides.is_ordered else None
     side = _side_of_text(text, raw, sides, writers)
@@ -269,12 +274,14 @@ def _side_of_text(
         return writers[text.casefold()]
     if len(text) > MAX_VALUE_CHARS:
         return None
-    shared = set(_words(sides.names[0])) & set(_words(sides.names[1]))
-    rest = " ".join(word for word in _words(text) if word not in shared and word not in PLAIN)
+    shared = set(_words_of_name(sides.names[0])) & set(_words_of_name(sides.names[1]))
+    rest = " ".join(
+        word for word in _words_of_name(text) if word not in shared and word not in PLAIN
+    )
     return sides.tags.index(rest) if rest in sides.tags else None
 
 
-def _number_of(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     """A whole or broken number, also as a table's text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
@@ -286,12 +293,12 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
     """Scores of both sides as a whole: `score_a` and `score_b`; those of one aspect say nothing."""
     scores: dict[str, dict[int, float]] = {}
     for name, value in others.items():
-        words, number = _words(name), _number_of(value)
+        words, number = _words_of_name(name), _parse_number(value)
         side = _side_in_name(words, sides)
         if number is None or side is None:
             continue
         own = set(sides.tags[side].split())
-        if _is_score_of_whole(word for word in words if word not in own):
+        if _names_overall_score(word for word in words if word not in own):
             key = " ".join("*" if word in own else word for word in words)
             scores.setdefault(key, {})[side] = number
     for key, by_side in scores.items():
@@ -299,7 +306,7 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
             yield _vote_by_scores(key, by_side[0], by_side[1])
 
 
-def _is_score_of_whole(words: Iterable[str]) -> bool:
+def _names_overall_score(words: Iterable[str]) -> bool:
     """Do the words of a column, without that of its side, name a score, and no aspect of the answer?"""
     named = set(words)
     return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN

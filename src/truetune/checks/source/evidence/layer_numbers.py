@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
+from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.checks.source.evidence.adapted_models import written_text
 from truetune.checks.source.evidence.gpu_jobs_beside import command_files_in
 from truetune.errors import TruetuneError
@@ -65,7 +65,7 @@ def layer_count(name: str | None) -> int | None:
     if not name:
         return None
     config = _local_config(name) or published_config(name) or {}
-    count = positive_text_model_setting(config, *COUNT_KEYS)
+    count = first_positive_text_model_setting(config, *COUNT_KEYS)
     return count if count is not None and count < MAX_LAYERS else None
 
 

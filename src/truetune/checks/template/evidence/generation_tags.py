@@ -1,4 +1,5 @@
-"""Generation tags: a copy of a chat template that writes a mark at each `{% generation %}` and at each end of it.
+"""Marks what the generation tags of a chat template enclose: makes a copy of the template that
+writes a mark at each end of a tag.
 
 transformers takes the assistant mask from these tags. They leave no trace in the rendered text, so where they begin and
 end is seen only when the template itself writes something there. The marked copy is rendered and then compared with

@@ -1,4 +1,4 @@
-"""Turns with reasoning: does a message that is to be learned hold some, whichever key or tag it stands in?"""
+"""Tells whether a message that is to be learned holds reasoning, whichever key or tag it stands in."""
 
 from __future__ import annotations
 

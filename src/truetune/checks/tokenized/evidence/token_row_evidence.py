@@ -1,4 +1,5 @@
-"""What several rules on tokenized rows share: cases, rows that end open, and why labels or turns can't be judged.
+"""Evidence that several rules on tokenized rows share: cases, rows that end without a stop token,
+and reasons why labels or turns can't be judged.
 
 The summary of the rows is counted once while they are read; this only asks it. So a rule may call these as often as it
 likes.
@@ -20,7 +21,7 @@ MIN_ROWS_AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""
 
 
-def cases_of(places: RowPlaces) -> list[Case]:
+def cases_of_row_places(places: RowPlaces) -> list[Case]:
     """The first rows of a kind, each once."""
     return [Case(text, origin) for origin, text in dict(places.first).items()]
 
@@ -49,7 +50,7 @@ def find_open_rows(summary: TokenizedSummary) -> OpenRows:
 
 
 def explain_missing_row_labels(data: TokenizedData) -> Unmet | None:
-    """Why labels can't be judged."""
+    """Why labels can't be judged; None if they can."""
     if data.summary.says_what_is_learned:
         return None
     return Unmet(
@@ -62,7 +63,9 @@ MAX_OTHER_LABELS = 0.5
 
 
 def explain_labels_of_other_tokens(data: TokenizedData) -> Unmet | None:
-    """Why the place of a label does not say which text it is of; labels that were shifted are one place off."""
+    """Why the place of a label does not say which text it is of (labels that were shifted are one
+    place off); None if it does.
+    """
     summary = data.summary
     if 2 * summary.labels_shifted >= summary.labels_differ:
         return None
@@ -74,7 +77,7 @@ def explain_labels_of_other_tokens(data: TokenizedData) -> Unmet | None:
 
 
 def explain_missing_turns(data: TokenizedData) -> Unmet | None:
-    """Why turns can't be judged."""
+    """Why turns can't be judged; None if they can."""
     if data.summary.chats:
         return None
     return Unmet(
