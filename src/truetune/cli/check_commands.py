@@ -119,10 +119,10 @@ def _take_settings_file(
 
 def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[InputKind, ...]:
     """What a path is; nothing for one that is there and of no known kind, which the check itself says."""
-    from truetune.checks.check_paths import kinds_of
+    from truetune.checks.paths.path_kinds import kinds_of_path
 
     try:
-        return kinds_of(path, trained_by)
+        return kinds_of_path(path, trained_by)
     except UsageError:
         if Path(path).exists():
             return ()

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.check_data import Progress
-from truetune.checks.check_paths import ANSWERS, check_paths
+from truetune.checks.check_paths import check_paths
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.paths.rows_of_folder import ANSWERS
 from truetune.checks.put_cuts_before_answers import put_cuts_before_answers
 from truetune.checks.put_training_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement

@@ -1,0 +1,3 @@
+"""The check of named paths, step by step: what each path is, its own check, and the rows of the run
+at the end.
+"""

@@ -1,0 +1,82 @@
+"""Checks a file of settings, and notes the run that it describes: its data, its tokenizer, what it
+sets.
+"""
+
+from __future__ import annotations
+
+from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
+from truetune.checks.inspect_tokenized import find_prepared_cache
+from truetune.checks.judge_settings import judge_settings
+from truetune.checks.judgement import NotJudged
+from truetune.checks.paths.missing_tokenizer import why_tokenizer_is_missing
+from truetune.checks.paths.paths_check_state import PathsCheck
+from truetune.checks.reports import Subject
+from truetune.settings.config import Config
+from truetune.settings.recognise_input_kind import title_of_kind
+from truetune.settings.stacks.config_file import read_config
+
+
+def check_settings_file(path: str, seen: PathsCheck) -> None:
+    """Judge a file of settings, and note the run that it describes, if its data and tokenizer are
+    on this machine.
+    """
+    config = read_config(path, seen.spec.trained_by)
+    over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
+    # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.
+    length = {} if config.stack == "trl" else {"max_length": config.limit}
+    run = config.spec.model_copy(update=length | over)
+    # What the trainer cached is what it will train on, whatever the rows say by now.
+    run = run.model_copy(update={"data": (*run.data, *find_prepared_cache(config))})
+    seen.trainers.add_config(config)
+    seen.judged.append(judge_settings(config, seen.spec, seen.uses))
+    facts = [
+        ("keys of", config.version),
+        (
+            "trains by",
+            run.training.method if _do_settings_train(config) else "nothing: there is no do_train",
+        ),
+        *(("note", note) for note in config.notes),
+    ]
+    if not run.data and trains_demo_data_alone(config):
+        seen.demo_config = path
+    if not run.data:
+        unjudged = NotJudged(
+            "the data of these settings",
+            "no file of it is on this machine",
+            place=path,
+            unlock="name DATA and -t TOKENIZER",
+            asked=False,
+        )
+        seen.add_not_judged(unjudged)
+    else:
+        is_users = bool(seen.spec.tokenizer or seen.spec.model)
+        seen.no_tokenizer = why_tokenizer_is_missing(run, is_users=is_users)
+        if seen.no_tokenizer:
+            run = run.model_copy(update={"tokenizer": None, "model": None})
+        seen.run, seen.joined = run, _does_stack_join_texts(config)
+        if config.own_prompt:
+            seen.own_prompt = True
+            facts.append(
+                (
+                    "prompt",
+                    "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
+                )
+            )
+    seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
+
+
+def _do_settings_train(config: Config) -> bool:
+    """Do these settings train? LLaMA-Factory merges, serves and evaluates by the same files."""
+    return config.stack != "llama-factory" or bool(config.raw.get("do_train"))
+
+
+def _does_stack_join_texts(config: Config) -> bool:
+    """Does the stack make rows of its own out of the texts, so that none is cut at the limit?"""
+    training, sets = config.spec.training, config.raw.get("datasets")
+    kinds = (
+        [str(item.get("type")) for item in sets if isinstance(item, dict)]
+        if isinstance(sets, list)
+        else []
+    )
+    wraps = bool(training.packing) and training.packing_strategy in ("wrapped", "bfd_split")
+    return wraps or training.method == "pretrain" or "completion" in kinds

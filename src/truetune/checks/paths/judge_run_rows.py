@@ -1,0 +1,173 @@
+"""Judges the rows and the tokenizer of the run that the paths describe, whatever form the rows
+have.
+
+Rows may be token ids already, ids that a script makes, or texts that are rendered: each form has
+its own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from truetune.checks.check_data import Progress
+from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
+from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
+from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.paths.judge_held_out_rows import (
+    judge_rows_and_held_out,
+    report_evaluation_rows,
+)
+from truetune.checks.paths.judge_rendered_rows import (
+    columns_read_by_paths,
+    judge_rows,
+    tokens_added_by_paths,
+)
+from truetune.checks.paths.missing_tokenizer import find_tokenizer_of_scripts
+from truetune.checks.paths.paths_check_state import PathsCheck
+from truetune.checks.paths.shape_run_by_script import shape_run_by_script
+from truetune.checks.reports import Report, Subject
+from truetune.checks.rows_of_ids_by_script import (
+    inspect_rows_of_ids,
+    judge_columns_without_tokenizer,
+    judge_labels_of_classifier,
+)
+from truetune.data.find_data_files import find_sources
+from truetune.data.script_rows.find_shaping_script import training_scripts
+from truetune.errors import DataError, TokenizerError, TruetuneError, name_list
+from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.settings.run_spec import RunSpec
+from truetune.source.find_source_files import find_source_files
+
+
+def judge_run_or_note_unreadable(
+    run: RunSpec | None, seen: PathsCheck, named: Sequence[str], progress: Progress | None
+) -> Report | None:
+    """As `_judge_run`; rows of a folder that can't be read are not judged, and hide nothing that
+    was found beside.
+
+    Raises a TruetuneError if the rows were named, or if nothing else was judged.
+    """
+    if run is None:
+        return None
+    try:
+        return _judge_run(run, seen, progress)
+    except DataError as error:
+        # A folder is named for all that it holds; a file is named for its rows.
+        files_named = [path for path in run.data if path in named and Path(path).is_file()]
+        if not seen.subjects or files_named:
+            raise
+        files = name_list([Path(path).name or path for path in run.data])
+        seen.add_not_judged(NotJudged(f"the rows of {files}", str(error)))
+        return None
+
+
+def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
+    """Judge the data and the tokenizer of a run; None if none of it can be judged.
+
+    Rows that are token ids already have rules of their own. If there are both kinds, the report is
+    that on the other rows, and what was found in the ids is added to `seen`.
+    """
+    run = shape_run_by_script(run, seen)
+    report_evaluation_rows(run, seen)
+    lacking = _not_judged_absent_model(run)
+    if lacking is not None:
+        seen.add_not_judged(lacking)
+        run = run.model_copy(update={"model": None})
+    tokenized = [path for path in run.data if is_tokenized(path, run)]
+    if not tokenized:
+        of_script = _judge_ids_made_by_script(run, seen, progress)
+        return judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script
+    of_ids = _judge_token_rows(run, tokenized, seen, progress)
+    rest = tuple(path for path in run.data if path not in tokenized)
+    if not rest:
+        return of_ids
+    of_rows = judge_rows(run.model_copy(update={"data": rest}), seen, progress)
+    if of_rows is not None and of_ids is not None:
+        seen.add(of_ids)
+    return of_rows or of_ids
+
+
+def _judge_ids_made_by_script(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """Judge the token ids that a script among the paths makes of the rows; None if none does.
+
+    The texts of the rows are judged beside them, as they stand in the file.
+    """
+    if not run.data or run.format is not None or run.map:
+        return None
+    scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
+    training = training_scripts(scripts)
+    seen.judged.append(judge_labels_of_classifier(training, find_sources(run.data), run))
+    if run.tokenizer is None and run.model is None:
+        name = find_tokenizer_of_scripts(training)
+        if name is None:
+            sources = find_sources(run.data)
+            seen.judged.append(judge_columns_without_tokenizer(training, sources, run))
+            return None
+        run = run.model_copy(update={"tokenizer": name})
+    if not training:
+        return None
+    report = inspect_rows_of_ids(training, find_sources(run.data), seen.trainers.apply_to_run(run))
+    if report is None:
+        return None
+    why = "their tokens are judged as the script makes them"
+    try:
+        judgement, subject = judge_rows_by_text_rules(
+            run,
+            progress,
+            script_reads_rows=True,
+            why=why,
+            columns_read=columns_read_by_paths(seen),
+            tokens_added=tokens_added_by_paths(seen),
+        )
+        seen.subjects.append(subject)
+    except TruetuneError as error:
+        unread = NotJudged("the texts of the rows", str(error), asked=False)
+        judgement = Judgement(not_judged=(unread,))
+    seen.judged.append(judgement)
+    return report
+
+
+def _not_judged_absent_model(run: RunSpec) -> NotJudged | None:
+    """The model that a run names as not judged, if it is not on this machine and another tokenizer
+    is named.
+
+    None if the model is here, or is the only source of a tokenizer: then the error says how to
+    fetch it.
+    """
+    if run.model is None or run.tokenizer is None or run.tokenizer == run.model:
+        return None
+    try:
+        find_tokenizer_folder(run.model)
+    except TokenizerError as error:
+        # The error says what is not here and, after the first semicolon, how to get it.
+        why, _, how = str(error).partition("; ")
+        return NotJudged(
+            "the model beside the tokenizer", why, unlock=how or "name its folder", asked=False
+        )
+    return None
+
+
+def _judge_token_rows(
+    run: RunSpec, paths: Sequence[str], seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """Judge rows that are token ids: the report on the first path, while those on others are added
+    to `seen`. None without a tokenizer.
+    """
+    if run.tokenizer is None and run.model is None:
+        seen.subjects.append(Subject(TOKENIZED, ", ".join(paths)))
+        unjudged = NotJudged(
+            "the token ids",
+            "there is no tokenizer to read them with",
+            unlock="name a tokenizer with -t",
+        )
+        seen.add_not_judged(unjudged)
+        return None
+    run = seen.trainers.apply_to_run(run)
+    first, *others = (inspect_tokenized(path, run, progress) for path in paths)
+    for report in others:
+        seen.add(report)
+    return first
