@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.destroyed_texts import built_answers, destroyed_answers
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
@@ -125,9 +125,9 @@ class AnswersCleanedForCounting(SourceRule):
                 module, one.answer
             ):
                 continue
-            cases = [case_at(module, one.place)]
+            cases = [case_of_node(module, one.place)]
             if one.answer is not one.place:
-                cases.append(case_at(module, one.answer))
+                cases.append(case_of_node(module, one.answer))
             yield self.finding(
                 f"the answers are cleaned before they are learned: {', '.join(one.steps)} are taken out, and the model"
                 " learns to write texts without them",

@@ -45,7 +45,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
@@ -88,7 +88,7 @@ class BareTextToChatModel(SourceRule):
                         f"{names[0]} is asked with a bare text, without its chat template",
                         "tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
                         "add_generation_prompt=True, return_tensors='pt', return_dict=True)",
-                        cases=[case_at(module, encoded.node), case_at(module, call.node)],
+                        cases=[case_of_node(module, encoded.node), case_of_node(module, call.node)],
                     )
                     return
 

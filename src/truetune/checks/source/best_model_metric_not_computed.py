@@ -64,7 +64,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.evaluation_metrics_in_runs import (
     TRAINERS,
     UncomputedMetric,
@@ -87,7 +87,7 @@ class BestModelMetricNotComputed(SourceRule):
                 f" KeyError behind the first one ({_source_of_metrics(found)})",
                 _remedy(found),
                 evidence=[f"evaluations give: {names}"],
-                cases=[case_at(module, node) for node in found.nodes],
+                cases=[case_of_node(module, node) for node in found.nodes],
             )
 
 

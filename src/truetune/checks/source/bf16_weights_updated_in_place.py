@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.gpu_jobs_beside import is_option_given
 from truetune.checks.source.evidence.narrow_weights_in_runs import narrow_weights_of_optimizers
 from truetune.source.module import Module
@@ -77,8 +77,8 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
                 " round to nothing",
                 "load the weights as float32 and run the forward pass under bfloat16 autocast",
                 cases=[
-                    case_at(optimizer.home, optimizer.node),
-                    case_at(cause.home, cause.node),
+                    case_of_node(optimizer.home, optimizer.node),
+                    case_of_node(cause.home, cause.node),
                 ],
             )
 

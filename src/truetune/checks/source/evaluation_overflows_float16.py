@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.float16_evaluations import (
     AUTOCAST_SETTING,
     EvaluatedModel,
@@ -83,7 +83,7 @@ class EvaluationOverflowsFloat16(SourceRule):
                 severity="warning" if is_proved else "info",
                 evidence=[shown] if shown else [],
                 cases=[
-                    case_at(
+                    case_of_node(
                         module, found.node, module.lines.line(module.place(found.node)[0]).strip()
                     )
                 ],

@@ -73,7 +73,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.figures_of_processes import (
     LoggedFigure,
     PartialEvaluation,
@@ -118,9 +118,9 @@ class FigureOfOneProcess(SourceRule):
             " divide then",
             severity="warning" if is_certain else "info",
             cases=[
-                case_at(module, evaluation.loop),
-                case_at(module, evaluation.dealt),
-                case_at(module, logged),
+                case_of_node(module, evaluation.loop),
+                case_of_node(module, evaluation.dealt),
+                case_of_node(module, logged),
             ],
         )
 
@@ -134,7 +134,7 @@ class FigureOfOneProcess(SourceRule):
             "give self.log(..., sync_dist=True), or log a metric of torchmetrics",
             severity="warning" if chooses else "info",
             cases=[
-                case_at(module, figure.call.node),
-                *(case_at(module, one) for one in (figure.chooser,) if one is not None),
+                case_of_node(module, figure.call.node),
+                *(case_of_node(module, one) for one in (figure.chooser,) if one is not None),
             ],
         )

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     certainly_lacks,
     generate_calls,
@@ -126,7 +126,7 @@ class GenerationLengthNotSet(SourceRule):
                 " config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
     def _of_vllm(self) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ class GenerationLengthNotSet(SourceRule):
                 yield self.finding(
                     "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
                     "give max_tokens",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
     def _of_evaluations(self) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ class GenerationLengthNotSet(SourceRule):
                 "set generation_max_length to the longest answer in tokens"
                 + (f" ({cut})" if cut else ""),
                 severity="warning" if is_known else "info",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
     def _of_completions(self) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ class GenerationLengthNotSet(SourceRule):
             yield self.finding(
                 "a completion is asked for without max_tokens: it ends after 16 tokens",
                 "give max_tokens: chats run to the end of the context, completions have this default",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

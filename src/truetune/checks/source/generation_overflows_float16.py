@@ -49,8 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float16_loads import (
     PIPELINE,
@@ -61,6 +60,7 @@ from truetune.checks.source.evidence.float16_loads import (
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -96,7 +96,7 @@ class GenerationOverflowsFloat16(SourceRule):
                 f"{family} generates in float16, whose largest number is 65,504: its activations overflow, the"
                 " logits are NaN, and nothing but <pad> comes out",
                 "load it with dtype=torch.bfloat16; on a GPU without bfloat16 (T4, V100) with torch.float32",
-                cases=[case_at(module, load.node)],
+                cases=[case_of_node(module, load.node)],
             )
 
 
@@ -125,7 +125,7 @@ def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
     found = {
         overflowing_family(name)
         or overflowing_family(model_type_of_folder(module, name))
-        or overflowing_family_behind(Path(module.path), name)
+        or overflowing_family_of_folder(Path(module.path), name)
         for name in names
     }
     return found.pop() if len(found) == 1 else None

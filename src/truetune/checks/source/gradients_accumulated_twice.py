@@ -52,7 +52,7 @@ from pathlib import PurePath
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.double_accumulation import (
     Accumulation,
     CountedTwice,
@@ -74,7 +74,7 @@ class GradientsAccumulatedTwice(SourceRule):
             yield self.finding(
                 _message(found),
                 _remedy(found),
-                cases=[case_at(module, found.node), *_case_of_number(module, found.engine)],
+                cases=[case_of_node(module, found.node), *_case_of_number(module, found.engine)],
             )
 
 
@@ -122,7 +122,7 @@ def _remedy(found: CountedTwice) -> str:
 def _case_of_number(module: Module, accumulation: Accumulation) -> Iterator[Case]:
     """Where the number of the engine is set."""
     if accumulation.node is not None:
-        yield case_at(module, accumulation.node)
+        yield case_of_node(module, accumulation.node)
     elif accumulation.file:
         text = (
             f"gradient_accumulation_steps: {accumulation.text} ({PurePath(accumulation.file).name})"

@@ -52,7 +52,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
 from truetune.checks.source.evidence.label_numberings import (
     APPEARANCE,
@@ -129,7 +129,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
             # A folder on one machine is mostly listed in one order.
             severity="error" if first.kind == SET else "warning",
             evidence=[_other_in_words(one) for one in others[:2]],
-            cases=[case_at(module, first.node)],
+            cases=[case_of_node(module, first.node)],
         )
 
     def _of_files_numbered(self, numberings: list[Numbering]) -> Iterator[Finding]:
@@ -151,7 +151,10 @@ class LabelIdsInNoFixedOrder(SourceRule):
             f"labels are numbered {OF_FILES[found.here.kind]}: {found.number} is {name!r} by {file}, and"
             f" {other_name!r} by {other_file}",
             "number the sorted names of the training rows once, and use them in both places",
-            cases=[case_at(module, found.here.node), case_at(found.other.module, found.other.node)],
+            cases=[
+                case_of_node(module, found.here.node),
+                case_of_node(found.other.module, found.other.node),
+            ],
         )
 
 

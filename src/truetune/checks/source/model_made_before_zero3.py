@@ -43,7 +43,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.settings.stacks.find_config_consumer import launches_of
@@ -89,5 +89,8 @@ class ModelMadeBeforeZero3(SourceRule):
                     "every process loads the whole model: it is made before TrainingArguments, from which"
                     " transformers learns of ZeRO-3 (zero.Init)",
                     "make the arguments first, then load the model",
-                    cases=[case_at(module, call.node), case_at(module, arguments[0].node)],
+                    cases=[
+                        case_of_node(module, call.node),
+                        case_of_node(module, arguments[0].node),
+                    ],
                 )

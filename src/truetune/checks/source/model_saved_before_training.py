@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
     Route,
     routes_to,
@@ -111,7 +111,7 @@ class ModelSavedBeforeTraining(SourceRule):
             yield self.finding(
                 f"{name} runs before the training, and nothing saves the weights after it",
                 f"call {name} after the training",
-                cases=[case_at(module, model), case_at(module, trainings[0][0].node)],
+                cases=[case_of_node(module, model), case_of_node(module, trainings[0][0].node)],
             )
 
 

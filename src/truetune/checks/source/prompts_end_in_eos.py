@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.eos_behind_prompts_in_runs import prompts_with_eos
 from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
 
@@ -63,5 +63,5 @@ class PromptsEndInEos(SourceRule):
                 " ended",
                 "load the tokenizer for inference with add_eos_token=False",
                 severity=None if found.is_sure else "warning",
-                cases=[case_at(self.subject, node) for node in nodes],
+                cases=[case_of_node(self.subject, node) for node in nodes],
             )

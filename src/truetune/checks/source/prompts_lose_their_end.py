@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
@@ -86,7 +86,7 @@ class PromptsLoseTheirEnd(SourceRule):
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
                     'set truncation_side="left" on the tokenizer, or shorten the document before the prompt is made',
-                    cases=[case_at(module, batch.node), case_at(module, call.node)],
+                    cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 )
 
 

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
@@ -94,7 +94,7 @@ class PromptsPaddedToAFixedLength(SourceRule):
             yield self.finding(
                 f"every prompt is padded to {to} before generation",
                 "set padding=True, which pads to the longest prompt of the batch",
-                cases=[case_at(module, batch.node), case_at(module, call.node)],
+                cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 fix=fix_of_changes(module, set_keyword(module, batch, "padding", "True")),
             )
 

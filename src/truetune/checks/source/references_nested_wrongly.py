@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
@@ -90,7 +90,7 @@ class ReferencesNestedWrongly(SourceRule):
                     "sacrebleu is given the references as one flat list, and takes each text for a whole set of"
                     " references, of one character for each row",
                     "put the list inside of a list: corpus_bleu(predictions, [references])",
-                    cases=[case_at(module, call.node), case_at(module, flat)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, flat)],
                 )
             if shape is None:
                 continue
@@ -101,7 +101,7 @@ class ReferencesNestedWrongly(SourceRule):
                 evidence=[
                     "the printed hyp_len is then that of one sentence, however many rows there are"
                 ],
-                cases=[case_at(module, call.node), case_at(module, shape)],
+                cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 
     def _of_nltk(self, call: Call) -> Iterator[Finding]:
@@ -116,14 +116,14 @@ class ReferencesNestedWrongly(SourceRule):
                 " each reference for many",
                 "split both: corpus_bleu([[r.split()] for r in references], [p.split() for p in predictions]); or"
                 " sacrebleu.corpus_bleu(predictions, [references]), which takes texts",
-                cases=[case_at(module, call.node), case_at(module, texts)],
+                cases=[case_of_node(module, call.node), case_of_node(module, texts)],
             )
         if shape is not None:
             yield self.finding(
                 "NLTK's corpus_bleu is given the words of one reference for each row, and takes each word for a"
                 " reference of its own",
                 "give a list of references for each row: [[r.split()] for r in references]",
-                cases=[case_at(module, call.node), case_at(module, shape)],
+                cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 
 

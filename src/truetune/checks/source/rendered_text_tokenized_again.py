@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.double_bos import (
     BosCount,
     ChatTemplateSet,
@@ -134,7 +134,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                         else "it is not known what this model's tokenizer and template write"
                     ),
                 ],
-                cases=[case_at(module, call.node), case_at(module, rendered)],
+                cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 fix=fix_of_changes(
                     module, set_keyword(module, call, "add_special_tokens", "False")
                 ),
@@ -160,7 +160,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                         f"rendered in line {home.place(rendered)[0]}",
                         "the tokenizer and the template of a model that is named here both write BOS",
                     ],
-                    cases=[case_at(module, call.node), case_at(module, rendered)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 )
 
     def _sent_as_messages(self) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                     " chat template around it once more",
                     "send the messages themselves to chat.completions, or the rendered text to completions",
                     severity="error",
-                    cases=[case_at(module, content), case_at(module, rendered)],
+                    cases=[case_of_node(module, content), case_of_node(module, rendered)],
                 )
 
 

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
@@ -106,7 +106,7 @@ class RightPaddingAtGeneration(SourceRule):
             f"a batch is padded {side}, and generated from: new tokens would follow the pads",
             'set padding_side="left" on the tokenizer (or in its call) before generation',
             severity=severity,
-            cases=[case_at(self.subject, generation), case_at(self.subject, padding)],
+            cases=[case_of_node(self.subject, generation), case_of_node(self.subject, padding)],
         )
 
 

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.fixed_padding_in_runs import (
     FixedPadding,
     estimated_tokens,
@@ -93,7 +93,7 @@ class RowsPaddedToAFixedLength(SourceRule):
         for padding in fixed_paddings(module):
             message = _message(padding)
             if message:
-                yield self.finding(message, INSTEAD, cases=[case_at(module, padding.node)])
+                yield self.finding(message, INSTEAD, cases=[case_of_node(module, padding.node)])
 
 
 def _message(padding: FixedPadding) -> str:

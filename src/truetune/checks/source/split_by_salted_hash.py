@@ -53,7 +53,7 @@ from typing import Literal
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
 from truetune.checks.source.evidence.scored_rows import rows_with_column
@@ -122,7 +122,7 @@ class SplitBySaltedHash(SourceRule):
             " evaluates rows that were trained on",
             "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
             severity="warning" if is_text else "info",
-            cases=[case_at(module, place) for place in salted],
+            cases=[case_of_node(module, place) for place in salted],
         )
 
 

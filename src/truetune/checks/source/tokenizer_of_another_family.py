@@ -45,7 +45,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.module import Module
@@ -115,6 +115,6 @@ class TokenizerOfAnotherFamily(SourceRule):
                     f"the model {model} has the vocabulary of {groups[0]}, "
                     f"the tokenizer {tokenizer} that of {groups[1]}",
                     f'load the tokenizer of this model: from_pretrained("{model}")',
-                    cases=[case_at(module, pair.where.node)],
+                    cases=[case_of_node(module, pair.where.node)],
                 )
                 return

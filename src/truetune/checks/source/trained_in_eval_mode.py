@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.evaluation_modes_in_runs import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
@@ -102,9 +102,9 @@ class TrainedInEvalMode(SourceRule):
     def _cases(self, left: LeftInEvalMode) -> list[Case]:
         """The switch, and the backward pass that meets it."""
         module = self.subject
-        cases = [case_at(module, left.switch.node)]
+        cases = [case_of_node(module, left.switch.node)]
         if left.backward is not None and left.backward.home.path == module.path:
-            cases.append(case_at(module, left.backward.node))
+            cases.append(case_of_node(module, left.backward.node))
         return cases
 
 

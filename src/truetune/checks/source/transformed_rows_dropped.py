@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.dropped_transformations import (
     Dropped,
     dropped_transformations,
@@ -95,7 +95,7 @@ class TransformedRowsDropped(SourceRule):
                 yield self.finding(
                     "the function of map changes its row and returns nothing: map then keeps the rows as they were",
                     "return the row at the end of the function",
-                    cases=[case_at(module, call.node), case_at(module, function)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, function)],
                 )
 
     def _report(self, dropped: Dropped) -> Finding:
@@ -118,7 +118,7 @@ class TransformedRowsDropped(SourceRule):
             if is_simple
             else "give the result to a name, and use that afterwards",
             severity="warning" if method in HARMLESS or dropped.kind == "text" else None,
-            cases=[case_at(module, call), case_at(module, dropped.used)],
+            cases=[case_of_node(module, call), case_of_node(module, dropped.used)],
             fix=fix_of_changes(
                 module, replace_expression(module, call, f"{target} = {written}"), safe=False
             )

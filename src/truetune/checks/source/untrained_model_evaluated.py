@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
     Route,
     routes_to,
@@ -128,9 +128,9 @@ class UntrainedModelEvaluated(SourceRule):
             'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
             " whole weights",
             cases=[
-                case_at(module, generation.node),
-                case_at(module, generation.loads[0]),
-                case_at(module, base),
+                case_of_node(module, generation.node),
+                case_of_node(module, generation.loads[0]),
+                case_of_node(module, base),
             ],
         )
 

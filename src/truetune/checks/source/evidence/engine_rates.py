@@ -25,7 +25,7 @@ from truetune.checks.launch_files import (
     read_document_in_folder_or_parents,
 )
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.located_document import LocatedDocument
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_name, option_given_to
@@ -149,7 +149,7 @@ def _rate_in_code(module: Module, settings: ast.Dict) -> RateOfSettings | None:
     if node is None or "scheduler" in module.flow.entries(settings)[0]:
         return None
     rate = positive_rate(module.flow.value(node))
-    return None if rate is None else RateOfSettings(rate, "", case_at(module, node))
+    return None if rate is None else RateOfSettings(rate, "", case_of_node(module, node))
 
 
 def _settings_file(module: Module, given: ast.expr) -> LocatedDocument | None:
@@ -237,7 +237,7 @@ def _unread_settings(module: Module) -> Iterator[UnreadRate]:
             rate = positive_rate(module.flow.value(value)) if RATE_NAME.fullmatch(name) else None
             if rate is None or _is_option_read(module, name) or _is_handed_on(module, settings):
                 continue
-            yield UnreadRate(f"{name} of the settings", rate, case_at(module, value))
+            yield UnreadRate(f"{name} of the settings", rate, case_of_node(module, value))
 
 
 def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
@@ -245,7 +245,7 @@ def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> C
     given = option_given_to(module.path, name)
     if given is not None:
         return Case(f"--{name} {given.value}", file=given.file, line=given.line)
-    return case_at(part, node)
+    return case_of_node(part, node)
 
 
 def _unread_constants(module: Module) -> Iterator[UnreadRate]:
@@ -257,7 +257,7 @@ def _unread_constants(module: Module) -> Iterator[UnreadRate]:
         rate = positive_rate(module.flow.value(node.value))
         reads = [read for part in module.with_linked for read in part.name_reads.get(target.id, ())]
         if rate is not None and all(_is_shown(module, read) for read in reads):
-            yield UnreadRate(target.id, rate, case_at(module, node))
+            yield UnreadRate(target.id, rate, case_of_node(module, node))
 
 
 def _is_option_read(module: Module, name: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.causal_models_in_runs import is_causal_decoder
+from truetune.checks.source.evidence.causal_decoder_models import is_causal_decoder
 from truetune.checks.source.evidence.padded_prompts_in_runs import (
     TOKENIZER_LOADS,
     encoding_of_ids,

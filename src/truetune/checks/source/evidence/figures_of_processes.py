@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.lightning_processes import (
     describe_several,
     is_in_lightning_module,
@@ -141,7 +141,7 @@ def _with_computed_names(block: ast.AST, names: frozenset[str]) -> frozenset[str
 def _evaluates(module: Module, loop: ast.For) -> bool:
     """Does a loop add up a figure of a model, without gradients?"""
     adds = any(True for _ in _names_added_to(loop))
-    if not adds or any(map(is_backward, ast.walk(loop))):
+    if not adds or any(map(is_backward_call, ast.walk(loop))):
         return False
     for parent in module.parents(loop):
         if isinstance(parent, FUNCTIONS):

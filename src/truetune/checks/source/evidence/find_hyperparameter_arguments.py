@@ -18,7 +18,7 @@ from truetune.checks.hyperparameter_limits import (
     limit_breaches,
     parse_limit_number,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -219,7 +219,7 @@ def out_of_range_arguments(
             breach,
             breach.text(breach.limit.says, named.values, name),
             breach.text(breach.limit.fix, named.values, name),
-            [case_at(module, named.nodes[setting])],
+            [case_of_node(module, named.nodes[setting])],
         )
 
 

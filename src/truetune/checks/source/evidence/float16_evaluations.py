@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float16_loads import (
     casts_to_float16,
@@ -30,6 +29,7 @@ from truetune.checks.source.evidence.logprob_model_uses import model_uses
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -232,7 +232,7 @@ def _family(module: Module, name: str) -> str:
     """The family of a name, or of the folder that it is; empty where it is none that overflows."""
     kind = model_type_of_folder(module, name)
     known = overflowing_family(name) or overflowing_family(kind)
-    return known or overflowing_family_behind(Path(module.path), name) or ""
+    return known or overflowing_family_of_folder(Path(module.path), name) or ""
 
 
 def _may_be_folder(name: str) -> bool:

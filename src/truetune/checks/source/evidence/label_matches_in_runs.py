@@ -13,7 +13,10 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.column_values_in_runs import TEXT_METHODS, column_values
+from truetune.checks.source.evidence.column_expression_values import (
+    TEXT_METHODS,
+    distinct_values_of_expression,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, NameEvent, Trace
@@ -77,7 +80,7 @@ def _inside(module: Module, trace: Trace, compared: set[int]) -> Iterator[WrongM
         if isinstance(plain, str):
             tried.setdefault(id(answer), []).append((plain, value.node))
             continue
-        values = column_values(module, label)
+        values = distinct_values_of_expression(module, label)
         both = None if values is None else _contained(values.values)
         if both is not None and values is not None:
             yield WrongMatch(
@@ -109,7 +112,11 @@ def _at_the_beginning(module: Module, trace: Trace) -> Iterator[WrongMatch]:
     for call in trace.methods("startswith"):
         if call.home.path != module.path or not call.args or call.receiver is None:
             continue
-        values = column_values(module, call.args[0]) if _is_answer(call.receiver) else None
+        values = (
+            distinct_values_of_expression(module, call.args[0])
+            if _is_answer(call.receiver)
+            else None
+        )
         both = None if values is None else _contained(values.values, at_beginning=True)
         if both is not None and values is not None:
             yield WrongMatch(
@@ -167,7 +174,7 @@ def _never_equal(module: Module, label: Value, methods: list[str]) -> str | None
     if isinstance(plain, str):
         labels, column, source = (plain,), "the constant", "the script"
     else:
-        values = column_values(module, label)
+        values = distinct_values_of_expression(module, label)
         if values is None:
             return None
         labels, column, source = values.values, f"`{values.column}`", values.source

@@ -17,7 +17,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.column_values_in_runs import ColumnValues, column_values
+from truetune.checks.source.evidence.column_expression_values import (
+    ColumnValues,
+    distinct_values_of_expression,
+)
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -189,7 +192,7 @@ def _values_of_tests(module: Module, group: list[_Test]) -> ColumnValues | None:
     """The values that a test meets in all runs; None where they are not known in one, or are of several files."""
     found: ColumnValues | None = None
     for test in group:
-        values = column_values(module, test.cell)
+        values = distinct_values_of_expression(module, test.cell)
         if values is None or _may_be_rewritten(test.cell, values.column):
             return None
         if found is not None and (values.source, values.column) != (found.source, found.column):

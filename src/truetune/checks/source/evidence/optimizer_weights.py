@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.backward_slices import records_gradient
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
 from truetune.source.data_flow import Origin
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
@@ -168,9 +168,9 @@ def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
         return False
     if parent.func is not read:
         function = module.flow.function(parent.func)
-        return function is not None and any(map(is_backward, ast.walk(function)))
+        return function is not None and any(map(is_backward_call, ast.walk(function)))
     loop = next((one for one in module.parents(parent) if isinstance(one, LOOPS)), None)
-    return loop is not None and any(map(is_backward, ast.walk(loop)))
+    return loop is not None and any(map(is_backward_call, ast.walk(loop)))
 
 
 def _computes_without_gradients(
@@ -190,7 +190,7 @@ def _is_own_run(module: Module, use: ModelUse) -> bool:
 
 def _is_trained_run(module: Module, use: ModelUse) -> bool:
     """Is a graph certainly recorded for a run of a model?"""
-    return not use.without_gradient and records_gradient(module, use.call)
+    return not use.without_gradient and may_record_gradients(module, use.call)
 
 
 def _loaded_again(

@@ -14,27 +14,27 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.array_places import (
-    KEEPING_METHODS,
-    START,
-    Layout,
-    Segment,
-    cut,
-)
-from truetune.checks.source.evidence.batches_in_runs import (
+from truetune.checks.source.evidence.batch_field_sources import (
     IDS,
     LABELS,
-    Field,
-    field_read,
+    BatchField,
+    batch_field_read,
     trainer_of_hook,
 )
-from truetune.checks.source.evidence.causal_models_in_runs import is_causal_decoder
+from truetune.checks.source.evidence.causal_decoder_models import is_causal_decoder
 from truetune.checks.source.evidence.token_places_in_runs import (
     IDS_WAY,
     LABELS_WAY,
     MAX_DEPTH,
     TokenPlaces,
     shift_between,
+)
+from truetune.checks.source.evidence.token_positions_in_arrays import (
+    KEEPING_METHODS,
+    START,
+    Layout,
+    Segment,
+    layout_after_index,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -158,7 +158,7 @@ class LossSearch:
     def _part_of_logits(self, item: Item, depth: int) -> Logits | None:
         """The logits that an index takes."""
         whole = self.logits(item.base, depth + 1)
-        segments = None if whole is None else cut((whole.segment,), item.key)
+        segments = None if whole is None else layout_after_index((whole.segment,), item.key)
         return None if whole is None or segments is None else Logits(whole.model_pass, segments[0])
 
     def _pass_of(self, output: Value) -> ModelPass | None:
@@ -185,7 +185,9 @@ class LossSearch:
         way = LABELS_WAY if name == LABELS else IDS_WAY
         if given is not None:
             return self._places.layout(given, way)
-        return None if spread is None else self._places.layout_of_field(Field(spread, name), way)
+        return (
+            None if spread is None else self._places.layout_of_field(BatchField(spread, name), way)
+        )
 
     def _pass_of_trainer(self, output: Parameter) -> ModelPass | None:
         """The output that a trainer gives to a function for the loss (`compute_loss_func`)."""
@@ -223,7 +225,7 @@ def _is_loss_object(call: CallEvent) -> bool:
 
 def _output_with_logits(value: Value) -> Value | None:
     """The output of a model whose logits a value is."""
-    field = field_read(value)
+    field = batch_field_read(value)
     if field is not None:
         return field.batch if field.name == "logits" else None
     if isinstance(value, Attribute) and value.name == "logits":

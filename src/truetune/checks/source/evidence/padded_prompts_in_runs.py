@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.causal_models_in_runs import (
+from truetune.checks.source.evidence.causal_decoder_models import (
     MOVING_METHODS,
     is_causal_decoder,
 )

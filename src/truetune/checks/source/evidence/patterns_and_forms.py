@@ -15,7 +15,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.answer_patterns import SEARCH_METHODS, pattern_of
+from truetune.checks.source.evidence.answer_reading_patterns import (
+    SEARCH_METHODS,
+    compiled_pattern_of_call,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -54,7 +57,7 @@ def stopped_patterns(module: Module) -> Iterator[StoppedPattern]:
     forms = list(_forms(module))
     done: set[str] = set()
     for call in searching_calls(module) if forms else ():
-        pattern = pattern_of(module, call)
+        pattern = compiled_pattern_of_call(module, call)
         if pattern is None or pattern.pattern in done or pattern.flags & re.DOTALL:
             continue
         done.add(pattern.pattern)

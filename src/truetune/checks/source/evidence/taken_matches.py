@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.answer_patterns import (
+from truetune.checks.source.evidence.answer_reading_patterns import (
     SEARCH_METHODS,
-    arguments_passed,
-    pattern_of,
+    arguments_passed_at_position,
+    compiled_pattern_of_call,
 )
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.source.module import Module
@@ -78,7 +78,7 @@ def taken_matches(module: Module) -> Iterator[TakenMatch]:
     if not module.mentions("re"):
         return
     for call in searches(module):
-        pattern = pattern_of(module, call)
+        pattern = compiled_pattern_of_call(module, call)
         taken = _taken_by(module, call)
         is_method = call.method in SEARCH_METHODS
         text = call.argument(0 if is_method else 1, "string")
@@ -131,7 +131,7 @@ def _taken_by(module: Module, call: Call) -> tuple[str, int] | None:
     if name == "finditer":
         return None
     if name == "findall":
-        return _taken_of_all(pattern_of(module, call), uses)
+        return _taken_of_all(compiled_pattern_of_call(module, call), uses)
     groups = [group for use in uses if (group := _group_taken(module, use)) is not None]
     return (FIRST, groups[0]) if len(set(groups)) == 1 else None
 
@@ -205,7 +205,7 @@ def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] 
             continue
         if (other.node.lineno, other.node.col_offset) > (call.node.lineno, call.node.col_offset):
             continue
-        pattern, searched = pattern_of(module, other), _text_of(other)
+        pattern, searched = compiled_pattern_of_call(module, other), _text_of(other)
         if pattern is None or searched is None or ast.unparse(searched) != text:
             return None
         found.append(pattern)
@@ -245,7 +245,7 @@ def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
         if not bound and isinstance(function, ast.FunctionDef):
-            yield from arguments_passed(module, function, parameters.index(name.id))
+            yield from arguments_passed_at_position(module, function, parameters.index(name.id))
         return
     assigned = module.scopes.parent.get(bound[0]) if len(bound) == 1 else None
     if isinstance(assigned, ast.Assign) and len(assigned.targets) == 1:

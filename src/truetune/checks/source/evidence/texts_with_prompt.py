@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.decoded_answers import (
+from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     decodes_of_generated_ids,
     is_whole_output,
 )

@@ -10,8 +10,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.array_places import KEEPING_METHODS, cut
 from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
+from truetune.checks.source.evidence.token_positions_in_arrays import (
+    KEEPING_METHODS,
+    layout_after_index,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
@@ -106,7 +109,7 @@ def _picked_logits(search: LossSearch, value: Value, depth: int = 0) -> Logits |
         return None
     if isinstance(value, Item):
         whole = _picked_logits(search, value.base, depth + 1)
-        segments = None if whole is None else cut((whole.segment,), value.key)
+        segments = None if whole is None else layout_after_index((whole.segment,), value.key)
         return None if whole is None or not segments else whole._replace(segment=segments[0])
     if not isinstance(value, Result):
         return None

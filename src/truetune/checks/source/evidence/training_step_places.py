@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.execution_order import MAX_CALLERS, leaves_before, routes_to
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.module import Module
@@ -57,7 +57,7 @@ def backward_loops(module: Module) -> set[ast.AST]:
         loop
         for part in module.with_linked
         for node in ast.walk(part.tree)
-        if is_backward(node)
+        if is_backward_call(node)
         for loop in _innermost_loops(module, node)
     }
 

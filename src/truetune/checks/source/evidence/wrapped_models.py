@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_slices import records_gradient
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
@@ -73,7 +73,7 @@ def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
     if len(bindings) != 1 or not parameters:
         return [called]
     given = module.flow.arguments_given(parameters[0])
-    recording = [one for one in given if records_gradient(module, one)]
+    recording = [one for one in given if may_record_gradients(module, one)]
     return recording if len(given) > 1 else [called]
 
 

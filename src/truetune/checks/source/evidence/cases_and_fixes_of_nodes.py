@@ -1,4 +1,4 @@
-"""Places and fixes of findings in source."""
+"""Makes the place (`Case`) and the fix (`Fix`) of a finding from nodes of source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_CODE_CHARACTERS = 100
 """Characters of code that a case shows"""
 
 
-def case_at(module: Module, node: ast.AST, text: str = "") -> Case:
+def case_of_node(module: Module, node: ast.AST, text: str = "") -> Case:
     """The case of a node: its file, line and column, and the first line of its code (or `text`)."""
     line, column = module.place(node)
     is_setting = module.flow.settings_files.home_of(node) is not None

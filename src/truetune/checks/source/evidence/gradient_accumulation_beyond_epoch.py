@@ -1,4 +1,5 @@
-"""Loops whose gradients are accumulated over more batches than there are, by the symbolic run of a script.
+"""Finds loops whose gradients are accumulated over more batches than an epoch has, by the symbolic
+run of a script.
 
 How it works: each `optimizer.step()` stands under a test such as `(i + 1) % 32 == 0`. The counter in it is the number
 that `enumerate` gives, or a name that a loop raises; where it begins again with each epoch, it never passes the batches
@@ -46,7 +47,7 @@ class LongAccumulation(NamedTuple):
     """Steps of the whole run, at most"""
 
 
-class Due(NamedTuple):
+class StepCondition(NamedTuple):
     """When a step is due: `(counter + shift) % every == rest`."""
 
     counter: Element
@@ -59,19 +60,21 @@ def long_accumulations(module: Module) -> Iterator[LongAccumulation]:
     """The optimizers of a file that never step, or nearly never, each at its first step."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for found in _of_run(trace) if trace.is_whole else ():
+        for found in _long_accumulations_of_run(trace) if trace.is_whole else ():
             if found.step.home.path == module.path and found.step.node not in seen:
                 seen.add(found.step.node)
                 yield found
 
 
-def _of_run(trace: Trace) -> Iterator[LongAccumulation]:
+def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
     """The accumulations of one run that are longer than an epoch."""
     by_optimizer: dict[int, list[LongAccumulation | None]] = {}
     for step in trace.methods("step"):
         optimizer = _stepped_optimizer(step)
         if optimizer is not None:
-            by_optimizer.setdefault(id(optimizer), []).append(_judged_step(trace, step))
+            by_optimizer.setdefault(id(optimizer), []).append(
+                _long_accumulation_of_step(trace, step)
+            )
     for found in by_optimizer.values():
         long = [one for one in found if one is not None]
         # One step that is not understood may be the one of the epoch's end.
@@ -89,8 +92,8 @@ def _stepped_optimizer(step: CallEvent) -> CallEvent | None:
     return None
 
 
-def _judged_step(trace: Trace, step: CallEvent) -> LongAccumulation | None:
-    """A step whose accumulation is longer than an epoch; None for any other."""
+def _long_accumulation_of_step(trace: Trace, step: CallEvent) -> LongAccumulation | None:
+    """The accumulation of a step, if it is longer than an epoch; None for any other."""
     loops = list(step.frames("loop"))
     epoch = count_batches(loops[0].value) if loops else None
     if epoch is None:
@@ -98,21 +101,25 @@ def _judged_step(trace: Trace, step: CallEvent) -> LongAccumulation | None:
     accumulated = _accumulation_of_accelerate(step)
     if accumulated is not None:
         # Accelerate steps at the end of a loader, whatever was accumulated.
-        passes = _product(loops[1:])
-        return _if_long(step, accumulated, epoch, passes)
-    for due in _dues(trace, step, loops[0]):
-        numbers = _numbers_of_counter(trace, step, due.counter, loops, epoch)
+        passes = _total_passes(loops[1:])
+        return _long_accumulation_or_none(step, accumulated, epoch, passes)
+    for due in _step_conditions(trace, step, loops[0]):
+        numbers = _counter_values_at_step(trace, step, due.counter, loops, epoch)
         if numbers is None:
             continue
         passed = sum((one + due.shift) % due.every == due.rest for one in numbers.one_round)
-        return _if_long(step, due.every, epoch, passed and passed * numbers.rounds)
+        return _long_accumulation_or_none(
+            step, due.every, epoch, passed and passed * numbers.rounds
+        )
     return None
 
 
-def _if_long(
+def _long_accumulation_or_none(
     step: CallEvent, accumulation: int, epoch: Count, steps: int | None
 ) -> LongAccumulation | None:
-    """The finding of an accumulation that is longer than an epoch, where the steps of the run are known."""
+    """The finding of an accumulation that is longer than an epoch, where the steps of the run are
+    known; else None.
+    """
     if steps is None or accumulation <= epoch.most:
         return None
     return LongAccumulation(step, accumulation, epoch, steps)
@@ -131,17 +138,19 @@ def _accumulation_of_accelerate(step: CallEvent) -> int | None:
     return None
 
 
-def _dues(trace: Trace, step: CallEvent, loop: Frame) -> Iterator[Due]:
-    """The tests that a step stands under inside its loop, all of which have to hold."""
+def _step_conditions(trace: Trace, step: CallEvent, loop: Frame) -> Iterator[StepCondition]:
+    """When a step is due, by each test that it stands under inside its loop; all of them have to
+    hold.
+    """
     for frame in step.frames():
         if frame is loop:
             break
         if frame.kind == "branch" and frame.value is not None:
-            yield from _dues_of_test(frame.value, holds=frame.taken)
+            yield from _step_conditions_of_test(frame.value, holds=frame.taken)
     for test in _tests_that_skip(loop.node, step.node):
         for value in trace.values:
             if value.node is test:
-                yield from _dues_of_test(value, holds=False)
+                yield from _step_conditions_of_test(value, holds=False)
 
 
 def _tests_that_skip(loop: ast.AST, step: ast.AST) -> Iterator[ast.expr]:
@@ -153,27 +162,30 @@ def _tests_that_skip(loop: ast.AST, step: ast.AST) -> Iterator[ast.expr]:
             yield statement.test
 
 
-def _dues_of_test(test: Value, *, holds: bool) -> Iterator[Due]:
-    """What follows of a counter from a test that holds, or does not hold."""
+def _step_conditions_of_test(test: Value, *, holds: bool) -> Iterator[StepCondition]:
+    """What a test that holds, or does not hold, says of when a step is due."""
     if not isinstance(test, Operation):
         return
     if test.operator == "not":
-        yield from _dues_of_test(test.operands[0], holds=not holds)
+        yield from _step_conditions_of_test(test.operands[0], holds=not holds)
     elif test.operator == "and" and holds:
         for part in test.operands:
-            yield from _dues_of_test(part, holds=True)
+            yield from _step_conditions_of_test(part, holds=True)
     elif test.operator == ("==" if holds else "!="):
-        due = _due_of_remainder(test.operands[0], constant_of(test.operands[1]))
+        due = _step_condition_of_remainder(test.operands[0], constant_of(test.operands[1]))
         if due is not None:
             yield due
     elif test.operator == "%" and not holds:
-        due = _due_of_remainder(test, 0)
+        due = _step_condition_of_remainder(test, 0)
         if due is not None:
             yield due
 
 
-def _due_of_remainder(remainder: Value, rest: object) -> Due | None:
-    """`(i + 1) % 32`, compared with a number."""
+def _step_condition_of_remainder(remainder: Value, rest: object) -> StepCondition | None:
+    """When a step is due by a remainder that is compared with a number:
+
+    `(i + 1) % 32 == 0`; None for another value.
+    """
     if not isinstance(remainder, Operation) or remainder.operator != "%":
         return None
     every, shift = constant_of(remainder.operands[1]), 0
@@ -187,10 +199,10 @@ def _due_of_remainder(remainder: Value, rest: object) -> Due | None:
     is_known = type(every) is int and every > 1 and type(rest) is int
     if not is_known or not isinstance(counter, Element):
         return None
-    return Due(counter, shift, every, int(str(rest)))
+    return StepCondition(counter, shift, every, int(str(rest)))
 
 
-class Numbers(NamedTuple):
+class CounterValues(NamedTuple):
     """The values that a counter takes."""
 
     one_round: range
@@ -199,19 +211,19 @@ class Numbers(NamedTuple):
     """How often it begins"""
 
 
-def _numbers_of_counter(
+def _counter_values_at_step(
     trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: Count
-) -> Numbers | None:
+) -> CounterValues | None:
     """The numbers that a counter takes at a step; None where they are not known."""
     first = element_of(loops[0].value) if loops[0].value is not None else None
     if isinstance(first, Sequence) and first.items and first.items[0] is counter:
-        begin = _begin_of_enumeration(loops[0].value)
-        rounds = _product(loops[1:]) or 1
-        return None if begin is None else Numbers(range(begin, begin + epoch.most), rounds)
-    return _numbers_of_name(trace, step, counter, loops, epoch)
+        begin = _first_number_of_enumerate(loops[0].value)
+        rounds = _total_passes(loops[1:]) or 1
+        return None if begin is None else CounterValues(range(begin, begin + epoch.most), rounds)
+    return _counter_values_of_raised_name(trace, step, counter, loops, epoch)
 
 
-def _begin_of_enumeration(value: Value | None) -> int | None:
+def _first_number_of_enumerate(value: Value | None) -> int | None:
     """The number that `enumerate` begins with, also inside of a progress bar."""
     while isinstance(value, Result) and not value.call.named("enumerate"):
         value = value.call.args[0] if value.call.args else None
@@ -222,28 +234,38 @@ def _begin_of_enumeration(value: Value | None) -> int | None:
     return begin if type(begin) is int else None
 
 
-def _numbers_of_name(
+def _counter_values_of_raised_name(
     trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: Count
-) -> Numbers | None:
-    """The numbers of a name that the loop of a step raises by 1 in each pass."""
+) -> CounterValues | None:
+    """The numbers of a counter that the loop of a step raises by 1 in each pass; None where they
+    are not known.
+    """
     raised = counter.node
     if not isinstance(raised, ast.AugAssign) or not _is_raised_by_one(raised, loops[0].node):
         return None
-    begun = _begin_of_name(trace, step, raised)
+    begun = _initial_assignment_of_counter(trace, step, raised)
     if begun is None:
         return None
     begin = constant_of(begun.value)
     if type(begin) is not int:
         return None
-    return _numbers_from(begin, {id(one.node) for one in begun.frames("loop")}, loops[1:], epoch)
+    return _counter_values_from(
+        begin, {id(one.node) for one in begun.frames("loop")}, loops[1:], epoch
+    )
 
 
-def _numbers_from(begin: int, around: set[int], outer: list[Frame], epoch: Count) -> Numbers | None:
-    """The numbers of a counter that begins inside of some of the loops around its own."""
-    passes = _product([frame for frame in outer if id(frame.node) not in around])
-    rounds = _product([frame for frame in outer if id(frame.node) in around]) or 1
+def _counter_values_from(
+    begin: int, around: set[int], outer: list[Frame], epoch: Count
+) -> CounterValues | None:
+    """The numbers of a counter from the one that it begins with, which is inside of some of the
+    loops around its own.
+    """
+    passes = _total_passes([frame for frame in outer if id(frame.node) not in around])
+    rounds = _total_passes([frame for frame in outer if id(frame.node) in around]) or 1
     last = epoch.most * passes if passes is not None else MAX_NUMBERS + 1
-    return Numbers(range(begin + 1, begin + last + 1), rounds) if last <= MAX_NUMBERS else None
+    return (
+        CounterValues(range(begin + 1, begin + last + 1), rounds) if last <= MAX_NUMBERS else None
+    )
 
 
 def _is_raised_by_one(raised: ast.AugAssign, loop: ast.AST) -> bool:
@@ -253,8 +275,12 @@ def _is_raised_by_one(raised: ast.AugAssign, loop: ast.AST) -> bool:
     return is_by_one and is_name and any(node is raised for node in ast.walk(loop))
 
 
-def _begin_of_name(trace: Trace, step: CallEvent, raised: ast.AugAssign) -> NameEvent | None:
-    """Where a counter gets the number that it begins with; None where something else raises it too."""
+def _initial_assignment_of_counter(
+    trace: Trace, step: CallEvent, raised: ast.AugAssign
+) -> NameEvent | None:
+    """The event that gives a counter the number that it begins with; None where something else
+    raises it too.
+    """
     name = ast.unparse(raised.target)
     events = [
         event
@@ -266,8 +292,8 @@ def _begin_of_name(trace: Trace, step: CallEvent, raised: ast.AugAssign) -> Name
     return next((event for event in reversed(events) if not event.is_augmented), None)
 
 
-def _product(loops: list[Frame]) -> int | None:
-    """The passes of loops inside one another; None where those of one are not known."""
+def _total_passes(loops: list[Frame]) -> int | None:
+    """The passes of loops inside one another, multiplied; None where those of one are not known."""
     product = 1
     for loop in loops:
         count = count_batches(loop.value)

@@ -1,4 +1,5 @@
-"""Functions that are given an adapter, or the name of a model, and that load or ask a model without reading it.
+"""Finds functions that are given an adapter or the name of a model, and that load or ask a model
+without reading that parameter.
 
 Only functions count that a file calls itself, with a value for that parameter: a signature that another library asks
 for (a method of a subclass, a decorated handler) may have parameters which nobody needs.
@@ -32,32 +33,34 @@ class UnreadAdapter(NamedTuple):
     remedy: str
 
 
-def unread_adapters(module: Module) -> Iterator[UnreadAdapter]:
+def unread_adapter_parameters(module: Module) -> Iterator[UnreadAdapter]:
     """The parameters for an adapter or a model that a function leaves unread which loads or asks a model."""
     asking: set[ast.AST] = {call.node for call in generate_calls(module)}
     asking.update(question.call.node for question in model_questions(module))
     loading: set[ast.AST] = {call.node for call in module.calls(*LOADS)}
-    for function in _own_functions(module):
+    for function in _functions_with_own_signature(module):
         inside = set(ast.walk(function))
         if not inside & (asking | loading):
             continue
         is_engine = bool(inside & asking) and "vllm" in module.text
         for parameter in _unread_parameters(function):
-            if _is_given(module, function, parameter):
+            if _is_given_an_adapter_or_two_models(module, function, parameter):
                 yield UnreadAdapter(
                     function.name, parameter, _remedy(parameter, is_engine=is_engine)
                 )
 
 
-def _own_functions(module: Module) -> Iterator[ast.FunctionDef]:
+def _functions_with_own_signature(module: Module) -> Iterator[ast.FunctionDef]:
     """The functions whose signature is the file's own choice, and that read a parameter only by its name."""
     for function in module.nodes(ast.FunctionDef):
         is_method = isinstance(module.scopes.parent.get(function), ast.ClassDef)
-        if not (function.decorator_list or is_method or _reads_by_other_ways(function)):
+        if not (
+            function.decorator_list or is_method or _may_read_parameters_without_name(function)
+        ):
             yield function
 
 
-def _reads_by_other_ways(function: ast.FunctionDef) -> bool:
+def _may_read_parameters_without_name(function: ast.FunctionDef) -> bool:
     """May a parameter be read without its name?"""
     return any(isinstance(part, ast.Name) and part.id in READS_ALL for part in ast.walk(function))
 
@@ -72,8 +75,12 @@ def _unread_parameters(function: ast.FunctionDef) -> Iterator[ast.arg]:
             yield parameter
 
 
-def _is_given(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> bool:
-    """Do calls of the file give an adapter, or two models, of which one is not used?"""
+def _is_given_an_adapter_or_two_models(
+    module: Module, function: ast.FunctionDef, parameter: ast.arg
+) -> bool:
+    """Do the calls of the file give the parameter an adapter, or two models, of which one is not
+    used?
+    """
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     position = positional.index(parameter) if parameter in positional else -1

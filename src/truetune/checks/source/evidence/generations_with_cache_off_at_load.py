@@ -1,4 +1,5 @@
-"""Models that a symbolic run loads with `use_cache=False`, as trainings do, and generates with.
+"""Finds models that are loaded with `use_cache=False`, as trainings do, and then generate with that
+setting.
 
 How it works: transformers hands the argument on to the generation config that it reads beside the weights, so that
 `generate` keeps no cache until someone switches it on; `model.config.use_cache` alone does not (5.23, tried).
@@ -36,7 +37,7 @@ class CacheOff(NamedTuple):
     load: CallEvent
 
 
-def caches_off_at_load(module: Module) -> Iterator[CacheOff]:
+def generations_with_cache_off_at_load(module: Module) -> Iterator[CacheOff]:
     """The generations of a file whose model was loaded without its cache, each place once.
 
     Args:
@@ -48,7 +49,7 @@ def caches_off_at_load(module: Module) -> Iterator[CacheOff]:
             continue
         for call in trace.methods("generate"):
             is_here = call.home.path == module.path and call.node not in seen
-            if not is_here or _may_be_told_otherwise(call):
+            if not is_here or _may_get_cache_setting(call):
                 continue
             load = None if USE_CACHE in call.keywords else _load_without_cache(call.receiver, 0)
             if load is not None:
@@ -56,7 +57,7 @@ def caches_off_at_load(module: Module) -> Iterator[CacheOff]:
                 yield CacheOff(call, load)
 
 
-def _may_be_told_otherwise(call: CallEvent) -> bool:
+def _may_get_cache_setting(call: CallEvent) -> bool:
     """May a generation be given settings that switch its cache on: a config, or `**settings`?"""
     spread = call.keywords.get(UNPACKED)
     if spread is None:
@@ -77,11 +78,11 @@ def _load_without_cache(model: Value | None, depth: int) -> CallEvent | None:
     """The load of a model with `use_cache=False`, also through a trainer; None where it may have its cache."""
     if model is None or depth > 1:
         return None
-    loads = [_load_of_way(way.load, depth) for way in lineages(model)]
+    loads = [_cacheless_load_of(way.load, depth) for way in lineages(model)]
     return loads[0] if all(loads) else None
 
 
-def _load_of_way(load: CallEvent | None, depth: int) -> CallEvent | None:
+def _cacheless_load_of(load: CallEvent | None, depth: int) -> CallEvent | None:
     """The load that one way leads to, where it switches the cache off."""
     if load is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether a coroutine that asks a server waits for its answer before the next row is asked.
+"""Says whether a coroutine that asks a server waits for its answer before the next row is asked.
 
 How it works: from the call outwards to the loop, and from the loop to what starts the program, each coroutine has to be
 awaited where it is called. One that is handed on as an object (`gather(*(ask(row) for row in rows))`, `create_task`)
@@ -31,10 +31,10 @@ def is_asynchronous(module: Module, call: Call) -> bool:
     parent = module.scopes.parent.get(call.node)
     if isinstance(parent, ast.withitem):
         return isinstance(module.scopes.parent.get(parent), ast.AsyncWith)
-    return isinstance(parent, ast.Await) or _is_waited_for(module, call.node)
+    return isinstance(parent, ast.Await) or _is_awaited_at_once(module, call.node)
 
 
-def waits_for_each(module: Module, call: Call) -> bool:
+def waits_for_each_answer(module: Module, call: Call) -> bool:
     """Is each coroutine from a request to the start of the program awaited where it is called?"""
     if module.mentions(*PARALLEL_SIGNS):
         return False
@@ -49,10 +49,10 @@ def waits_for_each(module: Module, call: Call) -> bool:
             return False
         callers = callers_of(module, function)
         if isinstance(function, ast.AsyncFunctionDef) and not all(
-            _is_waited_for(module, one) for one in callers
+            _is_awaited_at_once(module, one) for one in callers
         ):
             return False
-        if _is_handed_on(module, function, callers):
+        if _is_function_passed_to_caller(module, function, callers):
             return False
         waiting += callers
     return True
@@ -68,7 +68,7 @@ def _function_around(
     return None
 
 
-def _is_waited_for(module: Module, call: ast.AST) -> bool:
+def _is_awaited_at_once(module: Module, call: ast.AST) -> bool:
     """Is a coroutine awaited at once: `await ask(row)`, `await wait_for(ask(row), 60)`, `asyncio.run(main())`?"""
     parent = module.scopes.parent.get(call)
     if isinstance(parent, ast.Await):
@@ -85,7 +85,10 @@ def _is_waited_for(module: Module, call: ast.AST) -> bool:
 
 
 def _is_awaited_in_the_next_statement(module: Module, outer: ast.AST | None) -> bool:
-    """`await create_task(...)`, or a task that gets a name and is awaited in the statement behind it."""
+    """Is a created task awaited at once, or in the statement after the one that names it:
+
+    `await create_task(...)`?
+    """
     if isinstance(outer, ast.Await):
         return True
     if not isinstance(outer, ast.Assign) or not isinstance(outer.targets[0], ast.Name):
@@ -101,8 +104,13 @@ def _is_awaited_in_the_next_statement(module: Module, outer: ast.AST | None) -> 
     )
 
 
-def _is_handed_on(module: Module, function: ast.AST, callers: list[ast.Call]) -> bool:
-    """Is a function itself given to something that calls it, as often as it likes: `pool.map(ask, rows)`?"""
+def _is_function_passed_to_caller(
+    module: Module, function: ast.AST, callers: list[ast.Call]
+) -> bool:
+    """Is a function itself given to something that calls it as often as it likes:
+
+    `pool.map(ask, rows)`?
+    """
     name = getattr(function, "name", "")
     called = {id(part) for one in callers for part in ast.walk(one.func)}
     return any(

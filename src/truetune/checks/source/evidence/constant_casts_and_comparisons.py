@@ -1,4 +1,5 @@
-"""Casts and comparisons that give one result for all rows, in the symbolic run of a script.
+"""Finds casts and comparisons that give one and the same result for all rows, in the symbolic run
+of a script.
 
 How it works: what is cast or compared is a text in each row by the way it was read, or takes the values of a column of
 a file that is here. `bool` of a text is True unless it is empty; a text never equals a number.
@@ -13,10 +14,10 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.column_values_in_runs import (
+from truetune.checks.source.evidence.column_expression_values import (
     ColumnValues,
-    column_values,
-    is_text,
+    distinct_values_of_expression,
+    is_text_in_each_row,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -70,43 +71,46 @@ def constant_results(module: Module) -> Iterator[ConstantResult]:
     seen: set[ast.AST] = set()
     compared = {id(node) for node in module.nodes(ast.Compare)}
     for trace in traces_of(module):
-        for found in (*_casts(module, trace), *_comparisons(module, trace, compared)):
+        for found in (
+            *_constant_casts(module, trace),
+            *_constant_comparisons(module, trace, compared),
+        ):
             if found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
-    """`bool` of a text, or of numbers without a 0."""
+def _constant_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
+    """Casts by `bool` that are always true: of a text, or of numbers without a 0."""
     for call in trace.all_calls:
         given = _cast_to_bool(call)
         if given is None or call.home.path != module.path:
             continue
-        values = column_values(module, given)
+        values = distinct_values_of_expression(module, given)
         if values is not None:
-            yield from _cast_of_values(module, call, values)
-        elif is_text(given) and _label_behind(given):
+            yield from _constant_cast_of_values(module, call, values)
+        elif is_text_in_each_row(given) and _is_yes_no_column(given):
             what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
             yield ConstantResult(call.node, what, "cast", False)
 
 
-def _cast_of_values(
+def _constant_cast_of_values(
     module: Module, call: CallEvent, values: ColumnValues
 ) -> Iterator[ConstantResult]:
     """A cast of known values that gives True for each of them."""
-    no = [one for one in values.values if isinstance(one, str) and _means_no(one)]
+    no = [one for one in values.values if isinstance(one, str) and _says_no(one)]
     if no and all(isinstance(one, str) and one for one in values.values):
         kind, shown = "cast", no[0]
-    elif _are_true_numbers(values) and stands_as_label(module, call.node):
+    elif _are_nonzero_numbers(values) and stands_as_label(module, call.node):
         shown = min(values.values)
         kind = "cast of signs" if shown < 0 else "cast of grades"
     else:
         return
-    what = f"bool({shown!r}) is True: of {_described(values)}, every row becomes True"
+    what = f"bool({shown!r}) is True: of {_column_with_values_text(values)}, every row becomes True"
     yield ConstantResult(call.node, what, kind, True)
 
 
-def has_unseen_labels(module: Module) -> bool:
+def casts_unseen_values_to_labels(module: Module) -> bool:
     """Is a label made by a cast to `bool` of values that are not seen, so that nothing can be said of it?"""
     for trace in traces_of(module):
         for call in trace.all_calls:
@@ -114,12 +118,16 @@ def has_unseen_labels(module: Module) -> bool:
             if given is None or call.home.path != module.path:
                 continue
             is_label = stands_as_label(module, call.node)
-            if is_label and not is_text(given) and column_values(module, given) is None:
+            if (
+                is_label
+                and not is_text_in_each_row(given)
+                and distinct_values_of_expression(module, given) is None
+            ):
                 return True
     return False
 
 
-def _are_true_numbers(values: ColumnValues) -> bool:
+def _are_nonzero_numbers(values: ColumnValues) -> bool:
     """Are they different numbers, of which none is 0? `bool` tells 0 from the others alone."""
     return len(values.values) > 1 and all(
         isinstance(one, int | float) and not isinstance(one, bool) and one != 0
@@ -163,12 +171,12 @@ def _cast_to_bool(call: CallEvent) -> Value | None:
     return None
 
 
-def _means_no(text: str) -> bool:
+def _says_no(text: str) -> bool:
     """Does a text say no?"""
     return text.strip().lower() in MEANS_NO
 
 
-def _label_behind(value: Value) -> bool:
+def _is_yes_no_column(value: Value) -> bool:
     """Is it a column that holds yes or no, by its name?"""
     while isinstance(value, Result) and value.call.receiver is not None:
         if value.call.method == "get" and value.call.args:
@@ -179,17 +187,21 @@ def _label_behind(value: Value) -> bool:
     return isinstance(value, Attribute) and value.name in LABEL_NAMES
 
 
-def _comparisons(module: Module, trace: Trace, compared: set[int]) -> Iterator[ConstantResult]:
-    """Comparisons of a text with a number, of a number with a text, or of two spellings."""
+def _constant_comparisons(
+    module: Module, trace: Trace, compared: set[int]
+) -> Iterator[ConstantResult]:
+    """Comparisons that never hold: of a text with a number, of a number with a text, or of two
+    spellings.
+    """
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator not in EQUALITIES:
             continue
         if id(value.node) not in compared or len(value.operands) != 2 or value.node is None:
             continue
         for side, other in (value.operands, value.operands[::-1]):
-            wanted = _wanted(other, value.operator)
+            wanted = _compared_constants(other, value.operator)
             if wanted and (side is value.operands[0] or "in" not in value.operator):
-                what = _never_met(module, side, wanted)
+                what = _reason_never_equal(module, side, wanted)
                 if what:
                     always = "never" if not value.operator.startswith(("!", "not")) else "always"
                     yield ConstantResult(
@@ -197,7 +209,7 @@ def _comparisons(module: Module, trace: Trace, compared: set[int]) -> Iterator[C
                     )
 
 
-def _wanted(other: Value, operator: str) -> tuple[Any, ...]:
+def _compared_constants(other: Value, operator: str) -> tuple[Any, ...]:
     """The constants that a side is compared with; none where they are not known."""
     plain = constant_of(other, with_defaults=False)
     if plain is NO_CONSTANT or plain is None:
@@ -208,9 +220,9 @@ def _wanted(other: Value, operator: str) -> tuple[Any, ...]:
     return (plain,) if isinstance(plain, str | int | float) else ()
 
 
-def _never_met(module: Module, side: Value, wanted: tuple[Any, ...]) -> str:
+def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) -> str:
     """Why no value of a side equals one of the wanted ones, although they mean the same; empty where one may."""
-    values = column_values(module, side)
+    values = distinct_values_of_expression(module, side)
     if values is not None:
         if any(one == other for one in values.values for other in wanted):
             return ""
@@ -219,34 +231,34 @@ def _never_met(module: Module, side: Value, wanted: tuple[Any, ...]) -> str:
                 (one, other)
                 for one in values.values
                 for other in wanted
-                if _spelled(one) == _spelled(other)
+                if _normalized_spelling(one) == _normalized_spelling(other)
             ),
             None,
         )
         if alike is None:
             return ""
-        return f"{alike[0]!r} is not {alike[1]!r}; {_described(values)}"
+        return f"{alike[0]!r} is not {alike[1]!r}; {_column_with_values_text(values)}"
     is_of_numbers = all(isinstance(one, int | float) for one in wanted)
-    if is_text(side) and is_of_numbers:
+    if is_text_in_each_row(side) and is_of_numbers:
         return f"a text stands on one side, and {wanted[0]!r} on the other"
     return ""
 
 
-def _spelled(value: Any) -> str:
+def _normalized_spelling(value: Any) -> str:
     """A value without its type, case and blanks around it."""
     text = str(value).strip().lower()
     return {"true": "1", "false": "0", "1.0": "1", "0.0": "0"}.get(text, text)
 
 
-def _described(values: ColumnValues) -> str:
-    """The column with its values."""
+def _column_with_values_text(values: ColumnValues) -> str:
+    """A description of the column with its values, for a message."""
     shown = ", ".join(repr(one) for one in values.raw[:MAX_SHOWN])
     rest = ", ..." if len(values.raw) > MAX_SHOWN else ""
     return f"`{values.column}` of {values.source} holds {shown}{rest}"
 
 
 def always_true_alternatives(module: Module) -> Iterator[ast.BoolOp]:
-    """`x == "a" or "b"`: the second part is a text, which is true whatever x is."""
+    """Conditions with an alternative that is always true: `x == "a" or "b"`."""
     for node in module.nodes(ast.BoolOp):
         if isinstance(node.op, ast.Or) and any(
             isinstance(first, ast.Compare) and _is_true_constant(second)

@@ -1,4 +1,5 @@
-"""Where tokens that a causal model predicts may be compared with labels: trainers with compute_metrics, and own steps.
+"""Finds code that compares a causal model's predicted tokens with labels: trainers with
+compute_metrics, and own steps.
 
 A causal model's logits at one place are for the token of the next place, so whoever compares the two must shift one of
 them. Models of other kinds (classifiers, encoder-decoders) need no shift: where one is loaded, nothing is said.
@@ -39,16 +40,16 @@ METRICS_NOT_SEEN = Unmet(
 COMPARISON_NOT_SEEN = Unmet("no argmax of logits is seen to be compared with the labels")
 
 
-def _loads_causal(module: Module) -> bool:
+def _loads_causal_model(module: Module) -> bool:
     """Does the program load a causal model by its class?"""
     return any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
 
 
-def trainers_of_causal(module: Module) -> Iterator[Call]:
+def causal_trainers_with_metrics(module: Module) -> Iterator[Call]:
     """Trainers of causal models that are given compute_metrics."""
     if module.mentions(*CLASSIFIERS):
         return
-    is_causal = _loads_causal(module)
+    is_causal = _loads_causal_model(module)
     for call in module.calls(*TRAINERS):
         if trainer_argument(module, call, "compute_metrics") is not None and (
             is_causal or call.named("trl.SFTTrainer")
@@ -57,16 +58,18 @@ def trainers_of_causal(module: Module) -> Iterator[Call]:
 
 
 TRAINERS_OF_CAUSAL = CodePlaces(
-    "trainers of causal models with compute_metrics", trainers_of_causal
+    "trainers of causal models with compute_metrics", causal_trainers_with_metrics
 )
 
 
 def token_picking_scopes(module: Module) -> Iterator[ast.AST]:
-    """Functions and statements that pick tokens from the logits of a causal model that is given the labels."""
+    """Functions and statements that pick tokens from the logits of a causal model that is given the
+    labels.
+    """
     if (
         module.mentions(*OTHER_LOGITS, *OWN_LOSSES)
         or not module.mentions("logits")
-        or not _loads_causal(module)
+        or not _loads_causal_model(module)
     ):
         return
     outputs = (node for node in module.nodes(ast.Attribute) if node.attr == "logits")
@@ -76,13 +79,13 @@ def token_picking_scopes(module: Module) -> Iterator[ast.AST]:
             yield scope
 
 
-def _token_comparisons(module: Module) -> Iterator[Call | ast.AST]:
-    """Where tokens are picked and may be compared with labels."""
-    yield from trainers_of_causal(module)
+def _token_pickings(module: Module) -> Iterator[Call | ast.AST]:
+    """Calls and nodes where tokens are picked from logits and may be compared with labels."""
+    yield from causal_trainers_with_metrics(module)
     yield from token_picking_scopes(module)
 
 
 TOKEN_COMPARISONS = CodePlaces(
     "trainers of causal models with compute_metrics, and steps that compare their tokens with labels",
-    _token_comparisons,
+    _token_pickings,
 )

@@ -1,4 +1,5 @@
-"""What a field of a batch is in the symbolic run of a script, such as `inputs["labels"]` of a trainer's hook.
+"""Follows a field of a batch, such as `inputs["labels"]` in a trainer's hook, back to what was put
+into it, in the symbolic run of a script.
 
 How it works: a batch that a trainer or loader gives to the project's code is followed back to the collator and to the
 rows of the data set. A collator of the project says itself what it makes; of the collators of libraries it is known
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.causal_models_in_runs import MOVING_METHODS
+from truetune.checks.source.evidence.causal_decoder_models import MOVING_METHODS
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import item_of_sequence
 from truetune.source.symbolic_execution.elements import LOADERS, element_of
@@ -48,57 +49,63 @@ MAX_STEPS = 12
 """Values between a batch and its rows"""
 
 
-class Field(NamedTuple):
+class BatchField(NamedTuple):
     """A field of a batch."""
 
     batch: Value
     name: str
 
 
-def field_read(value: Value) -> Field | None:
-    """The field that a value was read from: `batch["labels"]`, `batch.labels`, `batch.pop("labels")`."""
+def batch_field_read(value: Value) -> BatchField | None:
+    """The field of a batch that a value was read from:
+
+    `batch["labels"]`, `batch.labels`, `batch.pop("labels")`; None otherwise.
+    """
     if isinstance(value, Item):
         key = constant_of(value.key)
-        return Field(value.base, key) if isinstance(key, str) else None
+        return BatchField(value.base, key) if isinstance(key, str) else None
     if isinstance(value, Attribute) and value.name in (LABELS, IDS):
-        return Field(value.base, value.name)
+        return BatchField(value.base, value.name)
     if isinstance(value, Parameter) and value.name == LABELS and trainer_of_hook(value) is not None:
-        return Field(value, LABELS)  # what a trainer gives to `compute_loss_func`
-    return _field_of_call(value.call) if isinstance(value, Result) else None
+        return BatchField(value, LABELS)  # what a trainer gives to `compute_loss_func`
+    return _batch_field_of_call(value.call) if isinstance(value, Result) else None
 
 
-def _field_of_call(call: CallEvent) -> Field | None:
-    """The field that `batch.pop("labels")` gives."""
+def _batch_field_of_call(call: CallEvent) -> BatchField | None:
+    """The field of a batch that a call reads:
+
+    `batch.pop("labels")`, `batch.get("labels")`; None otherwise.
+    """
     if call.method not in FIELD_METHODS or not call.args or call.receiver is None:
         return None
     key = constant_of(call.args[0])
-    return Field(call.receiver, key) if isinstance(key, str) else None
+    return BatchField(call.receiver, key) if isinstance(key, str) else None
 
 
-def source_of_field(field: Field) -> Field | Value:
+def source_of_field(field: BatchField) -> BatchField | Value:
     """What was put into a field, the field that it certainly copies, or the field itself as it was made."""
     batch: Value | None = field.batch
     for _ in range(MAX_STEPS):
         if batch is None:
             return field
-        stored = _entry(batch, field.name)
+        stored = _project_entry_of_batch(batch, field.name)
         if stored is not None:
             return stored
-        inner = _batch_inside(batch)
+        inner = _source_batch(batch)
         if inner is None:
             break
         batch = inner
     if batch is None:
         return field
-    given = _given_by_collator(batch, field.name)
+    given = _field_made_by_collator(batch, field.name)
     if given is not None:
         return given
     maker = maker_of_batch(batch)
-    return Field(batch if maker is None else maker.result, field.name)
+    return BatchField(batch if maker is None else maker.result, field.name)
 
 
-def item_of_batch(item: Item) -> Value | None:
-    """What stands at a place of a tuple that a library gives as batch; None where it is not known."""
+def item_of_batch_tuple(item: Item) -> Value | None:
+    """The value at an index of a tuple that a library gives as batch; None where it is not known."""
     loader = maker_of_batch(item.base) if isinstance(item.base, Parameter) else None
     if loader is None or not isinstance(constant_of(item.key), int):
         return None
@@ -106,8 +113,8 @@ def item_of_batch(item: Item) -> Value | None:
     return item_of_sequence(batch, item.key) if isinstance(batch, Sequence) else None
 
 
-def _entry(batch: Value, name: str) -> Value | None:
-    """What the project put into a field."""
+def _project_entry_of_batch(batch: Value, name: str) -> Value | None:
+    """The value that the project put into a field of a batch; None where it put none."""
     if isinstance(batch, Mapping):
         return batch.entries.get(name)
     if not isinstance(batch, Opaque):
@@ -117,20 +124,22 @@ def _entry(batch: Value, name: str) -> Value | None:
     return None if is_read else entry
 
 
-def _batch_inside(batch: Value) -> Value | None:
-    """The batch whose fields another one has: moved, copied, or the rows that a collator is given."""
+def _source_batch(batch: Value) -> Value | None:
+    """The batch whose fields another one has: moved, copied, or the rows that a collator is given;
+    None otherwise.
+    """
     if isinstance(batch, Mapping):
         return batch.rest
     if isinstance(batch, Result):
         call = batch.call
-        return call.receiver if call.method in COPYING_METHODS else _batch_given_to(call)
+        return call.receiver if call.method in COPYING_METHODS else _batch_moved_or_padded_by(call)
     if isinstance(batch, Element):
         return _row_given_to_collator(batch.iterable)
     return None
 
 
-def _batch_given_to(call: CallEvent) -> Value | None:
-    """The batch that a call moves, or whose rows it pads."""
+def _batch_moved_or_padded_by(call: CallEvent) -> Value | None:
+    """The batch that a call moves, or whose rows it pads; None otherwise."""
     if not call.args:
         return None
     if call.method == "_prepare_inputs" or call.named("*.send_to_device"):
@@ -145,11 +154,11 @@ def _row_given_to_collator(rows: Value) -> Value | None:
     """One row of those that a loader or trainer hands to its collator."""
     if not isinstance(rows, Parameter) or rows.given_by is None:
         return None
-    data = _data_of(rows.given_by)
+    data = _dataset_of(rows.given_by)
     return None if data is None else element_of(data)
 
 
-def _data_of(event: CallEvent) -> Value | None:
+def _dataset_of(event: CallEvent) -> Value | None:
     """The rows of a loader or trainer."""
     if event.named(*LOADERS):
         return event.argument(0, "dataset")
@@ -166,47 +175,47 @@ def _collator_of(event: CallEvent) -> Value | None:
     return event.argument(2 if event.named("transformers.*") else -1, "data_collator")
 
 
-def _given_by_collator(batch: Value, name: str) -> Field | Value | None:
+def _field_made_by_collator(batch: Value, name: str) -> BatchField | Value | None:
     """What a collator puts into a field of its batches; None where it is not known."""
     event = maker_of_batch(batch)
     if event is None:
         return None
     collator = _collator_of(event)
     if isinstance(collator, Function | Instance):
-        made = _returned_by(event, collator)
-        return None if made is None else source_of_field(Field(made, name))
-    entry = _of_row(event, name)
-    if name == LABELS and _makes_labels(event, collator, has_labels=entry is not None):
-        return source_of_field(Field(batch, IDS))
+        made = _returned_by_collator(event, collator)
+        return None if made is None else source_of_field(BatchField(made, name))
+    entry = _row_column_of(event, name)
+    if name == LABELS and _copies_ids_to_labels(event, collator, has_labels=entry is not None):
+        return source_of_field(BatchField(batch, IDS))
     return entry
 
 
-def _makes_labels(event: CallEvent, collator: Value | None, *, has_labels: bool) -> bool:
+def _copies_ids_to_labels(event: CallEvent, collator: Value | None, *, has_labels: bool) -> bool:
     """Are the labels of a batch a copy of its ids that the library makes?"""
-    if isinstance(collator, Result) and _copies_ids(collator.call):
+    if isinstance(collator, Result) and _is_collator_copying_ids(collator.call):
         return True
     is_of_library = collator is None or is_none(collator) or isinstance(collator, Result)
     return is_of_library and not has_labels and event.named(*TRAINERS_THAT_COPY_IDS)
 
 
-def _copies_ids(collator: CallEvent) -> bool:
+def _is_collator_copying_ids(collator: CallEvent) -> bool:
     """Does a collator of a library give a copy of the ids as labels?"""
     if collator.named(*COPYING_COLLATORS):
         return constant_of(collator.argument(1, "mlm")) is False
     return collator.named(*COMPLETION_COLLATORS)
 
 
-def _of_row(event: CallEvent, name: str) -> Field | Value | None:
-    """A column of the rows that a loader or trainer gets."""
-    data = _data_of(event)
+def _row_column_of(event: CallEvent, name: str) -> BatchField | Value | None:
+    """The column of the rows that a loader or trainer gets; None where it is not known."""
+    data = _dataset_of(event)
     row = None if data is None else element_of(data)
     if row is None:
         return None
-    found = source_of_field(Field(row, name))
-    return None if isinstance(found, Field) else found
+    found = source_of_field(BatchField(row, name))
+    return None if isinstance(found, BatchField) else found
 
 
-def _returned_by(event: CallEvent, collator: Function | Instance) -> Value | None:
+def _returned_by_collator(event: CallEvent, collator: Function | Instance) -> Value | None:
     """What a collator of the project gives back."""
     for function, returned in reversed(event.returned_by_callbacks):
         if isinstance(collator, Function):
@@ -254,11 +263,11 @@ def _loader_of_module(parameter: Parameter) -> CallEvent | None:
         given = fit.argument(1, "train_dataloaders")
     # A data module stands where the loaders would, or under its own name.
     if given is None or isinstance(given, Instance):
-        given = _returned_by_hook(fit, LOADER_METHODS.get(step, "train_dataloader"))
+        given = _returned_by_dataloader_hook(fit, LOADER_METHODS.get(step, "train_dataloader"))
     return None if given is None else _loader_inside(given)
 
 
-def _returned_by_hook(fit: CallEvent, method: str) -> Value | None:
+def _returned_by_dataloader_hook(fit: CallEvent, method: str) -> Value | None:
     """What a method of the project gives that Lightning calls by itself."""
     returned = [value for function, value in fit.returned_by_hooks if function.name == method]
     return returned[-1] if returned else None

@@ -1,4 +1,5 @@
-"""Batches that one process skips by figures of its own, while the others make a collective call for theirs.
+"""Finds batches that one process may skip by figures of its own, while the other processes make a
+collective call for theirs.
 
 How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an `except` that swallows
 the error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a
@@ -74,16 +75,16 @@ def skipped_batches(module: Module) -> Iterator[SkippedBatch]:
     if not ENGINE_SIGNS.search(text) or not OWN_ROWS.search(text):
         return
     for loop in module.nodes(ast.For):
-        if not _agrees(loop):
+        if not _processes_agree_in(loop):
             yield from _skips_of_loop(module, loop)
     for function in module.nodes(*FUNCTIONS):
-        if isinstance(function, FUNCTIONS) and not _agrees(function):
+        if isinstance(function, FUNCTIONS) and not _processes_agree_in(function):
             yield from _returns_of_step(module, function)
 
 
-def _agrees(scope: ast.AST) -> bool:
+def _processes_agree_in(scope: ast.AST) -> bool:
     """Do processes agree on something in a loop or function, before its backward pass?"""
-    first = min((call.lineno for call in _waiting_calls(scope, BACKWARD)), default=0)
+    first = min((call.lineno for call in _method_calls_in(scope, BACKWARD)), default=0)
     return any(
         isinstance(node, ast.Call)
         and AGREEMENT.search(f"{ast.unparse(node.func)}(")
@@ -92,8 +93,8 @@ def _agrees(scope: ast.AST) -> bool:
     )
 
 
-def _waiting_calls(scope: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
-    """The calls of these methods in a loop or function."""
+def _method_calls_in(scope: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
+    """The calls of methods with these names in a loop or function."""
     for node in ast.walk(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in names:
@@ -103,44 +104,44 @@ def _waiting_calls(scope: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
 def _skips_of_loop(module: Module, loop: Loop) -> Iterator[SkippedBatch]:
     """`continue` before the backward pass of a loop over batches, and errors of a step that are swallowed."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.Continue) and _loop_around(module, node) is loop:
-            yield from _of_continue(module, loop, node)
-        elif isinstance(node, ast.Try) and _loop_around(module, node) is loop:
-            yield from _of_try(loop, node)
+        if isinstance(node, ast.Continue) and _directly_enclosing_loop(module, node) is loop:
+            yield from _skip_by_continue(module, loop, node)
+        elif isinstance(node, ast.Try) and _directly_enclosing_loop(module, node) is loop:
+            yield from _skip_by_swallowed_error(loop, node)
 
 
-def _of_continue(module: Module, loop: Loop, node: ast.Continue) -> Iterator[SkippedBatch]:
-    """One `continue`, where its condition is about this process's batch."""
-    if any(isinstance(around, ast.ExceptHandler) for around in _around(module, node, loop)):
+def _skip_by_continue(module: Module, loop: Loop, node: ast.Continue) -> Iterator[SkippedBatch]:
+    """The skip by one `continue`, if its condition is about this process's batch."""
+    if any(isinstance(around, ast.ExceptHandler) for around in _nodes_around(module, node, loop)):
         return
     then = _next_waiting_call(loop, node.lineno)
-    test = _own_test(module, loop, _tests_around(module, node, loop), _batch_names(loop))
+    test = _process_local_test(module, loop, _tests_around(module, node, loop), _batch_names(loop))
     if then is not None and test is not None:
         yield SkippedBatch(node, test, then)
 
 
-def _of_try(loop: Loop, node: ast.Try) -> Iterator[SkippedBatch]:
-    """An error of a step that is caught, and the loop continues."""
+def _skip_by_swallowed_error(loop: Loop, node: ast.Try) -> Iterator[SkippedBatch]:
+    """The skip by an error of a step that is caught, after which the loop continues."""
     block = ast.Module(body=node.body, type_ignores=[])
-    backward = next(_waiting_calls(block, BACKWARD), None)
+    backward = next(_method_calls_in(block, BACKWARD), None)
     behind = _next_waiting_call(loop, node.end_lineno or node.lineno)
     for handler in node.handlers:
         caught = "Exception" if handler.type is None else ast.unparse(handler.type)
-        if not SWALLOWED.search(caught) or _raises(handler):
+        if not SWALLOWED.search(caught) or _certainly_ends_loop(handler):
             continue
         goes_on = any(isinstance(part, ast.Continue) for part in ast.walk(handler))
         then = (
             backward
             if backward is not None
             else behind
-            if goes_on and _runs_a_model(block)
+            if goes_on and _computes_loss(block)
             else None
         )
         if then is not None:
             yield SkippedBatch(handler, None, then)
 
 
-def _runs_a_model(block: ast.AST) -> bool:
+def _computes_loss(block: ast.AST) -> bool:
     """Does a block compute a loss?"""
     return any(
         isinstance(node, ast.Assign) and "loss" in ast.unparse(node.targets[0]).lower()
@@ -148,7 +149,7 @@ def _runs_a_model(block: ast.AST) -> bool:
     )
 
 
-def _raises(handler: ast.ExceptHandler) -> bool:
+def _certainly_ends_loop(handler: ast.ExceptHandler) -> bool:
     """Does a handler surely end the process or the loop: a `raise`, an exit or a `break`, and no `continue` before?"""
     if any(isinstance(part, ast.Continue) for part in ast.walk(handler)):
         return False
@@ -172,17 +173,18 @@ def _returns_of_step(
     if not batches:
         return
     for node in ast.walk(function):
-        if not isinstance(node, ast.Return) or _loop_around(module, node) is not None:
+        if not isinstance(node, ast.Return) or _directly_enclosing_loop(module, node) is not None:
             continue
         then = next(
-            (call for call in _waiting_calls(function, BACKWARD) if call.lineno > node.lineno), None
+            (call for call in _method_calls_in(function, BACKWARD) if call.lineno > node.lineno),
+            None,
         )
-        test = _own_test(module, function, _tests_around(module, node, function), batches)
+        test = _process_local_test(module, function, _tests_around(module, node, function), batches)
         if then is not None and test is not None:
             yield SkippedBatch(node, test, then)
 
 
-def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
+def _directly_enclosing_loop(module: Module, node: ast.AST) -> ast.AST | None:
     """The loop that a statement is directly in, within its function."""
     for around in module.parents(node):
         if isinstance(around, ast.For | ast.AsyncFor | ast.While):
@@ -192,8 +194,8 @@ def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
     return None
 
 
-def _around(module: Module, node: ast.AST, end: ast.AST) -> Iterator[ast.AST]:
-    """What stands around a node, up to a loop or function."""
+def _nodes_around(module: Module, node: ast.AST, end: ast.AST) -> Iterator[ast.AST]:
+    """The nodes around a node, up to a loop or function."""
     for around in module.parents(node):
         if around is end:
             return
@@ -202,12 +204,14 @@ def _around(module: Module, node: ast.AST, end: ast.AST) -> Iterator[ast.AST]:
 
 def _tests_around(module: Module, node: ast.AST, end: ast.AST) -> list[ast.expr]:
     """The conditions around a statement, up to its loop or function."""
-    return [around.test for around in _around(module, node, end) if isinstance(around, ast.If)]
+    return [
+        around.test for around in _nodes_around(module, node, end) if isinstance(around, ast.If)
+    ]
 
 
 def _next_waiting_call(loop: Loop, line: int) -> ast.Call | None:
     """The first call behind a line of the loop that waits for all processes."""
-    calls = [call for call in _waiting_calls(loop, BACKWARD | COLLECTIVES) if call.lineno > line]
+    calls = [call for call in _method_calls_in(loop, BACKWARD | COLLECTIVES) if call.lineno > line]
     return min(calls, key=lambda call: call.lineno, default=None)
 
 
@@ -223,14 +227,20 @@ def _batch_names(loop: Loop) -> set[str]:
     return {name for name in names if not STEP_NAME.fullmatch(name)}
 
 
-def _own_test(
+def _process_local_test(
     module: Module, scope: ast.AST, tests: list[ast.expr], batches: set[str]
 ) -> ast.expr | None:
-    """The condition that is computed from this process's batch or its loss, and that no agreement is part of."""
+    """The condition that is computed from this process's batch or its loss, without any agreement
+    of the processes; None otherwise.
+    """
     assigned = _values_from_batch(scope, batches)
     for test in tests:
         text = ast.unparse(test)
-        if RANK_WORDS.search(text) or SIZE_OF_BATCH.search(text) or _is_agreed(module, test):
+        if (
+            RANK_WORDS.search(text)
+            or SIZE_OF_BATCH.search(text)
+            or _is_same_on_all_processes(module, test)
+        ):
             return None
     return next(
         (
@@ -259,7 +269,7 @@ def _values_from_batch(scope: ast.AST, batches: set[str]) -> set[str]:
     return known
 
 
-def _is_agreed(module: Module, test: ast.expr) -> bool:
+def _is_same_on_all_processes(module: Module, test: ast.expr) -> bool:
     """Is a condition, or a function of the project that it calls, the same on all processes?"""
     for node in backward_slice(module, test):
         if not isinstance(node, ast.Call):
@@ -267,12 +277,12 @@ def _is_agreed(module: Module, test: ast.expr) -> bool:
         if AGREEMENT.search(f"{ast.unparse(node.func)}("):
             return True
         name = ast.unparse(node.func).rpartition(".")[2]
-        if any(AGREEMENT.search(text) for text in _functions_named(module, name)):
+        if any(AGREEMENT.search(text) for text in _code_of_functions_named(module, name)):
             return True
     return False
 
 
-def _functions_named(module: Module, name: str) -> Iterator[str]:
+def _code_of_functions_named(module: Module, name: str) -> Iterator[str]:
     """The code of the project's functions of a name."""
     for part in module.with_linked:
         for function in part.nodes(ast.FunctionDef):

@@ -1,4 +1,5 @@
-"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is.
+"""Finds large outputs of a model (logits, hidden states) that a loop keeps on the device: what is
+added to a list in each step, and how large it is.
 
 The list may be one of an object or a function that the loop hands the output to (`keeping_functions.py`).
 
@@ -78,7 +79,7 @@ class KeptOutput(NamedTuple):
 def kept_outputs(module: Module) -> Iterator[KeptOutput]:
     """The places where a list or dictionary gets a large part of a model's output, in the loop that calls the model."""
     for node, holder, value in _appends_and_entries(module):
-        large = _large_part(module, value)
+        large = _large_output_part(module, value)
         if large is None:
             continue
         part, forward = large
@@ -87,29 +88,33 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
             yield from (
                 KeptOutput(node, holder, value, part, forward)
                 for one in kept[:1]
-                if _is_kept_by_call(module, one, node, forward)
+                if _keeping_call_repeats(module, one, node, forward)
             )
             continue
         hook = hook_that_keeps(module, node, holder)
         if hook is not None:
-            is_kept = not _is_under_condition(module, node, hook.function)
+            is_kept = not _condition_decides_in_loop(module, node, hook.function)
             if is_kept and not is_emptied(module, hook, hook.function):
                 yield KeptOutput(node, holder, value, part, forward)
             continue
         loop = _shared_loop(module, node, forward)
         if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
             continue  # a list of the step itself
-        if loop is not None and not _is_renewed_or_few(module, node, holder, loop):
+        if loop is not None and not _is_renewed_or_rarely_filled(module, node, holder, loop):
             yield KeptOutput(node, holder, value, part, forward)
 
 
-def _is_kept_by_call(module: Module, kept: CallThatKeeps, node: ast.AST, forward: ast.Call) -> bool:
-    """Does a loop, or a step of Lightning, call a function again and again that keeps what it is given?"""
+def _keeping_call_repeats(
+    module: Module, kept: CallThatKeeps, node: ast.AST, forward: ast.Call
+) -> bool:
+    """Is a function that keeps what it is given called again and again, by a loop or a step of
+    Lightning?
+    """
     loop = _shared_loop(module, kept.call, forward)
-    if loop is None or _is_under_condition(module, node, kept.function):
+    if loop is None or _condition_decides_in_loop(module, node, kept.function):
         return False
-    is_seldom = _is_under_condition(module, kept.call, loop) or (
-        isinstance(loop, ast.For) and _has_few_steps(module, loop.iter)
+    is_seldom = _condition_decides_in_loop(module, kept.call, loop) or (
+        isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter)
     )
     if kept.is_made_in(module, loop):
         return False  # an object of one step
@@ -117,7 +122,10 @@ def _is_kept_by_call(module: Module, kept: CallThatKeeps, node: ast.AST, forward
 
 
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
-    """`kept.append(x)`, `kept += [x]` and `kept[i] = x`: the place, the holder and each x."""
+    """Where something is put into a list or dictionary: the place, the holder and each value.
+
+    `kept.append(x)`, `kept += [x]` and `kept[i] = x`.
+    """
     for call in module.methods("append", "appendleft"):
         if call.receiver is not None and len(call.args) == 1:
             for value in _parts_of_item(call.args[0]):
@@ -140,10 +148,12 @@ def _parts_of_item(item: ast.expr) -> list[ast.expr]:
     return item.elts if isinstance(item, ast.Tuple) else [item]
 
 
-def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
-    """Which large part of an output of a model this is, still on its device; None for all else."""
+def _large_output_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
+    """The name of the large part of a model's output that a value is, still on its device, with the
+    model's call; None for anything else.
+    """
     for _ in range(MAX_STEPS):
-        named = _name_of_part(value)
+        named = _name_of_output_part(value)
         if named not in LARGE_PARTS or not isinstance(value, ast.Attribute | ast.Subscript):
             forward = _forward_call(module, value)
             part, inner = "output", _same_size_source(module, value)
@@ -162,13 +172,18 @@ def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
     return None
 
 
-def _name_of_part(value: ast.expr) -> str:
-    """`logits` of `out.logits` and of `out["logits"]`; empty for any other expression."""
+def _name_of_output_part(value: ast.expr) -> str:
+    """The name of the part of an output that is read:
+
+    `logits` of `out.logits` and of `out["logits"]`; empty for any other expression.
+    """
     return value.attr if isinstance(value, ast.Attribute) else _constant_key(value) or ""
 
 
 def _same_size_source(module: Module, value: ast.expr) -> ast.expr | None:
-    """What an expression is as large as, where it leaves it on its device."""
+    """The expression that a value is as large as, where it leaves it on its device; None where
+    nothing is known.
+    """
     if isinstance(value, ast.Subscript):
         # One layer of a tuple, one row of a batch of one; a slice of tokens is small.
         return None if isinstance(value.slice, ast.Slice | ast.Tuple) else value.value
@@ -195,7 +210,7 @@ def _only_value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
 
 
 def _constant_key(value: ast.expr) -> str | None:
-    """The key of `outputs["logits"]`; None of a key that varies."""
+    """The text that an entry is read by: the key of `outputs["logits"]`; None of a key that varies."""
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         return value.slice.value if isinstance(value.slice.value, str) else None
     return None
@@ -207,15 +222,18 @@ def _forward_call(module: Module, output: ast.expr) -> ast.Call | None:
     for origin in origins:
         node = origin.node
         if isinstance(node, ast.Call) and not origin.path and not origin.element:
-            if "model" in module.flow.types(node.func) or _is_wrapped(module, node.func):
+            if "model" in module.flow.types(node.func) or _is_model_wrapper(module, node.func):
                 return node
-            if _generates_large_parts(module, node):
+            if _generates_with_scores(module, node):
                 return node
     return None
 
 
-def _generates_large_parts(module: Module, node: ast.Call) -> bool:
-    """Is it `model.generate(..., return_dict_in_generate=True, output_scores=True)`?"""
+def _generates_with_scores(module: Module, node: ast.Call) -> bool:
+    """Does `generate` return scores or hidden states:
+
+    `return_dict_in_generate=True, output_scores=True`?
+    """
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "generate":
         return False
     given = {one.arg for one in node.keywords if module.flow.value(one.value) is True}
@@ -235,7 +253,7 @@ def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
     return None
 
 
-def _is_wrapped(module: Module, called: ast.expr) -> bool:
+def _is_model_wrapper(module: Module, called: ast.expr) -> bool:
     """Is what is called a wrapper that was put around a model?"""
     made = module.flow.producing_call(called)
     return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
@@ -243,12 +261,16 @@ def _is_wrapped(module: Module, called: ast.expr) -> bool:
 
 def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | None:
     """The innermost loop around both the place and the call of the model."""
-    around = set(_loops_around(module, forward))
-    return next((loop for loop in _loops_around(module, node) if loop in around), None)
+    around = set(_loops_and_lightning_step_around(module, forward))
+    return next(
+        (loop for loop in _loops_and_lightning_step_around(module, node) if loop in around), None
+    )
 
 
-def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
-    """The loops around a place, the innermost first, and the step method of Lightning that they stand in."""
+def _loops_and_lightning_step_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The loops around a place, the innermost first, and the step method of Lightning that they
+    stand in.
+    """
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
             # A trainer calls it for each batch, as a loop would.
@@ -259,11 +281,15 @@ def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             yield parent
 
 
-def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) -> bool:
-    """Is the list renewed in the loop, is the step one of a few, or a condition in the way?"""
-    if _is_under_condition(module, node, loop):
+def _is_renewed_or_rarely_filled(
+    module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST
+) -> bool:
+    """Is the list renewed in the loop, has the loop few steps, or does a condition decide on the
+    place?
+    """
+    if _condition_decides_in_loop(module, node, loop):
         return True
-    if isinstance(loop, ast.For) and _has_few_steps(module, loop.iter):
+    if isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter):
         return True
     name = ast.unparse(holder)
     for part in ast.walk(loop):
@@ -276,20 +302,22 @@ def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: as
     return made is not None and is_bounded_queue(made.node)
 
 
-def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:
-    """Does an `if` inside of the loop decide whether a place is reached, and not only how often?"""
+def _condition_decides_in_loop(module: Module, node: ast.AST, loop: ast.AST) -> bool:
+    """Does an `if` inside of the loop decide whether a place is reached at all, and not only how
+    often?
+    """
     inner = node
     for parent in module.parents(node):
         if parent is loop:
             return False
         is_branch = isinstance(parent, ast.If) and inner is not parent.test
-        if is_branch and not _comes_again(module, parent, inner):
+        if is_branch and not _is_branch_of_every_nth_step(module, parent, inner):
             return True
         inner = parent
     return False
 
 
-def _comes_again(module: Module, branch: ast.AST, inner: ast.AST) -> bool:
+def _is_branch_of_every_nth_step(module: Module, branch: ast.AST, inner: ast.AST) -> bool:
     """Is it the body of `if step % 10 == 0:`, which is reached again and again?"""
     if not isinstance(branch, ast.If) or inner not in branch.body:
         return False
@@ -311,7 +339,7 @@ def _rebinds_name(statement: ast.AST, name: str) -> bool:
     return any(ast.unparse(target).partition("[")[0] == name for target in targets)
 
 
-def _has_few_steps(module: Module, iterated: ast.expr) -> bool:
+def _iterates_few_steps(module: Module, iterated: ast.expr) -> bool:
     """Does the code say that the loop has few steps: `range(8)`, `islice(loader, 10)`, a list of some?"""
     if isinstance(iterated, ast.List | ast.Tuple):
         return True

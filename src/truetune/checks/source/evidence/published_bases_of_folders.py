@@ -1,4 +1,5 @@
-"""The published model behind a folder that a training of the same project wrote.
+"""Finds the published model that a folder was trained from, where a training of the same project
+wrote the folder.
 
 A served folder is called as its project likes (`outputs/returns-desk-merged`), and whether its weights overflow, or
 which tokenizer they have, is known by their base. Scripts, settings and commands around the file that names the folder
@@ -25,7 +26,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 from truetune.source.module import Module
 
 
-class _Writing(NamedTuple):
+class _LoadsAndWrites(NamedTuple):
     """What a file of the project loads, and where it writes models to."""
 
     models: frozenset[str]
@@ -41,7 +42,7 @@ class BaseBehindFolder(NamedTuple):
     path: str
 
 
-def base_behind_folder(path: Path, folder: str) -> BaseBehindFolder | None:
+def published_base_of_folder(path: Path, folder: str) -> BaseBehindFolder | None:
     """The one published model that the project around a file trained into a folder; None where it is not known.
 
     Args:
@@ -50,8 +51,8 @@ def base_behind_folder(path: Path, folder: str) -> BaseBehindFolder | None:
     """
     if not folder or is_published_model_name(folder):
         return None
-    writings = list(_writings_around(path))
-    seen, names, bases = {_plain(folder)}, [_plain(folder)], {}
+    writings = list(_loads_and_writes_around(path))
+    seen, names, bases = {_normalized_folder_name(folder)}, [_normalized_folder_name(folder)], {}
     # A merge reads what the training wrote: each folder is followed once.
     while names:
         name = names.pop()
@@ -69,37 +70,43 @@ def base_behind_folder(path: Path, folder: str) -> BaseBehindFolder | None:
     return BaseBehindFolder(*bases.popitem())
 
 
-def overflowing_family_behind(path: Path, folder: str) -> str | None:
-    """The family that overflows in float16, of the model that was trained into a folder."""
-    base = base_behind_folder(path, folder)
+def overflowing_family_of_folder(path: Path, folder: str) -> str | None:
+    """The family of the published base of a folder, if that family overflows in float16; empty
+    otherwise.
+    """
+    base = published_base_of_folder(path, folder)
     return overflowing_family(base.model) if base is not None else None
 
 
-def _writings_around(path: Path) -> Iterator[_Writing]:
+def _loads_and_writes_around(path: Path) -> Iterator[_LoadsAndWrites]:
     """What the scripts, settings and commands around a file write."""
     for module in scripts_around(path):
-        writing = _writing_of_script(module)
+        writing = _loads_and_writes_of_script(module)
         if writing.folders:
             yield writing
     for file, config in settings_around(path.parent):
         output, model = config.spec.training.output_dir, config.spec.model
         if output and model:
-            yield _Writing(frozenset((_plain(model),)), frozenset((_plain(output),)), str(file))
+            yield _LoadsAndWrites(
+                frozenset((_normalized_folder_name(model),)),
+                frozenset((_normalized_folder_name(output),)),
+                str(file),
+            )
 
 
-def _writing_of_script(module: Module) -> _Writing:
+def _loads_and_writes_of_script(module: Module) -> _LoadsAndWrites:
     """What a script writes, and which models it loads: of a training, the one that it trains."""
     trained = trained_models(module) if trains_a_model(module) else None
     # A training may load a teacher or a judge beside the model.
     models = trained.bases if trained is not None else loaded_names(module)
     folders = written_folders(module) | (trained.outputs if trained is not None else frozenset())
-    return _Writing(
-        frozenset(map(_plain, models)),
-        frozenset(_plain(folder) for folder in folders if folder.strip("./")),
+    return _LoadsAndWrites(
+        frozenset(map(_normalized_folder_name, models)),
+        frozenset(_normalized_folder_name(folder) for folder in folders if folder.strip("./")),
         module.path,
     )
 
 
-def _plain(name: str) -> str:
+def _normalized_folder_name(name: str) -> str:
     """A name of a model or folder without what means the same folder."""
     return name.removeprefix("./").rstrip("/")

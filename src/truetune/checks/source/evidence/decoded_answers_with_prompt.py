@@ -1,4 +1,5 @@
-"""Generated texts from where they are decoded to where they are used as answers.
+"""Follows generated texts from where they are decoded to where they are used as answers with their
+prompt still in front.
 
 A text is followed from `decode` through names, lists, loops and functions. A sign of a cut anywhere in its function is
 enough to say nothing of a text that is only kept: whether the prompt is cut off later cannot be seen.
@@ -78,11 +79,11 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
         given = call.argument(0, "token_ids" if call.method == "decode" else "sequences")
         if given is None or not causal:
             continue
-        if all(made in causal for made in _ids_decoded(module, given)):
+        if all(made in causal for made in _sources_of_decoded_ids(module, given)):
             yield call
 
 
-def _ids_decoded(module: Module, given: ast.expr) -> list[ast.AST]:
+def _sources_of_decoded_ids(module: Module, given: ast.expr) -> list[ast.AST]:
     """What gave the ids that are decoded: also of `for ids in outputs`."""
     found: list[ast.AST] = []
     for origin in module.flow.origins(holder_of_part(given)):
@@ -93,57 +94,63 @@ def _ids_decoded(module: Module, given: ast.expr) -> list[ast.AST]:
     return found
 
 
-def use_as_answer(module: Module, text: ast.expr) -> ast.AST | None:
+def use_as_answer_with_prompt(module: Module, text: ast.expr) -> ast.AST | None:
     """Where a text with its prompt is used as an answer, and nothing cuts the prompt; None where it is not known.
 
     A comparison or a metric gets the text as it was followed, so that nothing cut it. What is kept may be cut later:
     there a cut of anything that holds the text is enough to say nothing.
     """
     names: set[str] = set()
-    uses = list(_uses_of_text(module, text, names))
-    scored = next((use for use in uses if _is_scored_at_once(module, use)), None)
+    uses = list(_metric_and_keeping_uses_of_text(module, text, names))
+    scored = next((use for use in uses if _is_compared_or_given_to_metric(module, use)), None)
     if scored is not None:
         return scored
     kept = next((use for use in uses if not isinstance(use, ast.Compare)), None)
     if kept is None:
         return None
-    names.update(_names_of_ids(text))
-    return None if any(_is_cut(part, names) for part in module.with_linked) else kept
+    names.update(_names_of_decoded_ids(text))
+    return None if any(_may_be_cut_anywhere(part, names) for part in module.with_linked) else kept
 
 
 def searches_in_text(module: Module, text: ast.expr) -> Iterator[ast.Compare]:
     """The searches for words in a text: `"yes" in text.lower()`."""
-    for use in _uses_of_text(module, text, set()):
+    for use in _metric_and_keeping_uses_of_text(module, text, set()):
         if isinstance(use, ast.Compare) and isinstance(use.ops[0], ast.In | ast.NotIn):
             yield use
 
 
-def _names_of_ids(text: ast.expr) -> Iterator[str]:
+def _names_of_decoded_ids(text: ast.expr) -> Iterator[str]:
     """The names of the ids that are decoded: a slice of them elsewhere may be the answer's part."""
     if isinstance(text, ast.Call):
         for given in text.args[:1]:
             yield from (part.id for part in ast.walk(given) if isinstance(part, ast.Name))
 
 
-def _is_cut(module: Module, names: set[str]) -> bool:
-    """Is anything cut in a file that has one of these names, or is kept under one, or is it handed to a function?"""
+def _may_be_cut_anywhere(module: Module, names: set[str]) -> bool:
+    """Does anything in the file cut what has one of these names or is kept under one, or is it
+    given to a function that may?
+    """
     for node in module.nodes(ast.Subscript):
-        if isinstance(node.slice, ast.Slice | ast.Tuple) and _holds(node.value, names):
+        if isinstance(node.slice, ast.Slice | ast.Tuple) and _stands_for_any_of(node.value, names):
             return True
-    return any(_may_cut(module, call, names) for call in module.all_calls)
+    return any(_call_may_cut(module, call, names) for call in module.all_calls)
 
 
-def _may_cut(module: Module, call: Call, names: set[str]) -> bool:
+def _call_may_cut(module: Module, call: Call, names: set[str]) -> bool:
     """May a call cut what has one of these names: by a method of it, by a pattern, or in a function of the files?"""
-    if call.method in CUT_METHODS and call.receiver is not None and _holds(call.receiver, names):
+    if (
+        call.method in CUT_METHODS
+        and call.receiver is not None
+        and _stands_for_any_of(call.receiver, names)
+    ):
         return True
-    if not any(_holds(given, names) for given in call.args):
+    if not any(_stands_for_any_of(given, names) for given in call.args):
         return False
     is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
     return is_pattern or module.flow.function(call.node.func) is not None
 
 
-def _holds(node: ast.AST, names: set[str]) -> bool:
+def _stands_for_any_of(node: ast.AST, names: set[str]) -> bool:
     """Is it a name or an entry of these names, or a part or form of one?"""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
         if isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) in names:
@@ -152,7 +159,7 @@ def _holds(node: ast.AST, names: set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def _is_scored_at_once(module: Module, use: ast.AST) -> bool:
+def _is_compared_or_given_to_metric(module: Module, use: ast.AST) -> bool:
     """Is the text itself compared with a reference, or given to a metric?"""
     if isinstance(use, ast.Compare):
         return _compares_with_reference(module, use)
@@ -173,13 +180,13 @@ def _compares_with_reference(module: Module, compared: ast.Compare) -> bool:
     if any(
         REFERENCE_WORD.search(spelling)
         for part in references
-        for spelling in _code_behind(module, part)
+        for spelling in _code_of_names_in(module, part)
     ):
         return True
-    return _is_counted(module, compared)
+    return _comparison_is_counted(module, compared)
 
 
-def _code_behind(module: Module, part: ast.expr) -> Iterator[str]:
+def _code_of_names_in(module: Module, part: ast.expr) -> Iterator[str]:
     """The code of an expression, and of what the names in it are made of."""
     yield ast.unparse(part)
     for name in ast.walk(part):
@@ -192,7 +199,7 @@ def _code_behind(module: Module, part: ast.expr) -> Iterator[str]:
             )
 
 
-def _is_counted(module: Module, compared: ast.Compare) -> bool:
+def _comparison_is_counted(module: Module, compared: ast.Compare) -> bool:
     """Does the comparison add to a count: `hits += gold in text`, `if ...: hits += 1`, `sum(gold in t for ...)`?"""
     inner: ast.AST = compared
     for around in module.parents(compared):
@@ -222,7 +229,7 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
         origins = module.flow.origins(holder_of_part(call.args[0]))
         if not any(origin.node is generation for origin in origins):
             continue
-        for use in _uses_of_text(module, call.node, set()):
+        for use in _metric_and_keeping_uses_of_text(module, call.node, set()):
             if isinstance(module.scopes.parent.get(use), ast.keyword) or isinstance(use, ast.Call):
                 return True
     return False
@@ -241,7 +248,7 @@ def is_whole_output(module: Module, given: ast.expr) -> bool:
     return variable_name(given) is not None or is_generation
 
 
-def _uses_of_text(
+def _metric_and_keeping_uses_of_text(
     module: Module, text: ast.expr, names: set[str], steps: int = 0
 ) -> Iterator[ast.AST]:
     """Places where the text, or a name or list that holds it, is given to a metric or kept as an answer.
@@ -250,7 +257,7 @@ def _uses_of_text(
     """
     parent = module.scopes.parent.get(text)
     while (
-        _is_trimmed(parent, text)
+        _is_strip_of_text(parent, text)
         or _is_first_element(parent, module)
         or _is_comprehension_of(parent, text)
     ):
@@ -265,7 +272,7 @@ def _uses_of_text(
     elif isinstance(parent, ast.Compare):
         yield parent
     elif steps < MAX_STEPS:
-        yield from _uses_further_on(module, text, parent, names, steps + 1)
+        yield from _uses_through_names_and_returns(module, text, parent, names, steps + 1)
 
 
 def _key_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
@@ -278,29 +285,31 @@ def _key_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
     return None
 
 
-def _uses_further_on(
+def _uses_through_names_and_returns(
     module: Module, text: ast.expr, parent: ast.AST | None, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
     """The uses of names that the text is bound to, of what a function returns it to, and of lists that get it."""
     for read in _reads_of_elements(module, text):
         names.add(read.id)
-        yield from _uses_of_text(module, read, names, steps)
+        yield from _metric_and_keeping_uses_of_text(module, read, names, steps)
     if isinstance(parent, ast.Call) and text in parent.args:
         yield from _uses_of_appended_list(module, parent, names, steps)
-        for read in _reads_of_argument(module, parent, text):
+        for read in _reads_of_parameter_given_text(module, parent, text):
             names.add(read.id)
-            yield from _uses_of_text(module, read, names, steps)
+            yield from _metric_and_keeping_uses_of_text(module, read, names, steps)
     elif isinstance(parent, ast.Return):
         for call in module.flow.calls_of(module.scopes.of[parent].node):
-            yield from _uses_of_text(module, call, names, steps)
+            yield from _metric_and_keeping_uses_of_text(module, call, names, steps)
     elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
         yield from _uses_of_list(module, parent.target, parent, names, steps)
     elif isinstance(parent, ast.Assign):
         for target in parent.targets:
-            yield from _uses_of_target(module, target, parent.value, names, steps)
+            yield from _uses_of_bound_text(module, target, parent.value, names, steps)
 
 
-def _reads_of_argument(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.Name]:
+def _reads_of_parameter_given_text(
+    module: Module, call: ast.Call, text: ast.expr
+) -> Iterator[ast.Name]:
     """Where a function of the files reads the parameter that it is given the text for."""
     function = module.flow.function(call.func)
     if not isinstance(function, ast.FunctionDef):
@@ -316,7 +325,7 @@ def _reads_of_argument(module: Module, call: ast.Call, text: ast.expr) -> Iterat
             yield read
 
 
-def _uses_of_target(
+def _uses_of_bound_text(
     module: Module, target: ast.expr, value: ast.expr, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
     """The uses of a text that is bound to a name, or kept under a key: `row["answer"] = text`."""
@@ -328,12 +337,15 @@ def _uses_of_target(
     elif isinstance(target, ast.Name):
         names.add(target.id)
         home = module.home(target)
-        for read in _reads_of_name(home, target.id, value):
-            yield from _uses_of_text(module, read, names, steps)
+        for read in _reads_of_name_holding(home, target.id, value):
+            yield from _metric_and_keeping_uses_of_text(module, read, names, steps)
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
-    """Where the texts of a list are read one by one: `for row, text in zip(rows, texts)`."""
+    """The names that hold the texts of a list where they are read one by one:
+
+    `for row, text in zip(rows, texts)`.
+    """
     path: tuple[int, ...] = ()
     parent = module.scopes.parent.get(texts)
     while isinstance(parent, ast.Call) and texts in parent.args:
@@ -374,7 +386,7 @@ def _is_first_element(parent: ast.AST | None, module: Module) -> TypeGuard[ast.e
     return isinstance(parent, ast.Subscript) and bool(module.flow.value(parent.slice) == 0)
 
 
-def _is_trimmed(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
+def _is_strip_of_text(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
     """Is it `text.strip`, or the call of that?"""
     return (isinstance(parent, ast.Attribute) and parent.attr in TRIMMING_METHODS) or (
         isinstance(parent, ast.Call) and parent.func is text
@@ -384,7 +396,7 @@ def _is_trimmed(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
 def _uses_of_appended_list(
     module: Module, call: ast.Call, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
-    """`predictions.append(text)`: what is done with that list."""
+    """The uses of a list that a text is appended to: `predictions.append(text)`."""
     method = call.func
     if not (isinstance(method, ast.Attribute) and method.attr in ("append", "extend")):
         return
@@ -408,10 +420,10 @@ def _uses_of_list(
             return
         for element in _reads_of_elements(home, read):
             names.add(element.id)
-            yield from _uses_of_text(module, element, names, steps)
+            yield from _metric_and_keeping_uses_of_text(module, element, names, steps)
 
 
-def _reads_of_name(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
+def _reads_of_name_holding(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
     """Where a name is read that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]

@@ -1,4 +1,5 @@
-"""The patterns by which a script reads answers out of texts, and the columns that it reads with them.
+"""Finds the patterns by which a script reads answers out of texts, and the columns that it reads
+with them.
 
 A reader is a function of the file that searches its argument and gives nothing where no pattern is found. It is
 followed from its calls to the columns of rows (`row["resp"]`, `row.get("gold")`). A function that falls back on
@@ -24,7 +25,7 @@ MAX_PATTERN_CHARS = 500
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class RunOfAnswers(NamedTuple):
+class AnswersRunOrParsed(NamedTuple):
     """A call that runs an answer as code, or reads it as JSON, as it stands."""
 
     function: str
@@ -48,18 +49,24 @@ ANSWER_COLUMN = re.compile(
 """Columns that hold what a model wrote"""
 
 
-def runs_of_answers(module: Module) -> Iterator[RunOfAnswers]:
-    """Calls that run or parse a column of rows which a model wrote; through parameters of the file's functions."""
+def answers_run_or_parsed(module: Module) -> Iterator[AnswersRunOrParsed]:
+    """Calls that run an answer as code, or parse it as JSON, of a column that a model wrote.
+
+    The column is followed through parameters of the file's functions.
+    """
     for call in module.calls(*RUNNING_CALLS):
         given = call.args[0] if call.args else None
-        for column in _columns_behind(module, given) if given is not None else ():
+        for column in _columns_of_expression(module, given) if given is not None else ():
             if ANSWER_COLUMN.search(column):
-                yield RunOfAnswers(ast.unparse(call.node.func), column, call.node)
+                yield AnswersRunOrParsed(ast.unparse(call.node.func), column, call.node)
                 break
 
 
-def _columns_behind(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
-    """The columns that an expression is: `row["code"]` itself, or what functions are given for a parameter."""
+def _columns_of_expression(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
+    """The columns that an expression is read from:
+
+    `row["code"]` itself, or what calls give for a parameter.
+    """
     column = _column_read(given)
     if column is not None:
         yield column
@@ -68,13 +75,13 @@ def _columns_behind(module: Module, given: ast.expr, depth: int = 3) -> Iterator
     for function in module.nodes(ast.FunctionDef):
         names = [one.arg for one in function.args.args]
         if given.id in names and given in ast.walk(function):
-            for passed in arguments_passed(module, function, names.index(given.id)):
-                yield from _columns_behind(module, passed, depth - 1)
+            for passed in arguments_passed_at_position(module, function, names.index(given.id)):
+                yield from _columns_of_expression(module, passed, depth - 1)
 
 
 def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
     """The columns that a text is: read from a row, given to a function, or written into a row by the same name."""
-    yield from _columns_behind(module, text)
+    yield from _columns_of_expression(module, text)
     for origin in module.flow.origins(text):
         is_read = isinstance(origin.node, ast.Subscript | ast.Call)
         column = _column_read(origin.node) if is_read else None
@@ -88,19 +95,23 @@ def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
                     yield key.value
 
 
-def arguments_passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
-    """What calls give a function at a place; also a process that is started on it, with `args=(...)`."""
-    name = function.args.args[place].arg
+def arguments_passed_at_position(
+    module: Module, function: ast.FunctionDef, position: int
+) -> Iterator[ast.expr]:
+    """What calls give a function at a position; also what a process that is started on it is given,
+    by `args=(...)`.
+    """
+    name = function.args.args[position].arg
     for call in module.all_calls:
         arguments = call.keywords.get("args")
         target = call.keywords.get("target")
         if module.flow.function(call.node.func) is function:
-            given = call.argument(place, name)
+            given = call.argument(position, name)
             if given is not None:
                 yield given
         elif isinstance(arguments, ast.Tuple) and target is not None:
-            if module.flow.function(target) is function and place < len(arguments.elts):
-                yield arguments.elts[place]
+            if module.flow.function(target) is function and position < len(arguments.elts):
+                yield arguments.elts[position]
 
 
 class AnswerReader(NamedTuple):
@@ -112,8 +123,8 @@ class AnswerReader(NamedTuple):
     node: ast.AST
     """The first search in it"""
 
-    def reads(self, text: str) -> bool:
-        """Does any of its patterns find something?"""
+    def finds_something_in(self, text: str) -> bool:
+        """Does any of the reader's patterns find something in a text?"""
         return any(pattern.search(text) for pattern in self.patterns)
 
 
@@ -122,13 +133,13 @@ def answer_readers(module: Module) -> Iterator[AnswerReader]:
     if not module.mentions("re"):
         return
     for function, calls in _searches_by_function(module).items():
-        patterns = [pattern_of(module, call) for call in calls]
-        columns = tuple(dict.fromkeys(_columns_passed(module, function)))
+        patterns = [compiled_pattern_of_call(module, call) for call in calls]
+        columns = tuple(dict.fromkeys(_columns_passed_as_first_argument(module, function)))
         known = tuple(pattern for pattern in patterns if pattern is not None)
         # One pattern that is not known may be the one that finds what the others miss.
         if len(columns) < 2 or len(known) < len(patterns):
             continue
-        if not _returns_something_else(function, calls):
+        if not _returns_more_than_matches(function, calls):
             yield AnswerReader(known, columns, calls[0].node)
 
 
@@ -145,8 +156,8 @@ def _searches_by_function(module: Module) -> dict[Function, list[Call]]:
     return searches
 
 
-def pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
-    """What a call searches for; None where it is not plain, or may take for ever."""
+def compiled_pattern_of_call(module: Module, call: Call) -> re.Pattern[str] | None:
+    """The pattern that a call searches for; None where it is not plain, or may take for ever."""
     made = call
     if call.method in SEARCH_METHODS:
         compiled = module.flow.producing_call(call.receiver)
@@ -157,12 +168,12 @@ def pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
     if not isinstance(text, str) or len(text) > MAX_PATTERN_CHARS or NESTED_REPETITION.search(text):
         return None
     try:
-        return re.compile(text, _regex_flags(made))
+        return re.compile(text, _regex_flags_of_call(made))
     except re.error:
         return None
 
 
-def _regex_flags(made: Call) -> re.RegexFlag:
+def _regex_flags_of_call(made: Call) -> re.RegexFlag:
     """The flags that are named in a call."""
     named = {
         node.attr
@@ -176,7 +187,7 @@ def _regex_flags(made: Call) -> re.RegexFlag:
     return flags
 
 
-def _columns_passed(module: Module, function: Function) -> Iterator[str]:
+def _columns_passed_as_first_argument(module: Module, function: Function) -> Iterator[str]:
     """The columns of rows that calls give a function as its first argument."""
     for node in module.flow.calls_of(function):
         for argument in node.args[:1]:
@@ -186,13 +197,16 @@ def _columns_passed(module: Module, function: Function) -> Iterator[str]:
 
 
 def _column_read(node: ast.AST) -> str | None:
-    """`row["resp"]`, `row.get("resp", "")`, and that in `str(...)` or with `.strip()`."""
+    """The column of a row that is read:
+
+    `row["resp"]`, `row.get("resp", "")`, also in `str(...)` or with `.strip()`; None otherwise.
+    """
     fields = map(field_read, ast.walk(node))
     return next((field for field in fields if field is not None), None)
 
 
-def _returns_something_else(function: Function, calls: list[Call]) -> bool:
-    """Does it return something else than what it finds, or a constant?"""
+def _returns_more_than_matches(function: Function, calls: list[Call]) -> bool:
+    """Does a function return anything but what its searches find, or a constant?"""
     nodes = {call.node for call in calls}
     names = _names_holding_matches(function, nodes)
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
@@ -209,14 +223,14 @@ def _names_holding_matches(function: Function, nodes: set[ast.Call]) -> set[str]
     # Each pass follows one more name; scripts have one or two, such as `match` and `text = match.group(1)`.
     for _ in range(3):
         for node in ast.walk(function):
-            for value, target in _values_and_targets(node):
+            for value, target in _bindings_of(node):
                 if _holds_match(value, nodes, names):
                     names |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
     return names
 
 
-def _values_and_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a statement or a walrus binds, and to which target."""
+def _bindings_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The values that a statement or a walrus binds, each with its target."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield node.value, target
@@ -235,5 +249,5 @@ def _holds_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
 
 
 def _is_constant_or_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
-    """Is it a constant, or made of what a search gives?"""
+    """Is it a constant, or made of what a search gave?"""
     return isinstance(node, ast.Constant) or _holds_match(node, nodes, names)

@@ -1,4 +1,5 @@
-"""The values that an expression over one column takes in the rows of a file, and whether it is a text in each row.
+"""Computes the values that an expression over one column takes in the rows of a file, and whether
+it is a text in each row.
 
 How it works: a cell (`row["label"]`, `frame.label`, `row.get("label")`) leads to the rows that it comes from, and their
 values go through the casts and text methods of the script. Of files that the library types itself (`pandas.read_csv`)
@@ -54,19 +55,23 @@ class ColumnValues(NamedTuple):
     source: str
 
 
-def column_values(module: Module, value: Value, depth: int = 0) -> ColumnValues | None:
-    """The values of an expression over one column; None where they are not known, or are many."""
+def distinct_values_of_expression(
+    module: Module, value: Value, depth: int = 0
+) -> ColumnValues | None:
+    """The different values of an expression over one column of a file; None where they are not
+    known, or are many.
+    """
     if depth > MAX_DEPTH:
         return None
-    name = _cell_name(value)
+    name = _column_of_cell(value)
     if name is not None:
-        found = _values_of_cell(module, value, name)
+        found = _distinct_values_of_column(module, value, name)
         if found is not None:
             return found
-    inner, change = _step_back(value)
+    inner, change = _source_and_conversion(value)
     if inner is None:
         return None
-    given = column_values(module, inner, depth + 1)
+    given = distinct_values_of_expression(module, inner, depth + 1)
     if given is None or change is None:
         return given
     try:
@@ -75,7 +80,7 @@ def column_values(module: Module, value: Value, depth: int = 0) -> ColumnValues 
         return None
 
 
-def is_text(value: Value) -> bool:
+def is_text_in_each_row(value: Value) -> bool:
     """Is it certainly a text in each row, whatever the rows hold?"""
     if isinstance(value, Result):
         if value.call.method in TEXT_METHODS and not value.call.names:
@@ -83,14 +88,14 @@ def is_text(value: Value) -> bool:
         return value.call.named("str", "input")
     if isinstance(value, Option):
         return False
-    name = _cell_name(value)
+    name = _column_of_cell(value)
     if name is None:
         return False
     readers = readers_behind(value)
     return bool(readers) and all(one.named(*CSV_CELLS) for one in readers)
 
 
-def _cell_name(value: Value) -> str | None:
+def _column_of_cell(value: Value) -> str | None:
     """The column of `row["label"]`, `row.get("label")` or `row.label`; None for anything else."""
     if isinstance(value, Item):
         key = constant_of(value.key)
@@ -103,7 +108,7 @@ def _cell_name(value: Value) -> str | None:
     return None
 
 
-def _values_of_cell(module: Module, value: Value, name: str) -> ColumnValues | None:
+def _distinct_values_of_column(module: Module, value: Value, name: str) -> ColumnValues | None:
     """The different values of a column; None where the rows are not here, lack it, or hold many."""
     rows = rows_behind(module, value)
     if rows is None or not all(name in row for row in rows.rows):
@@ -111,19 +116,19 @@ def _values_of_cell(module: Module, value: Value, name: str) -> ColumnValues | N
     cells = [row[name] for row in rows.rows]
     if any(isinstance(cell, list | dict) for cell in cells):
         return None
-    distinct = _distinct(_typed(cells, rows))
+    distinct = _distinct_by_type_and_value(_cells_as_script_reads_them(cells, rows))
     if not 0 < len(distinct) <= MAX_DISTINCT:
         return None
     return ColumnValues(distinct, distinct, name, rows.source)
 
 
-def _distinct(cells: Iterable[Any]) -> tuple[Any, ...]:
+def _distinct_by_type_and_value(cells: Iterable[Any]) -> tuple[Any, ...]:
     """Each value once; 1, 1.0 and True are three."""
     seen = {(type(cell), cell): cell for cell in cells}
     return tuple(seen.values())
 
 
-def _typed(cells: list[Any], rows: FileRows) -> list[Any]:
+def _cells_as_script_reads_them(cells: list[Any], rows: FileRows) -> list[Any]:
     """The cells as the script gets them: of a table of texts, numbers where the library makes them."""
     if rows.are_texts or not rows.source.lower().endswith(TEXT_SUFFIXES):
         return cells
@@ -139,7 +144,7 @@ def _typed(cells: list[Any], rows: FileRows) -> list[Any]:
     return cells
 
 
-def _step_back(value: Value) -> tuple[Value | None, Callable[[Any], Any] | None]:
+def _source_and_conversion(value: Value) -> tuple[Value | None, Callable[[Any], Any] | None]:
     """What a value is a cast or text method of, and that as a function; None where it is none that is known."""
     if isinstance(value, Attribute) and value.name in KEEPING_ATTRIBUTES:
         return value.base, None
@@ -149,16 +154,16 @@ def _step_back(value: Value) -> tuple[Value | None, Callable[[Any], Any] | None]
     if call.method in KEEPS_VALUES:
         return call.receiver, None
     if call.method in TEXT_METHODS:
-        return call.receiver, _text_change(call)
+        return call.receiver, _text_method_as_function(call)
     if call.method in ("astype", "map", "apply") and call.args:
-        return call.receiver, _cast_of(call.args[0])
+        return call.receiver, _cast_as_function(call.args[0])
     for name, cast in CASTS.items():
         if call.named(name) and len(call.args) == 1 and not call.keywords:
             return call.args[0], cast
     return None, None
 
 
-def _text_change(call: CallEvent) -> Callable[[Any], Any]:
+def _text_method_as_function(call: CallEvent) -> Callable[[Any], Any]:
     """A method of texts as a function."""
     method, given = call.method or "", [constant_of(one) for one in call.args]
 
@@ -170,7 +175,7 @@ def _text_change(call: CallEvent) -> Callable[[Any], Any]:
     return change
 
 
-def _cast_of(function: Value) -> Callable[[Any], Any]:
+def _cast_as_function(function: Value) -> Callable[[Any], Any]:
     """`bool`, `"int"` or the like as a function; one that fails on every value for any other."""
     name = function.name if isinstance(function, Library) else constant_of(function)
     if isinstance(name, str) and name.removeprefix("numpy.").rstrip("_") in CASTS:

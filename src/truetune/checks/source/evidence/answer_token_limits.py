@@ -1,4 +1,5 @@
-"""The limits of tokens that a script gives to answers, in whatever call or body they travel to an engine.
+"""Finds the limits of tokens that a script gives to answers, in whatever call or request body they
+travel to an engine.
 
 How it works: the symbolic run gives each call with its arguments; dictionaries among them are read as well. The
 trade-off: a limit that is not a plain number is left out, and then nothing is said of the file.
@@ -35,9 +36,13 @@ def largest_answer_limit(module: Module) -> AnswerLimit | None:
     limits: list[AnswerLimit] = []
     for trace in traces_of(module):
         for call in trace.all_calls:
-            given = [*_limits_in(call.keywords)]
+            given = [*_answer_limits_in_arguments(call.keywords)]
             for argument in call.args:
-                given += _limits_in(argument.entries) if isinstance(argument, Mapping) else []
+                given += (
+                    _answer_limits_in_arguments(argument.entries)
+                    if isinstance(argument, Mapping)
+                    else []
+                )
             for name, value in given:
                 tokens = constant_of(value)
                 if type(tokens) is not int:
@@ -48,10 +53,12 @@ def largest_answer_limit(module: Module) -> AnswerLimit | None:
     return max(limits, key=lambda limit: limit.tokens, default=None)
 
 
-def _limits_in(entries: dict[str, Value], depth: int = 0) -> Iterator[tuple[str, Value]]:
+def _answer_limits_in_arguments(
+    entries: dict[str, Value], depth: int = 0
+) -> Iterator[tuple[str, Value]]:
     """The limits in the arguments of a call, and in the dictionaries among them."""
     for name, value in entries.items():
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
-            yield from _limits_in(value.entries, depth + 1)
+            yield from _answer_limits_in_arguments(value.entries, depth + 1)
         elif name in LIMITS:
             yield name, value

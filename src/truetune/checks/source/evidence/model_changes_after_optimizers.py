@@ -1,4 +1,5 @@
-"""What a script does to a model after the optimizer is made, so that some weights that train are in no step.
+"""Finds changes to a model after its optimizer is made, which leave some weights that train out of
+every step.
 
 How it works: by a symbolic run. A module that is put in the place of another (`model.lm_head = nn.Linear(...)`), and
 `resize_token_embeddings`, bring weights that the optimizer has never seen. So do calls that make new parameters of the
@@ -83,8 +84,10 @@ class ChangedLater:
     """What is replaced, or the function that shards, as it is written; empty for the others"""
 
 
-def places_that_part(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
-    """The two calls, in the function that leads to both, of which one makes the optimizer and one the change."""
+def diverging_calls(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
+    """The two calls, in the function that leads to both, of which one makes the optimizer and one
+    the change.
+    """
     ways = [
         [*(frame.node for frame in reversed(list(event.frames("call")))), event.node]
         for event in (found.optimizer, found.change)
@@ -93,7 +96,7 @@ def places_that_part(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
     return next((pair for pair in pairs if pair[0] is not pair[1]), (ways[0][-1], ways[1][-1]))
 
 
-def changes_behind_optimizers(module: Module) -> Iterator[ChangedLater]:
+def model_changes_after_optimizers(module: Module) -> Iterator[ChangedLater]:
     """The optimizers of a file that lack weights which were made or unfrozen after them, and train."""
     seen = set()
     for trace in traces_of(module):
@@ -103,24 +106,24 @@ def changes_behind_optimizers(module: Module) -> Iterator[ChangedLater]:
         for optimizer in optimizers:
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
-            found = _first_change(trace, optimizer, optimizers)
+            found = _first_change_before_step(trace, optimizer, optimizers)
             if found is not None:
                 seen.add(optimizer.node)
                 yield found
 
 
-def _first_change(
+def _first_change_before_step(
     trace: Trace, optimizer: CallEvent, optimizers: list[CallEvent]
 ) -> ChangedLater | None:
     """The first change of the optimizer's model that is made after it and before it steps."""
     held = _model_of(optimizer)
     # What an adapter freezes after the optimizer is judged by optimizers_before_adapters.
-    if held is None or _gets_adapter(trace, optimizer):
+    if held is None or _adapter_is_put_on_later(trace, optimizer):
         return None
     # Of several optimizers, which one a change is meant for is known only after the last.
     begin = max(one.number for one in optimizers) if len(optimizers) > 1 else 0
     end = min((call.number for call in trace.all_calls if _is_backward(call)), default=math.inf)
-    for found in _changes(trace, optimizer, held):
+    for found in _changes_after_optimizer(trace, optimizer, held):
         if begin < found.change.number < end and steps_behind(trace, optimizer, found.change):
             return found
     return None
@@ -130,7 +133,7 @@ def _model_of(optimizer: CallEvent) -> Lineage | None:
     """The one model whose weights an optimizer is given."""
     given = optimizer.argument(0, "params")
     models = None if given is None else models_of_parameters(given)
-    return _way_to_model(models[0]) if models and len(models) == 1 else None
+    return _single_lineage(models[0]) if models and len(models) == 1 else None
 
 
 def _is_backward(call: CallEvent) -> bool:
@@ -138,17 +141,23 @@ def _is_backward(call: CallEvent) -> bool:
     return call.method in ("backward", "manual_backward") or call.named("*.backward")
 
 
-def _gets_adapter(trace: Trace, optimizer: CallEvent) -> bool:
+def _adapter_is_put_on_later(trace: Trace, optimizer: CallEvent) -> bool:
     """Is an adapter put on a model after the optimizer?"""
     return any(
         call.number > optimizer.number and call.named(*ADAPTER_WRAPPERS) for call in trace.all_calls
     )
 
 
-def _changes(trace: Trace, optimizer: CallEvent, held: Lineage) -> Iterator[ChangedLater]:
+def _changes_after_optimizer(
+    trace: Trace, optimizer: CallEvent, held: Lineage
+) -> Iterator[ChangedLater]:
     """The changes after an optimizer, in the order of the run."""
     given = optimizer.argument(0, "params")
-    is_part = given is not None and _is_filtered(given) and _has_frozen(trace, optimizer, held)
+    is_part = (
+        given is not None
+        and _filters_trainable_parameters(given)
+        and _model_was_partly_frozen(trace, optimizer, held)
+    )
     for event in trace.events:
         if event.number <= optimizer.number or event.is_repeated:
             continue
@@ -158,26 +167,28 @@ def _changes(trace: Trace, optimizer: CallEvent, held: Lineage) -> Iterator[Chan
         if name:
             yield ChangedLater(optimizer, event, "replaced", name)
         if isinstance(event, CallEvent):
-            yield from _new_parameters(optimizer, event, held)
-        if is_part and _sets_gradients(event, held) is True:
+            yield from _change_by_new_parameters(optimizer, event, held)
+        if is_part and _requires_grad_set_by(event, held) is True:
             yield ChangedLater(optimizer, event, "unfrozen", "")
 
 
-def _new_parameters(optimizer: CallEvent, call: CallEvent, held: Lineage) -> Iterator[ChangedLater]:
+def _change_by_new_parameters(
+    optimizer: CallEvent, call: CallEvent, held: Lineage
+) -> Iterator[ChangedLater]:
     """The change that a call makes which puts new parameters in the place of a model's."""
     if call.named(*SHARDING):
         keeps = call.keywords.get(KEEPS_PARAMETERS)
         is_kept = keeps is not None and constant_of(keeps) is not False
-        if not is_kept and _belongs_to(call.argument(0, "module"), held):
-            yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called(call)))
+        if not is_kept and _is_model_or_part(call.argument(0, "module"), held):
+            yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called_name_node(call)))
         return
-    kind = _kind_of_method(call)
-    if kind and _belongs_to(call.receiver, held):
+    kind = _kind_of_replacing_method(call)
+    if kind and _is_model_or_part(call.receiver, held):
         yield ChangedLater(optimizer, call, kind, "")
 
 
-def _kind_of_method(call: CallEvent) -> str:
-    """How a method of a model makes new parameters; empty of one that keeps them."""
+def _kind_of_replacing_method(call: CallEvent) -> str:
+    """How a method of a model makes new parameters, in words; empty for one that keeps them."""
     if call.method == "resize_token_embeddings":
         return "resized"
     if call.method == "to_empty":
@@ -186,13 +197,15 @@ def _kind_of_method(call: CallEvent) -> str:
     return "assigned" if assign is not None and constant_of(assign) is True else ""
 
 
-def _called(call: CallEvent) -> ast.AST:
-    """What a call names: `fully_shard` of `fully_shard(model)`."""
+def _called_name_node(call: CallEvent) -> ast.AST:
+    """The node that a call names: `fully_shard` of `fully_shard(model)`."""
     return getattr(call.node, "func", call.node)
 
 
-def _way_to_model(value: Value) -> Lineage | None:
-    """The one way back of a model to the call that made it, or to the parameter that a function gets it as."""
+def _single_lineage(value: Value) -> Lineage | None:
+    """The one way back from a model to the call that made it, or to the parameter that a function
+    gets it as; None for several.
+    """
     ways = lineages(value)
     if len(ways) != 1 or not isinstance(ways[0].origin, Result | Instance | Parameter):
         return None
@@ -200,19 +213,22 @@ def _way_to_model(value: Value) -> Lineage | None:
 
 
 def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
-    """What an event puts a new module in the place of, as it is written; empty where it does not."""
-    put = _put_module(event)
+    """What an event replaces by a new module, as it is written:
+
+    `model.lm_head`; empty where it replaces none.
+    """
+    put = _module_assignment(event)
     if put is None:
         return ""
     owner, value, name = put
-    if value is None or not _brings_weights(trace, value) or not _belongs_to(owner, held):
+    if value is None or not _makes_new_weights(trace, value) or not _is_model_or_part(owner, held):
         return ""
     # A new module that is given the old one's weight holds what the optimizer holds.
     stores = (use for use in trace.uses(value) if isinstance(use, StoreEvent) and use.base is value)
     return "" if isinstance(value, Result) and any(stores) else name
 
 
-def _put_module(event: Event) -> tuple[Value | None, Value | None, str] | None:
+def _module_assignment(event: Event) -> tuple[Value | None, Value | None, str] | None:
     """The owner, the new value and the name of what an event puts into an object; None where it puts nothing."""
     if isinstance(event, StoreEvent):
         if not isinstance(event.key, str):
@@ -230,7 +246,7 @@ def _put_module(event: Event) -> tuple[Value | None, Value | None, str] | None:
     return event.receiver, event.args[place], "a module of the model"
 
 
-def _brings_weights(trace: Trace, value: Value | None) -> bool:
+def _makes_new_weights(trace: Trace, value: Value | None) -> bool:
     """Is it a new layer, or an object of a class of the project that makes layers or parameters of its own?"""
     if isinstance(value, Result):
         return _is_new_layer(value)
@@ -248,7 +264,7 @@ def _is_new_layer(made: Result) -> bool:
     return made.call.named(*LAYERS) and (trains is None or constant_of(trains) is True)
 
 
-def _belongs_to(value: Value | None, held: Lineage) -> bool:
+def _is_model_or_part(value: Value | None, held: Lineage) -> bool:
     """Is it the model of an optimizer, or a part of it?"""
     for _ in range(MAX_DEPTH):
         if value is None:
@@ -256,12 +272,15 @@ def _belongs_to(value: Value | None, held: Lineage) -> bool:
         ways = lineages(value)
         if len(ways) == 1 and ways[0].origin is held.origin:
             return True
-        value = _outer(value)
+        value = _owner_of_part(value)
     return False
 
 
-def _outer(value: Value) -> Value | None:
-    """What a part of a model is a part of: `model.layers` of `model.layers[0]`."""
+def _owner_of_part(value: Value) -> Value | None:
+    """What a part of a model is a part of:
+
+    `model.layers` of `model.layers[0]`; None for no part.
+    """
     if isinstance(value, Attribute | Item):
         return value.base
     if isinstance(value, Element):
@@ -271,17 +290,20 @@ def _outer(value: Value) -> Value | None:
     return None
 
 
-def _is_filtered(given: Value, depth: int = 0) -> bool:
-    """Were only parameters given that required a gradient: `[p for p in ... if p.requires_grad]`, `filter(...)`?"""
-    reads = (part for test in _tests_of(given.node) for part in ast.walk(test))
+def _filters_trainable_parameters(given: Value, depth: int = 0) -> bool:
+    """Was an optimizer given only the parameters that required a gradient:
+
+    `[p for p in ... if p.requires_grad]`, `filter(...)`?
+    """
+    reads = (part for test in _filter_tests(given.node) for part in ast.walk(test))
     if any(isinstance(part, ast.Attribute) and part.attr == "requires_grad" for part in reads):
         return True
     if depth > MAX_DEPTH:
         return False
-    return any(_is_filtered(part, depth + 1) for part in operands_of(given))
+    return any(_filters_trainable_parameters(part, depth + 1) for part in operands_of(given))
 
 
-def _tests_of(node: ast.AST | None) -> Iterator[ast.expr]:
+def _filter_tests(node: ast.AST | None) -> Iterator[ast.expr]:
     """What elements have to fulfil: the tests of a comprehension, the function of `filter(...)`."""
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         for loop in node.generators:
@@ -290,25 +312,25 @@ def _tests_of(node: ast.AST | None) -> Iterator[ast.expr]:
         yield from node.args[:1]
 
 
-def _has_frozen(trace: Trace, optimizer: CallEvent, held: Lineage) -> bool:
+def _model_was_partly_frozen(trace: Trace, optimizer: CallEvent, held: Lineage) -> bool:
     """Was anything of the model frozen before the optimizer was made: by hand, or by its adapter?"""
     if held.has_step(*ADAPTER_WRAPPERS):
         return True
     return any(
-        event.number < optimizer.number and _sets_gradients(event, held) is False
+        event.number < optimizer.number and _requires_grad_set_by(event, held) is False
         for event in trace.events
     )
 
 
-def _sets_gradients(event: Event, held: Lineage) -> bool | None:
+def _requires_grad_set_by(event: Event, held: Lineage) -> bool | None:
     """What an event sets `requires_grad` of weights of the model to; None where it does not."""
     if isinstance(event, StoreEvent) and event.key == "requires_grad":
         plain = constant_of(event.value)
-        is_known = isinstance(plain, bool) and _belongs_to(event.base, held)
+        is_known = isinstance(plain, bool) and _is_model_or_part(event.base, held)
         return plain if is_known else None
     if isinstance(event, CallEvent) and event.method == "requires_grad_":
         given = event.argument(0, "requires_grad")
         plain = True if given is None else constant_of(given)
-        is_known = isinstance(plain, bool) and _belongs_to(event.receiver, held)
+        is_known = isinstance(plain, bool) and _is_model_or_part(event.receiver, held)
         return plain if is_known else None
     return None

@@ -1,4 +1,4 @@
-"""Models without an encoder of their own, in the symbolic run of a script."""
+"""Says whether a model in the symbolic run of a script is a decoder without an encoder of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Generations by a compiled model whose prompts have other lengths each time, in the symbolic run of a script.
+"""Finds generations by a compiled model that compile again because their prompts have other lengths
+each time.
 
 How it works: what makes shapes fixed (`torch.compile(dynamic=False)`, a static cache) is found for the model that
 generates; the ids are followed back to the tokenizer that made them, which pads to one length or does not.
@@ -27,7 +28,7 @@ REPEATING = ("loop", "comprehension")
 CACHE = "cache_implementation"
 
 
-class Recompiled(NamedTuple):
+class RecompiledGeneration(NamedTuple):
     """A generation that compiles again for prompts of other lengths."""
 
     generation: CallEvent
@@ -37,7 +38,7 @@ class Recompiled(NamedTuple):
     """Is it a static cache that makes shapes fixed?"""
 
 
-def recompiled_generations(module: Module) -> Iterator[Recompiled]:
+def recompiled_generations(module: Module) -> Iterator[RecompiledGeneration]:
     """The generations of a file that compile again for other lengths, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
@@ -46,15 +47,17 @@ def recompiled_generations(module: Module) -> Iterator[Recompiled]:
                 continue
             if not any(generation.frames(*REPEATING)):
                 continue
-            encoding = _varying_encoding(generation)
-            fixed = None if encoding is None else _fixed_shapes(trace, generation)
+            encoding = _encoding_of_varying_length(generation)
+            fixed = None if encoding is None else _cause_of_fixed_shapes(trace, generation)
             if encoding is not None and fixed is not None:
                 seen.add(generation.node)
-                yield Recompiled(generation, encoding, *fixed)
+                yield RecompiledGeneration(generation, encoding, *fixed)
 
 
-def _varying_encoding(generation: CallEvent) -> CallEvent | None:
-    """The tokenizer's call that makes the ids, where their length differs; None for one length, or an unknown one."""
+def _encoding_of_varying_length(generation: CallEvent) -> CallEvent | None:
+    """The tokenizer's call that makes ids of differing lengths for a generation; None for one
+    length, or an unknown one.
+    """
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
     encoding = None if ids is None else encoding_of_ids(ids)
@@ -69,12 +72,12 @@ def _varying_encoding(generation: CallEvent) -> CallEvent | None:
     return encoding if multiple is None and is_plain else None
 
 
-def _fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST, bool] | None:
+def _cause_of_fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST, bool] | None:
     """What makes shapes fixed for the model of a generation, and whether it is a cache; None where nothing does."""
-    origins = _origins(generation.receiver)
+    origins = _origin_ids(generation.receiver)
     for call in trace.all_calls:
         if call.number < generation.number and _compiles_for_one_shape(call):
-            if _origins(_compiled(call)) & origins:
+            if _origin_ids(_compiled_model(call)) & origins:
                 return call.node, False
     given = generation.keywords.get(CACHE)
     if given is not None and constant_of(given) in STATIC_CACHES:
@@ -86,20 +89,20 @@ def _fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST, bool] |
     for store in trace.stores:
         if store.key == CACHE and store.number < generation.number:
             base = store.base.base if isinstance(store.base, Attribute) else store.base
-            if constant_of(store.value) in STATIC_CACHES and _origins(base) & origins:
+            if constant_of(store.value) in STATIC_CACHES and _origin_ids(base) & origins:
                 return store.node, True
     return None
 
 
 def _compiles_for_one_shape(call: CallEvent) -> bool:
-    """`torch.compile(model, dynamic=False)`, and the method."""
+    """Does a call compile for one shape: `torch.compile(model, dynamic=False)`, or the method?"""
     if not call.named("torch.compile") and call.method != "compile":
         return False
     dynamic = call.keywords.get("dynamic")
     return dynamic is not None and constant_of(dynamic) is False
 
 
-def _compiled(call: CallEvent) -> Value | None:
+def _compiled_model(call: CallEvent) -> Value | None:
     """The model, or method of a model, that a call compiles."""
     if call.method == "compile":
         return call.receiver
@@ -107,6 +110,6 @@ def _compiled(call: CallEvent) -> Value | None:
     return given.base if isinstance(given, Attribute) and given.name == "forward" else given
 
 
-def _origins(value: Value | None) -> set[int]:
+def _origin_ids(value: Value | None) -> set[int]:
     """The identities of what a model was made by."""
     return set() if value is None else {id(way.origin) for way in lineages(value)}

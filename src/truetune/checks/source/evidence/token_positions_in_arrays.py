@@ -1,4 +1,5 @@
-"""Places in arrays of tokens that are sums of numbers and of values that are not known, and what an index does to them.
+"""Computes where tokens stand in arrays: positions as sums of numbers and of unknown lengths, and
+what an index does to them.
 
 The trade-off: a length or an index that is not known is itself a term of a sum. Two places can be compared where those
 terms cancel out.
@@ -73,29 +74,31 @@ MAX_CASTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A sum of a number and of values that are not known, each so many times."""
+class TokenPosition:
+    """A position in an array: a sum of a number and of values that are not known, each so many
+    times.
+    """
 
     number: int = 0
     unknown: tuple[tuple[Hashable, int], ...] = ()
 
-    def plus(self, other: Place, times: int = 1) -> Place:
-        """The sum of both, the other one so many times."""
+    def plus(self, other: TokenPosition, times: int = 1) -> TokenPosition:
+        """The sum of this position and another one, which is taken so many times."""
         terms = Counter(dict(self.unknown))
         for key, count in other.unknown:
             terms[key] += count * times
         unknown = sorted(((key, n) for key, n in terms.items() if n), key=repr)
-        return Place(self.number + other.number * times, tuple(unknown))
+        return TokenPosition(self.number + other.number * times, tuple(unknown))
 
 
-START = Place()
+START = TokenPosition()
 
 
 class Segment(NamedTuple):
     """Tokens of one source inside an array."""
 
     source: Hashable
-    place: Place
+    place: TokenPosition
     """Where the first token of the source stands, or would stand"""
     picks: tuple[int, ...] = ()
     """Identities of the masks and indices that picked some of the tokens, the latest last"""
@@ -106,17 +109,17 @@ NOTHING: Layout = ()
 """The layout of an array that holds no tokens, such as one of -100"""
 
 
-def move(layout: Layout, by: Place) -> Layout:
+def shift_layout(layout: Layout, by: TokenPosition) -> Layout:
     """The layout of an array whose tokens stand so many places further on."""
     return tuple(one._replace(place=one.place.plus(by)) for one in layout)
 
 
-def cut(layout: Layout, key: Value) -> Layout | None:
+def layout_after_index(layout: Layout, key: Value) -> Layout | None:
     """The layout of what an index takes of an array; None where it is not known."""
-    start = start_of(key)
+    start = token_start_of_index(key)
     if start is not None:
-        return move(layout, START.plus(start, -1))
-    parts = _parts_of_key(key)
+        return shift_layout(layout, START.plus(start, -1))
+    parts = _index_parts_by_dimension(key)
     if len(parts) > 1 or isinstance(key, Slice):
         return None
     if constant_of(key) is None or isinstance(constant_of(key), int):
@@ -124,20 +127,22 @@ def cut(layout: Layout, key: Value) -> Layout | None:
     return tuple(one._replace(picks=(*one.picks, id(key))) for one in layout)
 
 
-def takes_tokens_of_rows(value: Value) -> bool:
-    """Is an array made by a slice behind the dimension of its rows, such as `ids[:, 1:]`?"""
+def slices_tokens_of_rows(value: Value) -> bool:
+    """Is an array made by a slice of the tokens of its rows, such as `ids[:, 1:]`?"""
     for _ in range(MAX_CASTS):
-        inner = _same_array(value)
+        inner = _array_before_cast(value)
         if inner is None:
             break
         value = inner
-    return isinstance(value, Item) and len(_parts_of_key(value.key)) > 1
+    return isinstance(value, Item) and len(_index_parts_by_dimension(value.key)) > 1
 
 
-def start_of(key: Value) -> Place | None:
-    """Where the tokens begin that slices take; None where an index has none, or it is not known."""
-    parts = _parts_of_key(key)
-    starts: list[Place] = []
+def token_start_of_index(key: Value) -> TokenPosition | None:
+    """The position at which the tokens begin that an index takes; None where it takes none by a
+    slice, or it is not known.
+    """
+    parts = _index_parts_by_dimension(key)
+    starts: list[TokenPosition] = []
     for part in parts:
         start = _start_of_slice(part) if isinstance(part, Slice) else START
         if start is None:
@@ -146,54 +151,59 @@ def start_of(key: Value) -> Place | None:
     late = [start for start in starts if start != START]
     # A slice of the first dimension takes rows of a batch, but in an array that has no other.
     cuts_rows = len(parts) > 1 and starts[0] != START
-    if cuts_rows or len(late) > 1 or not _takes_a_run(parts):
+    if cuts_rows or len(late) > 1 or not _takes_adjacent_tokens(parts):
         return None
     return late[0] if late else START
 
 
-def _takes_a_run(parts: list[Value]) -> bool:
-    """Does an index take tokens that stand side by side? A number picks rows where it stands first, else tokens."""
+def _takes_adjacent_tokens(parts: list[Value]) -> bool:
+    """Does an index take tokens that stand side by side?
+
+    A number picks rows where it stands first, else tokens.
+    """
     if not any(isinstance(part, Slice) for part in parts):
         return False
     others = (part for part in parts[1:] if not isinstance(part, Slice))
     return all(constant_of(part) in (..., None) for part in others)
 
 
-def _parts_of_key(key: Value) -> list[Value]:
+def _index_parts_by_dimension(key: Value) -> list[Value]:
     """The parts of an index, one for each dimension."""
     return key.items if isinstance(key, Sequence) and key.kind == "tuple" else [key]
 
 
-def _start_of_slice(part: Slice) -> Place | None:
-    """Where a slice begins; None where it takes every second token, or counts from the end."""
+def _start_of_slice(part: Slice) -> TokenPosition | None:
+    """The position at which a slice begins; None where it takes every second token, or counts from
+    the end.
+    """
     if part.step is not None and constant_of(part.step) not in (None, 1):
         return None
     if part.start is None:
         return START
-    begin = place_of(part.start)
+    begin = position_of_number(part.start)
     return None if begin is None or (begin.number < 0 and not begin.unknown) else begin
 
 
-def place_of(value: Value) -> Place | None:
-    """A number as a place; None where it is none."""
+def position_of_number(value: Value) -> TokenPosition | None:
+    """The position that a number, or an expression of numbers, stands for; None where it is none."""
     plain = constant_of(value, with_defaults=False)
     if plain is None:
         return START
     if isinstance(plain, int):
-        return Place(plain)
+        return TokenPosition(plain)
     if isinstance(value, Operation) and value.operator in ("+", "-") and len(value.operands) == 2:
-        left, right = (place_of(one) for one in value.operands)
+        left, right = (position_of_number(one) for one in value.operands)
         if left is None or right is None:
             return None
         return left.plus(right, 1 if value.operator == "+" else -1)
-    measured = _measured_array(value)
+    measured = _array_measured_by(value)
     if measured is not None:
-        return length_symbol(measured)
-    return Place(0, ((_identity_of_number(value), 1),))
+        return symbolic_length(measured)
+    return TokenPosition(0, ((_identity_of_number(value), 1),))
 
 
 def _identity_of_number(value: Value) -> Hashable:
-    """What tells an unknown number from others. Two loops over one range pass the same numbers."""
+    """A key that tells an unknown number from others; two loops over one range get the same one."""
     if isinstance(value, Element) and isinstance(value.iterable, Result):
         call = value.iterable.call
         if call.named("range") and not call.is_open:
@@ -202,13 +212,16 @@ def _identity_of_number(value: Value) -> Hashable:
 
 
 def _identity_of_limit(limit: Value) -> Hashable:
-    """A limit of a range: the number, or what tells it from others."""
+    """A key for a limit of a range: the number itself, or what tells it from others."""
     plain = constant_of(limit, with_defaults=False)
     return plain if isinstance(plain, int) else id(limit)
 
 
-def _measured_array(value: Value) -> Value | None:
-    """The array whose length a number is: `len(ids)`, `ids.shape[-1]`, `ids.size(1)`."""
+def _array_measured_by(value: Value) -> Value | None:
+    """The array whose length a number is:
+
+    `len(ids)`, `ids.shape[-1]`, `ids.size(1)`; None for other numbers.
+    """
     if isinstance(value, Item) and isinstance(value.base, Attribute) and value.base.name == "shape":
         return value.base.base
     if not isinstance(value, Result):
@@ -219,17 +232,17 @@ def _measured_array(value: Value) -> Value | None:
     return call.receiver if call.method in ("size", "numel") else None
 
 
-def length_symbol(value: Value) -> Place:
-    """The length of an array of which no more is known."""
+def symbolic_length(value: Value) -> TokenPosition:
+    """The length of an array of which no more is known, as a symbol."""
     for _ in range(MAX_CASTS):
-        inner = _same_array(value)
+        inner = _array_before_cast(value)
         if inner is None:
             break
         value = inner
-    return Place(0, ((("length", id(value)), 1),))
+    return TokenPosition(0, ((("length", id(value)), 1),))
 
 
-def _same_array(value: Value) -> Value | None:
+def _array_before_cast(value: Value) -> Value | None:
     """The array that a cast or a move is given."""
     if not isinstance(value, Result):
         return None
@@ -239,42 +252,42 @@ def _same_array(value: Value) -> Value | None:
     return call.args[0] if call.named(*CASTS) and call.args else None
 
 
-def length_of(value: Value) -> Place | None:
-    """How many tokens a part of a join has; None where it is not known."""
+def token_length_of(value: Value) -> TokenPosition | None:
+    """How many tokens a part of a joined array has; None where it is not known."""
     if isinstance(value, Sequence) and not value.is_open:
         is_row = len(value.items) == 1 and not isinstance(value.items[0], Constant | Attribute)
-        return None if is_row else Place(len(value.items))
+        return None if is_row else TokenPosition(len(value.items))
     if isinstance(value, Operation) and value.operator == "*":
         return filler_length(value)
     if isinstance(value, Operation) and value.operator == "+":
         return _sum_of_lengths(value.operands)
     if isinstance(value, Result) and is_filler(value):
-        return _length_of_filler(value.call)
-    return length_symbol(value)
+        return _length_of_full_tensor(value.call)
+    return symbolic_length(value)
 
 
-def _sum_of_lengths(parts: tuple[Value, ...]) -> Place | None:
-    """The length of arrays one behind the other."""
+def _sum_of_lengths(parts: tuple[Value, ...]) -> TokenPosition | None:
+    """The total length of arrays that are joined; None where one is not known."""
     total = START
     for part in parts:
-        length = length_of(part)
+        length = token_length_of(part)
         if length is None:
             return None
         total = total.plus(length)
     return total
 
 
-def filler_length(value: Operation) -> Place | None:
-    """How long `[-100] * len(prompt)` is; None for another operation."""
+def filler_length(value: Operation) -> TokenPosition | None:
+    """The length of a filler list, such as `[-100] * len(prompt)`; None for another operation."""
     for filler, count in (value.operands, value.operands[::-1]):
         if isinstance(filler, Sequence) and len(filler.items) == 1:
             is_number = isinstance(filler.items[0], Constant | Attribute)
-            return place_of(count) if is_number else None
+            return position_of_number(count) if is_number else None
     return None
 
 
 def is_filler(value: Value) -> bool:
-    """Is an array made full of one number?"""
+    """Is an array filled with one and the same number?"""
     if isinstance(value, Operation):
         return value.operator == "*" and filler_length(value) is not None
     if not isinstance(value, Result):
@@ -282,51 +295,55 @@ def is_filler(value: Value) -> bool:
     return value.call.method in FILLING_METHODS or value.call.named(*FILLING_FUNCTIONS)
 
 
-def _length_of_filler(call: CallEvent) -> Place | None:
-    """The length of `torch.full((n,), -100)` and of `torch.full_like(prompt, -100)`."""
+def _length_of_full_tensor(call: CallEvent) -> TokenPosition | None:
+    """The length of the tensor that `torch.full((n,), -100)` or `torch.full_like(prompt, -100)`
+    makes; None for other calls.
+    """
     if not call.args:
         return None
     given = call.args[0]
     if call.named("*_like"):
-        return length_symbol(given)
+        return symbolic_length(given)
     if isinstance(given, Sequence):
-        return place_of(given.items[-1]) if given.items and not given.is_open else None
-    return place_of(given)
+        return position_of_number(given.items[-1]) if given.items and not given.is_open else None
+    return position_of_number(given)
 
 
 class Move(NamedTuple):
     """An array whose tokens a call puts at other places."""
 
     array: Value
-    by: Place | None
+    by: TokenPosition | None
     """How far on; None where it is not known"""
 
 
-def moved_by(call: CallEvent) -> Move | None:
-    """What `roll`, `pad` and `narrow` move; None for any other call."""
+def move_of_call(call: CallEvent) -> Move | None:
+    """The array that `roll`, `pad` or `narrow` moves, and how far; None for any other call."""
     if call.named("torch.roll", "numpy.roll") and call.args:
-        return Move(call.args[0], _roll(call.argument(1, "shifts") or call.keywords.get("shift")))
+        return Move(
+            call.args[0], _roll_distance(call.argument(1, "shifts") or call.keywords.get("shift"))
+        )
     if call.named("torch.nn.functional.pad") and call.args:
-        return Move(call.args[0], _left_padding(call.argument(1, "pad")))
+        return Move(call.args[0], _left_padding_width(call.argument(1, "pad")))
     if call.receiver is None:
         return None
     if call.method == "roll":
-        return Move(call.receiver, _roll(call.argument(0, "shifts")))
+        return Move(call.receiver, _roll_distance(call.argument(0, "shifts")))
     if call.method == "narrow" and len(call.args) > 1:
-        begin = place_of(call.args[1])
+        begin = position_of_number(call.args[1])
         return Move(call.receiver, None if begin is None else START.plus(begin, -1))
     return None
 
 
-def _roll(shifts: Value | None) -> Place | None:
-    """How far `roll` moves; None where it is not known."""
+def _roll_distance(shifts: Value | None) -> TokenPosition | None:
+    """How far `roll` moves tokens; None where it is not known."""
     plain = constant_of(shifts)
     if isinstance(plain, tuple | list) and plain:
         plain = plain[-1]
-    return Place(plain) if isinstance(plain, int) else None
+    return TokenPosition(plain) if isinstance(plain, int) else None
 
 
-def _left_padding(widths: Value | None) -> Place | None:
+def _left_padding_width(widths: Value | None) -> TokenPosition | None:
     """The width of padding on the left side, which comes first; None where it is not known."""
     first = widths.items[0] if isinstance(widths, Sequence) and widths.items else None
-    return None if first is None else place_of(first)
+    return None if first is None else position_of_number(first)
