@@ -65,7 +65,11 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.nearby_chat_files import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
+from truetune.checks.source.evidence.execution_order import (
+    call_routes_to,
+    route_runs_after,
+    training_places,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.own_model_names import may_be_own_model
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -264,9 +268,9 @@ def _line_number(node: ast.AST) -> int:
 
 def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
     """Does every way to a place lead through what comes after a training?"""
-    early = [route for place in places for route in routes_to(module, place)]
-    ways = routes_to(module, node)
-    return bool(ways) and all(any(runs_after(way, one) for one in early) for way in ways)
+    early = [route for place in places for route in call_routes_to(module, place)]
+    ways = call_routes_to(module, node)
+    return bool(ways) and all(any(route_runs_after(way, one) for one in early) for way in ways)
 
 
 class AskedInAnotherForm(SourceRule):

@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import routes_to
+from truetune.checks.source.evidence.execution_order import call_routes_to
 from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -108,7 +108,7 @@ def _generates(module: Module, loop: Loop) -> bool:
         for part in module.with_linked
         for call in part.all_calls
         if _is_generation(call.node.func)
-        for route in routes_to(module, call.node)
+        for route in call_routes_to(module, call.node)
         for stop in route
     )
 

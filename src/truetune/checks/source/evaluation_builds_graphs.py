@@ -74,7 +74,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import Route, RouteStop, routes_to
+from truetune.checks.source.evidence.execution_order import Route, RouteStep, call_routes_to
 from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -114,7 +114,7 @@ def _only_moves(node: ast.Call) -> bool:
 def _route_in_loop(module: Module, node: ast.Call) -> Route | None:
     """A way from the running script to a pass, through a loop, where gradients are recorded and none is wanted."""
     trains_nothing = _trains_nothing(module)
-    for route in routes_to(module, node):
+    for route in call_routes_to(module, node):
         # Who runs a function that nothing calls is not known.
         starts = isinstance(route[-1].scope, ast.Module)
         is_looped = any(_loops_around(module, stop.node) for stop in route)
@@ -138,7 +138,7 @@ def _trains_nothing(module: Module) -> bool:
     )
 
 
-def _evaluates(module: Module, stop: RouteStop) -> bool:
+def _evaluates(module: Module, stop: RouteStep) -> bool:
     """Is it a function that puts a model into eval mode above a place, and wants no gradient?"""
     if not isinstance(stop.scope, FUNCTIONS):
         return False

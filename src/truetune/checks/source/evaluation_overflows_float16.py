@@ -53,9 +53,9 @@ from truetune.checks.source.evidence.float16_evaluations import (
     EvaluatedModel,
     Float16Evaluation,
     evaluated_model,
-    evaluations,
+    evaluation_places,
     float16_evaluations,
-    nan_beside,
+    nan_loss_line_beside,
 )
 
 OVERFLOWS_AS_LOADED = "gemma"
@@ -67,7 +67,7 @@ class EvaluationOverflowsFloat16(SourceRule):
     symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("evaluations", evaluations)
+    looks_at = CodePlaces("evaluations", evaluation_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -75,7 +75,7 @@ class EvaluationOverflowsFloat16(SourceRule):
             model = evaluated_model(module, found)
             if model is None or not _overflows(model, found):
                 continue
-            shown = nan_beside(module)
+            shown = nan_loss_line_beside(module)
             is_proved = model.is_sure or bool(shown)
             yield self.finding(
                 _message(model),

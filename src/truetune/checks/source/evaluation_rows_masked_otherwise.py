@@ -60,8 +60,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.held_out_loaders import (
-    loaders_by_purpose,
     loaders_of_held_out_rows,
+    training_and_held_out_rows,
 )
 from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions import with_called_functions
@@ -135,7 +135,7 @@ def _pairs_of_rows(module: Module) -> Iterator[tuple[Value, Value]]:
             train, held = (trainer.keywords.get(name) for name in DATA_SETS)
             if trainer.home.path == module.path and train is not None and held is not None:
                 yield train, held
-    yield from loaders_by_purpose(module)
+    yield from training_and_held_out_rows(module)
 
 
 def _labels_of(module: Module, rows: Value) -> Labelled | None:

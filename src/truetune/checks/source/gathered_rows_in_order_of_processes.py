@@ -54,11 +54,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.joined_rows_in_runs import wrong_joins
 from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,
     slice_through_loops,
 )
+from truetune.checks.source.evidence.wrong_row_joins import wrong_joins
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

@@ -52,7 +52,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
-    certainly_lacks,
+    argument_is_certainly_missing,
     generate_calls,
     is_causal_model,
 )
@@ -110,7 +110,7 @@ class GenerationLengthNotSet(SourceRule):
         calls = [
             call
             for call in generate_calls(module)
-            if all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
+            if all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         ]
         if not calls or _sets_generation_config(module):
             return
@@ -236,7 +236,7 @@ def _scopes_with_options(module: Module) -> list[Scope]:
     return [
         module.scopes.of[call.node]
         for call in generate_calls(module)
-        if not all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
+        if not all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         and any(
             keyword.arg is None and _is_parameter(module, keyword.value)
             for keyword in call.node.keywords

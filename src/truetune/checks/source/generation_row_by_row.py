@@ -60,7 +60,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.generations_per_row_in_runs import generations_per_row
+from truetune.checks.source.evidence.generations_per_row import generations_per_row
 from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_asynchronous,

@@ -54,12 +54,12 @@ from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_ne
 from truetune.checks.replies_beside import replies_at_the_limit
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.find_hyperparameter_arguments import (
+from truetune.checks.source.evidence.high_temperature_requests import hot_requests
+from truetune.checks.source.evidence.hyperparameter_arguments import (
     generating_calls,
     has_judgeable_number,
     out_of_range_arguments,
 )
-from truetune.checks.source.evidence.hot_requests import hot_requests
 from truetune.checks.source.evidence.stopping_switches import stopping_switches
 from truetune.source.module import Module
 

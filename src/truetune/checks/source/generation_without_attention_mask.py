@@ -46,7 +46,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.source.source_edits import set_keyword
 
@@ -62,7 +62,7 @@ class GenerationWithoutAttentionMask(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in generate_calls(module):
-            ids = generate_ids(call)
+            ids = input_ids_argument(call)
             encoding = encoded_ids(module, ids) if ids is not None else None
             if (
                 ids is None

@@ -56,12 +56,14 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    routes_to,
-    runs_after,
+    call_routes_to,
+    route_runs_after,
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.generations_in_training_hooks import calls_in_training_hooks
+from truetune.checks.source.evidence.generations_in_training_hooks import (
+    generations_in_training_hooks,
+)
 from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
     generations_with_cache_off_at_load,
 )
@@ -249,7 +251,7 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
     )
     if switch is None or module.imports_unsloth:
         return
-    for call in calls_in_training_hooks(module, ENDS_TRAINING_MODE):
+    for call in generations_in_training_hooks(module, ENDS_TRAINING_MODE):
         yield StillTraining(call, switch)
 
 
@@ -301,7 +303,7 @@ def _generation_while_training(
     module: Module, places: list[ast.AST], switch: ast.AST
 ) -> StillTraining | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
-    early = [route for place in places for route in routes_to(module, place)]
+    early = [route for place in places for route in call_routes_to(module, place)]
     # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
     is_switched = any(
         call.receiver is not None and _may_be_model(module, call.receiver)
@@ -309,8 +311,8 @@ def _generation_while_training(
     )
     for call in _generations_of_models(module):
         # A helper that is called before the training too is slow in the calls after it.
-        for late in routes_to(module, call.node):
-            if any(runs_after(late, one) for one in early):
+        for late in call_routes_to(module, call.node):
+            if any(route_runs_after(late, one) for one in early):
                 return StillTraining(call.node, switch)
             if is_switched and _runs_inside(module, late, places):
                 return StillTraining(call.node, switch, in_loop=True)

@@ -53,20 +53,20 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
 from truetune.checks.source.evidence.label_numberings import (
     APPEARANCE,
     LISTING,
     SET,
     SORTED,
     DifferentOrders,
-    Numbering,
+    LabelNumbering,
     different_orders,
     label_numberings,
     numberings_beside,
-    numbers_alone,
+    set_holds_numbers_only,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
 from truetune.source.module import Module
 
 CLASSIFIERS = (
@@ -113,12 +113,14 @@ class LabelIdsInNoFixedOrder(SourceRule):
             return
         numberings = list(label_numberings(module))
         yield from self._of_files_numbered(numberings)
-        unfixed = [one for one in numberings if one.kind in ORDERS and not numbers_alone(one)]
+        unfixed = [
+            one for one in numberings if one.kind in ORDERS and not set_holds_numbers_only(one)
+        ]
         effect = _effect(module) if unfixed else ""
-        if effect and not hashes_are_seeded(module):
+        if effect and not project_fixes_hash_seed(module):
             yield self._of_unfixed(unfixed[0], effect)
 
-    def _of_unfixed(self, first: Numbering, effect: str) -> Finding:
+    def _of_unfixed(self, first: LabelNumbering, effect: str) -> Finding:
         """That ids come from an order that differs in each process."""
         module = self.subject
         others = [one for one in numberings_beside(module) if one.kind == first.kind]
@@ -132,7 +134,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
             cases=[case_of_node(module, first.node)],
         )
 
-    def _of_files_numbered(self, numberings: list[Numbering]) -> Iterator[Finding]:
+    def _of_files_numbered(self, numberings: list[LabelNumbering]) -> Iterator[Finding]:
         """Two numberings in the order of two files."""
         own = [one for one in numberings if one.kind in OF_FILES]
         others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
@@ -194,7 +196,7 @@ def _keeps_names(module: Module) -> bool:
     )
 
 
-def _other_in_words(other: Numbering) -> str:
+def _other_in_words(other: LabelNumbering) -> str:
     """Another script with such ids."""
     line = other.module.place(other.node)[0]
     return f"{Path(other.module.path).name}, line {line}, numbers labels in such an order too"

@@ -58,11 +58,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.label_matches_in_runs import wrong_matches
 from truetune.checks.source.evidence.label_searches_by_name import (
     find_label_inside_another,
     find_letter_inside_answers,
 )
+from truetune.checks.source.evidence.wrong_label_matches import wrong_matches
 from truetune.source.module import Module
 
 

@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.label_orders import (
     LabelOrder,
     label_orders,
-    label_orders_beside,
+    label_orders_of_same_names_beside,
 )
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
@@ -82,7 +82,10 @@ class LabelNamesInAnotherOrder(SourceRule):
         module = self.subject
         own = list(_label_orders_of_generation(module))
         for place, order in enumerate(own):
-            others = [*own[:place], *label_orders_beside(module, frozenset(order.names))]
+            others = [
+                *own[:place],
+                *label_orders_of_same_names_beside(module, frozenset(order.names)),
+            ]
             other = next((one for one in others if _is_another(order, one)), None)
             if other is not None:
                 first = next(

@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     encoding_pads,
 )
 from truetune.checks.source.evidence.labels_and_padding import (
@@ -285,7 +285,12 @@ def _padding_of(module: Module, labels: ast.expr) -> Call | None:
     if place is None or place[1] != "input_ids":
         return None
     return next(
-        (call for call in encoding_calls(module, place[0]) if encoding_pads(module, call)), None
+        (
+            call
+            for call in encoding_calls_of_dictionary(module, place[0])
+            if encoding_pads(module, call)
+        ),
+        None,
     )
 
 

@@ -46,7 +46,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
@@ -146,6 +146,6 @@ def _fields_behind(module: Module, side: ast.expr) -> Iterator[str]:
     for origin in module.flow.origins(side):
         if isinstance(origin.node, ast.expr):
             for part in ast.walk(origin.node):
-                field = field_read(part)
+                field = field_name_read(part)
                 if field is not None:
                     yield field

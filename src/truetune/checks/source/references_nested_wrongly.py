@@ -45,7 +45,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -154,7 +154,9 @@ def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
         if _is_text(module, element):
             return element
     for rows in _comprehensions(module, references):
-        if field_read(rows.elt) is not None and _is_rows_of_a_file(module, rows.generators[0].iter):
+        if field_name_read(rows.elt) is not None and _is_rows_of_a_file(
+            module, rows.generators[0].iter
+        ):
             return rows
     makers = [origin.node for origin in module.flow.origins(references) if not origin.path]
     if len(makers) != 1 or not isinstance(makers[0], ast.Call):
@@ -169,7 +171,7 @@ def _gives_a_text_for_each_row(made: Call) -> bool:
     listed = made.receiver if made.method in ("tolist", "to_list") else None
     if made.named("list") and len(made.args) == 1:
         listed = made.args[0]
-    return listed is not None and field_read(listed) is not None
+    return listed is not None and field_name_read(listed) is not None
 
 
 def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:

@@ -49,7 +49,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.double_bos import (
     BosCount,
-    ChatTemplateSet,
+    GivenChatTemplate,
     bos_of_rendered_text,
 )
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
@@ -103,7 +103,7 @@ class RenderedTextTokenizedAgain(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._sent_as_messages()
-        template = ChatTemplateSet(module)
+        template = GivenChatTemplate(module)
         for call, text in _tokenized_texts(module):
             if not call.lacks("add_special_tokens"):
                 continue
@@ -142,7 +142,7 @@ class RenderedTextTokenizedAgain(SourceRule):
 
         yield from self._given_to_engines(template)
 
-    def _given_to_engines(self, template: ChatTemplateSet) -> Iterator[Finding]:
+    def _given_to_engines(self, template: GivenChatTemplate) -> Iterator[Finding]:
         """Rendered texts that vLLM tokenizes with special tokens."""
         module = self.subject
         for call, texts in _engine_texts(module):

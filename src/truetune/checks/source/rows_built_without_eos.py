@@ -63,15 +63,15 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.encoded_rows_in_runs import (
-    EncodedRow,
-    encoded_rows,
-    texts_of_unsloth,
-)
 from truetune.checks.source.evidence.row_endings import (
     appends_no_eos,
     may_end_rows,
     trains_causal_model,
+)
+from truetune.checks.source.evidence.texts_encoded_for_training import (
+    EncodedRow,
+    encoded_rows,
+    texts_of_unsloth,
 )
 from truetune.checks.source.evidence.texts_joined_for_packing import packed_texts
 from truetune.source.module import Module

@@ -58,7 +58,6 @@ from truetune.checks.source.evidence.files_joined_by_position import (
     FilesInOtherOrder,
     files_in_other_order,
 )
-from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.listings_joined_by_position import (
     AS_GIVEN,
     WORDS,
@@ -70,6 +69,7 @@ from truetune.checks.source.evidence.sides_filtered_apart import (
     joins_of_filtered_files,
     joins_of_shuffled_file,
 )
+from truetune.checks.source.evidence.wrong_row_joins import WrongJoin, wrong_joins
 from truetune.source.module import Module
 
 DONE = {

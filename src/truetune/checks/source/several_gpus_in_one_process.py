@@ -62,13 +62,13 @@ from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
     SingleProcessStart,
     find_single_process_starts,
 )
+from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.constant_values import UNKNOWN

@@ -63,11 +63,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.evaluation_modes_in_runs import (
+from truetune.checks.source.evidence.models_left_in_eval_mode import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
     models_left_in_eval_mode,
-    settings_that_are_off,
+    settings_off_in_eval_mode,
 )
 from truetune.source.module import Module
 
@@ -91,7 +91,7 @@ class TrainedInEvalMode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for left in models_left_in_eval_mode(self.subject):
-            off = settings_that_are_off(left.trace)
+            off = settings_off_in_eval_mode(left.trace)
             yield self.finding(
                 f"the model stays in eval() mode for the training steps behind this: {_what_is_off(off)}",
                 "call model.train() behind the evaluation, before the next step"

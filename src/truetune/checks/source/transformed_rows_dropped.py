@@ -50,9 +50,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.dropped_transformations import (
-    Dropped,
+    DroppedTransformation,
     dropped_transformations,
-    pure_statements,
+    statements_of_pure_methods,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
@@ -66,7 +66,7 @@ HARMLESS = frozenset(("shuffle", "sort", "sort_values", "sample", "reset_index",
 
 def _transformations(module: Module) -> Iterator[object]:
     """Calls that transform rows, with their result kept or not."""
-    yield from pure_statements(module)
+    yield from statements_of_pure_methods(module)
     yield from _maps(module)
 
 
@@ -98,7 +98,7 @@ class TransformedRowsDropped(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, function)],
                 )
 
-    def _report(self, dropped: Dropped) -> Finding:
+    def _report(self, dropped: DroppedTransformation) -> Finding:
         """A transformation whose result is dropped."""
         module, call = self.subject, dropped.call
         written = module.text_of(call)

@@ -1,8 +1,9 @@
 """Finds models that are given an adapter or merged with one, and the names that models are loaded
 under.
 
-A name is told only where the code leaves one choice: every origin of the expression is followed, through wrappers of
-PEFT and accelerate, and two different names (or one that is not written in the file) give none.
+A name is told only where the code leaves one choice: every origin of the expression is followed,
+through wrappers of PEFT and accelerate, and two different names (or one that is not written in the
+file) give none.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def name_of_model(module: Module, model: ast.expr) -> str | None:
 
 
 def written_text(module: Module, expression: ast.expr | None) -> str | None:
-    """The text that an expression stands for, as the file writes it: also as the default of a variable of the
-    environment (`os.environ.get("BASE", "owner/model")`) or of an option, and inside of `str()` and `Path()`.
+    """The text that an expression stands for, as the file writes it: also as the default of a
+    variable of the environment (`os.environ.get("BASE", "owner/model")`) or of an option, and
+    inside of `str()` and `Path()`.
 
     A launch may give another value; what the file writes is what it does without one.
     """
@@ -85,7 +87,9 @@ def written_text(module: Module, expression: ast.expr | None) -> str | None:
 
 
 def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
-    """The text that the commands beside a script give for the option that an expression is; None where it is none."""
+    """The text that the commands beside a script give for the option that an expression is; None
+    where it is none.
+    """
     origins = module.flow.origins(expression)
     given = find_given_option(module, origins[0].node) if len(origins) == 1 else None
     return given.value if given is not None and isinstance(given.value, str) else None
@@ -112,7 +116,9 @@ def _wrapped_text_expression(module: Module, expression: ast.expr) -> ast.expr |
 
 
 def loaded_name(module: Module, expression: ast.expr) -> str | None:
-    """The one name that it is loaded under; None where there are several, or one is not written in the file."""
+    """The one name that it is loaded under; None where there are several, or one is not written in
+    the file.
+    """
     names: set[object] = set()
     for origin in module.flow.origins(expression):
         name = (

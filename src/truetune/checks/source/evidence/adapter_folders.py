@@ -18,7 +18,9 @@ MAX_FOLDERS_UP = 2
 
 
 def loads_adapter_folder(module: Module, model: ast.AST) -> bool:
-    """Is it a model that is loaded from a folder with an adapter in it, or the name of such a folder?"""
+    """Is it a model that is loaded from a folder with an adapter in it, or the name of such a
+    folder?
+    """
     if isinstance(model, ast.Call):
         call = module.flow.call(model)
         if not call.named(*MODEL_LOADS):

@@ -1,12 +1,12 @@
 """Finds loops over a model's parameters that freeze every weight of an adapter, by what their tests
 say of the weights' names.
 
-How it works: the body of `for name, p in model.named_parameters()` is evaluated for names as PEFT gives them to LoRA's
-weights, in models of several families and at each layer. The loop freezes the adapter where the last thing that it
-sets is False for all of them.
+How it works: the body of `for name, p in model.named_parameters()` is evaluated for names as PEFT
+gives them to LoRA's weights, in models of several families and at each layer. The loop freezes the
+adapter where the last thing that it sets is False for all of them.
 
-The trade-off: a test that is not written out (a pattern, a list from elsewhere) leaves the loop alone, and so does any
-other place that sets `requires_grad`, for it may come later.
+The trade-off: a test that is not written out (a pattern, a list from elsewhere) leaves the loop
+alone, and so does any other place that sets `requires_grad`, for it may come later.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class FreezingLoop(NamedTuple):
 
 
 def loops_that_freeze_adapters(module: Module) -> Iterator[FreezingLoop]:
-    """The loops over all parameters of a model, in the files that run together, after which no LoRA weight trains."""
+    """The loops over all parameters of a model, in the files that run together, after which no LoRA
+    weight trains.
+    """
     for part in module.with_linked:
         for loop in part.nodes(ast.For):
             call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
@@ -108,7 +110,9 @@ class _LoopBodyEvaluator:
         self.known: dict[str, bool | None] = {}
 
     def trains_weight(self, name: str) -> bool | None:
-        """Does a weight of the adapter with this name train behind the loop? None where that is not known."""
+        """Does a weight of the adapter with this name train behind the loop? None where that is not
+        known.
+        """
         # get_peft_model leaves the adapter's weights trainable.
         self.state, self.known = True, {}
         self._run_statements(self.loop.body, name)
@@ -129,7 +133,9 @@ class _LoopBodyEvaluator:
         return True
 
     def _run_branch(self, statement: ast.If, name: str) -> bool:
-        """Run the arm that is taken for this name; False where the pass ends, or it is not known which is taken."""
+        """Run the arm that is taken for this name; False where the pass ends, or it is not known
+        which is taken.
+        """
         test = self._truth(statement.test, name)
         if test is not None:
             return self._run_statements(statement.body if test else statement.orelse, name)

@@ -89,10 +89,11 @@ def added_tokens_unknown_to_model(
 
 
 def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
-    """Tokens whose text is not in the files, where the code that adds them resizes the embedding for them.
+    """Tokens whose text is not in the files, where the code that adds them resizes the embedding
+    for them.
 
-    By `add_tokens` or as additional special tokens, which no one uses for a pad, or by TRL's `clone_chat_template`,
-    which resizes by itself.
+    By `add_tokens` or as additional special tokens, which no one uses for a pad, or by TRL's
+    `clone_chat_template`, which resizes by itself.
     """
     added = []
     for call in module.methods("add_tokens"):
@@ -163,7 +164,9 @@ def _resizes_embedding_in_same_function(module: Module, node: ast.AST) -> bool:
 
 
 def _is_template_of_another_family(module: Module, call: Call) -> bool | None:
-    """Does a chat template come from a model of another family, with tokens of its own? None where it is not known."""
+    """Does a chat template come from a model of another family, with tokens of its own? None where
+    it is not known.
+    """
     source = call.argument(2, "source_tokenizer_path")
     names = likely_model_names(module, call.argument(1, "tokenizer"))
     sources = possible_texts(module.home(source), source) if source is not None else []

@@ -1,6 +1,7 @@
 """Caches on the disk that keep the answers of models, and the keys that they are kept under.
 
-The trade-off: the key is followed through the assignments of its own function alone, by the names that stand in them.
+The trade-off: the key is followed through the assignments of its own function alone, by the names
+that stand in them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Finds the patterns by which a script reads answers out of texts, and the columns that it reads
 with them.
 
-A reader is a function of the file that searches its argument and gives nothing where no pattern is found. It is
-followed from its calls to the columns of rows (`row["resp"]`, `row.get("gold")`). A function that falls back on
-something else (the last number, the whole text) reads every text, and is none.
+A reader is a function of the file that searches its argument and gives nothing where no pattern is
+found. It is followed from its calls to the columns of rows (`row["resp"]`, `row.get("gold")`). A
+function that falls back on something else (the last number, the whole text) reads every text, and
+is none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -80,7 +81,9 @@ def _columns_of_expression(module: Module, given: ast.expr, depth: int = 3) -> I
 
 
 def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
-    """The columns that a text is: read from a row, given to a function, or written into a row by the same name."""
+    """The columns that a text is: read from a row, given to a function, or written into a row by
+    the same name.
+    """
     yield from _columns_of_expression(module, text)
     for origin in module.flow.origins(text):
         is_read = isinstance(origin.node, ast.Subscript | ast.Call)
@@ -201,7 +204,7 @@ def _column_read(node: ast.AST) -> str | None:
 
     `row["resp"]`, `row.get("resp", "")`, also in `str(...)` or with `.strip()`; None otherwise.
     """
-    fields = map(field_read, ast.walk(node))
+    fields = map(field_name_read, ast.walk(node))
     return next((field for field in fields if field is not None), None)
 
 

@@ -1,8 +1,9 @@
 """Finds the limits of tokens that a script gives to answers, in whatever call or request body they
 travel to an engine.
 
-How it works: the symbolic run gives each call with its arguments; dictionaries among them are read as well. The
-trade-off: a limit that is not a plain number is left out, and then nothing is said of the file.
+How it works: the symbolic run gives each call with its arguments; dictionaries among them are read
+as well. The trade-off: a limit that is not a plain number is left out, and then nothing is said of
+the file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Follows a model from the call that asks it for text to the call that loads its weights, with all
 that is put around it on the way.
 
-A model is followed from the call that asks it to the call that loads its weights, with all that is put around it on
-the way. One way that is not seen to its end makes the whole unknown: a guess about weights would accuse the wrong file.
+A model is followed from the call that asks it to the call that loads its weights, with all that is
+put around it on the way. One way that is not seen to its end makes the whole unknown: a guess about
+weights would accuse the wrong file.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def load_dtypes(module: Module, load: Call) -> Iterator[str]:
 
 
 def is_float32_by_default(module: Module, load: Call) -> bool:
-    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
+    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever
+    the weights are in?
+    """
     named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
     is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
     return (

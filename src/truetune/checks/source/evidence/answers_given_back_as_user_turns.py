@@ -1,8 +1,9 @@
 """Finds answers of a model that a script puts back into the same chat as turns of the user.
 
-How it works: a message with the role `user` is added to a list that is also sent to a model, and its content is the
-answer to that same list: the content of a reply, or decoded ids. The trade-off: a script that names the role
-`assistant` anywhere is left alone, for two models may talk there, and each is the other's user.
+How it works: a message with the role `user` is added to a list that is also sent to a model, and
+its content is the answer to that same list: the content of a reply, or decoded ids. The trade-off:
+a script that names the role `assistant` anywhere is left alone, for two models may talk there, and
+each is the other's user.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def _comes_from_call_given_chat(
 ) -> bool:
     """Does a value come from a call that was given this chat, by the names in it?
 
-    `seen` holds what was opened already: names that lead to one another would be followed along each way between them.
+    `seen` holds what was opened already: names that lead to one another would be followed along
+    each way between them.
     """
     if node in seen:
         return False

@@ -1,11 +1,12 @@
 """Finds decoded answers that are used with their prompt still in front, in the symbolic run of a
 script.
 
-How it works: a use is followed back to `decode` or `batch_decode`, and from there to `generate` of a causal model. Each
-cut on the way makes another value, so a text that arrives is whole by construction.
+How it works: a use is followed back to `decode` or `batch_decode`, and from there to `generate` of
+a causal model. Each cut on the way makes another value, so a text that arrives is whole by
+construction.
 
-The trade-off: what is only kept may be cut later; there any use of the text that is not known is enough to say
-nothing.
+The trade-off: what is only kept may be cut later; there any use of the text that is not known is
+enough to say nothing.
 """
 
 from __future__ import annotations

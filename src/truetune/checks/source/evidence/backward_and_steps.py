@@ -1,7 +1,8 @@
 """Finds the calls of `backward` and of an optimizer's `step` in hand-written loops.
 
-They are known by the names of their methods, and the optimizer by what makes it. A loss may stand in several places of
-a call of backward: before the dot, as an argument, or inside of what a gradient scaler gives.
+They are known by the names of their methods, and the optimizer by what makes it. A loss may stand
+in several places of a call of backward: before the dot, as an argument, or inside of what a
+gradient scaler gives.
 """
 
 from __future__ import annotations

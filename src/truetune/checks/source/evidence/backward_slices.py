@@ -1,8 +1,8 @@
 """Computes backward slices: all nodes that an expression is computed from, through names, functions
 of the file, and lists.
 
-They are wider than the truth: whatever takes part anywhere counts. A rule asks them whether a certain call takes part
-at all, and proves the rest itself.
+They are wider than the truth: whatever takes part anywhere counts. A rule asks them whether a
+certain call takes part at all, and proves the rest itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def may_record_gradients(module: Module, node: ast.AST, depth: int = CALLERS) -> bool:
-    """May gradients be recorded here: is neither this place nor every caller of its function without them?"""
+    """May gradients be recorded here: is neither this place nor every caller of its function
+    without them?
+    """
     if depth == 0:
         return True
     for around in module.parents(node):

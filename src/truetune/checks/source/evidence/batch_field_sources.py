@@ -1,9 +1,9 @@
 """Follows a field of a batch, such as `inputs["labels"]` in a trainer's hook, back to what was put
 into it, in the symbolic run of a script.
 
-How it works: a batch that a trainer or loader gives to the project's code is followed back to the collator and to the
-rows of the data set. A collator of the project says itself what it makes; of the collators of libraries it is known
-whether they copy the ids into the labels.
+How it works: a batch that a trainer or loader gives to the project's code is followed back to the
+collator and to the rows of the data set. A collator of the project says itself what it makes; of
+the collators of libraries it is known whether they copy the ids into the labels.
 
 The trade-off: rows that were made by another script are not seen, and then a field is only itself.
 """
@@ -83,7 +83,9 @@ def _batch_field_of_call(call: CallEvent) -> BatchField | None:
 
 
 def source_of_field(field: BatchField) -> BatchField | Value:
-    """What was put into a field, the field that it certainly copies, or the field itself as it was made."""
+    """What was put into a field, the field that it certainly copies, or the field itself as it was
+    made.
+    """
     batch: Value | None = field.batch
     for _ in range(MAX_STEPS):
         if batch is None:
@@ -227,7 +229,9 @@ def _returned_by_collator(event: CallEvent, collator: Function | Instance) -> Va
 
 
 def maker_of_batch(batch: Value) -> CallEvent | None:
-    """The loader or trainer that a batch comes from, or that stands for its batches; None where it is not known."""
+    """The loader or trainer that a batch comes from, or that stands for its batches; None where it
+    is not known.
+    """
     if isinstance(batch, Result):
         return batch.call if batch.call.named(*LOADERS, *TRAINERS) else None
     if isinstance(batch, Parameter):

@@ -13,7 +13,9 @@ LABELLING_COLLATORS = ("transformers.DataCollatorFor*", "trl.DataCollatorFor*")
 
 
 def batch_may_have_labels(module: Module, method: ast.FunctionDef) -> bool:
-    """Can the batch hold `labels`, without which the Trainer counts nothing and divides by the steps?"""
+    """Can the batch hold `labels`, without which the Trainer counts nothing and divides by the
+    steps?
+    """
     keys = _batch_columns_read(module, method)
     # A method that takes the batch apart may read columns of other names: that of a model reads `labels`.
     is_read_by_model = keys is None and _batch_goes_to_model_or_super_loss(module, method)
@@ -49,7 +51,9 @@ def _contains_name(part: ast.expr, name: str) -> bool:
 
 
 def _batch_columns_read(module: Module, method: ast.FunctionDef) -> set[str] | None:
-    """The columns of the batch that the loss reads; None where it hands the batch on, or reads an unknown one."""
+    """The columns of the batch that the loss reads; None where it hands the batch on, or reads an
+    unknown one.
+    """
     positions = method.args.args
     if len(positions) < 3:
         return None
@@ -69,7 +73,9 @@ def _batch_columns_read(module: Module, method: ast.FunctionDef) -> set[str] | N
 
 
 def _is_moved_under_own_name(module: Module, batch: ast.Name) -> bool:
-    """Is it moved or copied as a whole under its own name: `batch = {k: v.to(device) for k, v in batch.items()}`?"""
+    """Is it moved or copied as a whole under its own name: `batch = {k: v.to(device) for k, v in
+    batch.items()}`?
+    """
     statement = module.statement(batch)
     return isinstance(statement, ast.Assign) and any(
         isinstance(target, ast.Name) and target.id == batch.id for target in statement.targets

@@ -1,10 +1,11 @@
 """Finds batches that one process may skip by figures of its own, while the other processes make a
 collective call for theirs.
 
-How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an `except` that swallows
-the error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a
-call that waits for all stands behind it. The trade-off: where the loop, or a function that the condition calls, makes
-processes agree (all_reduce, gather), nothing is said, whatever they agree on.
+How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an
+`except` that swallows the error of a step) is one where its condition is computed from the batch or
+from its loss, and a backward pass or a call that waits for all stands behind it. The trade-off:
+where the loop, or a function that the condition calls, makes processes agree (all_reduce, gather),
+nothing is said, whatever they agree on.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class SkippedBatch(NamedTuple):
 
 
 def skipped_batches(module: Module) -> Iterator[SkippedBatch]:
-    """The places where one process may leave out a batch; none where nothing wraps a model for several."""
+    """The places where one process may leave out a batch; none where nothing wraps a model for
+    several.
+    """
     text = "\n".join(part.text for part in module.with_linked)
     if not ENGINE_SIGNS.search(text) or not OWN_ROWS.search(text):
         return
@@ -102,7 +105,9 @@ def _method_calls_in(scope: ast.AST, names: frozenset[str]) -> Iterator[ast.Call
 
 
 def _skips_of_loop(module: Module, loop: Loop) -> Iterator[SkippedBatch]:
-    """`continue` before the backward pass of a loop over batches, and errors of a step that are swallowed."""
+    """`continue` before the backward pass of a loop over batches, and errors of a step that are
+    swallowed.
+    """
     for node in ast.walk(loop):
         if isinstance(node, ast.Continue) and _directly_enclosing_loop(module, node) is loop:
             yield from _skip_by_continue(module, loop, node)
@@ -150,7 +155,9 @@ def _computes_loss(block: ast.AST) -> bool:
 
 
 def _certainly_ends_loop(handler: ast.ExceptHandler) -> bool:
-    """Does a handler surely end the process or the loop: a `raise`, an exit or a `break`, and no `continue` before?"""
+    """Does a handler surely end the process or the loop: a `raise`, an exit or a `break`, and no
+    `continue` before?
+    """
     if any(isinstance(part, ast.Continue) for part in ast.walk(handler)):
         return False
     return any(
@@ -253,7 +260,9 @@ def _process_local_test(
 
 
 def _values_from_batch(scope: ast.AST, batches: set[str]) -> set[str]:
-    """The names of a loop or function that are computed from its batch, one assignment after another."""
+    """The names of a loop or function that are computed from its batch, one assignment after
+    another.
+    """
     known = set(batches)
     for node in sorted(
         (one for one in ast.walk(scope) if isinstance(one, ast.Assign)), key=lambda one: one.lineno

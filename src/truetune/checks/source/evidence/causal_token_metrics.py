@@ -1,8 +1,9 @@
 """Finds code that compares a causal model's predicted tokens with labels: trainers with
 compute_metrics, and own steps.
 
-A causal model's logits at one place are for the token of the next place, so whoever compares the two must shift one of
-them. Models of other kinds (classifiers, encoder-decoders) need no shift: where one is loaded, nothing is said.
+A causal model's logits at one place are for the token of the next place, so whoever compares the
+two must shift one of them. Models of other kinds (classifiers, encoder-decoders) need no shift:
+where one is loaded, nothing is said.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def classified_uses_of_result(module: Module, result: ast.Call) -> Iterator[tupl
 
 
 def _class_of_use(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
-    """How a use treats the result: `dictionary` as one, `loud` fails on one, `silent` takes its keys for the ids;
-    empty where that is not plain."""
+    """How a use treats the result: `dictionary` as one, `loud` fails on one, `silent` takes its
+    keys for the ids; empty where that is not plain."""
     if isinstance(parent, ast.Subscript):
         return _class_of_use_by_index(module, parent) if parent.value is node else ""
     if isinstance(parent, ast.Attribute):

@@ -1,13 +1,15 @@
 """Finds `zero_grad()` calls that certainly run between a backward pass and the step that should use
 its gradients.
 
-How it works: the statements of a function, or of the file, are followed in their order with what is known of the
-gradients: none yet, those of a backward pass, cleared. Branches are followed apart and come together after the `if`;
-a loop's body is followed twice, so that the end of one pass meets the beginning of the next; functions of the project
-are followed where they are called. A step counts where the gradients are cleared on every way to it.
+How it works: the statements of a function, or of the file, are followed in their order with what is
+known of the gradients: none yet, those of a backward pass, cleared. Branches are followed apart and
+come together after the `if`; a loop's body is followed twice, so that the end of one pass meets the
+beginning of the next; functions of the project are followed where they are called. A step counts
+where the gradients are cleared on every way to it.
 
-The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients itself (`p.grad =
-...`, a function with `grad` in its name) may put them back, so nothing is said after it.
+The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients
+itself (`p.grad = ...`, a function with `grad` in its name) may put them back, so nothing is said
+after it.
 """
 
 from __future__ import annotations
@@ -267,7 +269,9 @@ class _GradientStateWalk:
         return [one.after_step(owner) for one in states]
 
     def optimizer_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
-        """The optimizer whose gradients are cleared; those of a model are those of the one optimizer."""
+        """The optimizer whose gradients are cleared; those of a model are those of the one
+        optimizer.
+        """
         owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         text = _name_at_caller(ast.unparse(owner), names)
         is_optimizer = "optimizer" in self.module.flow.types(owner) or re.search("opt", text, re.I)
@@ -281,7 +285,9 @@ def _distinct_states(states: States) -> States:
 
 
 def _conditional_calls(node: ast.AST) -> set[ast.AST]:
-    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of a `lambda`."""
+    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of
+    a `lambda`.
+    """
     parts: list[ast.expr] = []
     for one in ast.walk(node):
         if isinstance(one, ast.IfExp):

@@ -1,9 +1,10 @@
 """Computes the values that an expression over one column takes in the rows of a file, and whether
 it is a text in each row.
 
-How it works: a cell (`row["label"]`, `frame.label`, `row.get("label")`) leads to the rows that it comes from, and their
-values go through the casts and text methods of the script. Of files that the library types itself (`pandas.read_csv`)
-numbers and truth values are made as it does; `csv.DictReader` leaves texts.
+How it works: a cell (`row["label"]`, `frame.label`, `row.get("label")`) leads to the rows that it
+comes from, and their values go through the casts and text methods of the script. Of files that the
+library types itself (`pandas.read_csv`) numbers and truth values are made as it does;
+`csv.DictReader` leaves texts.
 
 The trade-off: whatever else stands on the way ends it, and then nothing is known.
 """
@@ -145,7 +146,9 @@ def _cells_as_script_reads_them(cells: list[Any], rows: FileRows) -> list[Any]:
 
 
 def _source_and_conversion(value: Value) -> tuple[Value | None, Callable[[Any], Any] | None]:
-    """What a value is a cast or text method of, and that as a function; None where it is none that is known."""
+    """What a value is a cast or text method of, and that as a function; None where it is none that
+    is known.
+    """
     if isinstance(value, Attribute) and value.name in KEEPING_ATTRIBUTES:
         return value.base, None
     if not isinstance(value, Result):

@@ -1,8 +1,8 @@
 """Finds which columns of the rows a collator or a loss reads, by the names that the code of the
 file spells.
 
-Only names that are spelt in the code of the file are found: a collator that hands its rows on reads what it likes, and
-counts as reading nothing.
+Only names that are spelt in the code of the file are found: a collator that hands its rows on reads
+what it likes, and counts as reading nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
 
 
 def _call_method_of_collator(module: Module, collator: ast.expr) -> ast.FunctionDef | None:
-    """The `__call__` of the class of the file whose object a collator is; None where it is not in the file."""
+    """The `__call__` of the class of the file whose object a collator is; None where it is not in
+    the file.
+    """
     for origin in module.flow.origins(collator):
         if not isinstance(origin.node, ast.Call):
             continue

@@ -1,11 +1,13 @@
 """Finds casts and comparisons that give one and the same result for all rows, in the symbolic run
 of a script.
 
-How it works: what is cast or compared is a text in each row by the way it was read, or takes the values of a column of
-a file that is here. `bool` of a text is True unless it is empty; a text never equals a number.
+How it works: what is cast or compared is a text in each row by the way it was read, or takes the
+values of a column of a file that is here. `bool` of a text is True unless it is empty; a text never
+equals a number.
 
-The trade-off: tests that hold for all rows because the rows are clean are none of these: a comparison must have values
-that it would meet if both sides were of one type or spelling, and a cast words that mean no.
+The trade-off: tests that hold for all rows because the rows are clean are none of these: a
+comparison must have values that it would meet if both sides were of one type or spelling, and a
+cast words that mean no.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ def _constant_cast_of_values(
 
 
 def casts_unseen_values_to_labels(module: Module) -> bool:
-    """Is a label made by a cast to `bool` of values that are not seen, so that nothing can be said of it?"""
+    """Is a label made by a cast to `bool` of values that are not seen, so that nothing can be said
+    of it?
+    """
     for trace in traces_of(module):
         for call in trace.all_calls:
             given = _cast_to_bool(call)
@@ -136,7 +140,9 @@ def _are_nonzero_numbers(values: ColumnValues) -> bool:
 
 
 def stands_as_label(module: Module, node: ast.AST) -> bool:
-    """Is an expression what a column of labels is made of: `{"label": ...}`, `rows["label"] = ...`, `label=...`?"""
+    """Is an expression what a column of labels is made of: `{"label": ...}`, `rows["label"] = ...`,
+    `label=...`?
+    """
     parents = module.scopes.parent
     child, parent = node, parents.get(node)
     for _ in range(MAX_PARENTS):
@@ -221,7 +227,9 @@ def _compared_constants(other: Value, operator: str) -> tuple[Any, ...]:
 
 
 def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) -> str:
-    """Why no value of a side equals one of the wanted ones, although they mean the same; empty where one may."""
+    """Why no value of a side equals one of the wanted ones, although they mean the same; empty
+    where one may.
+    """
     values = distinct_values_of_expression(module, side)
     if values is not None:
         if any(one == other for one in values.values for other in wanted):

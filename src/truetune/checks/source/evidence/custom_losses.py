@@ -36,7 +36,9 @@ def custom_loss_methods(module: Module) -> Iterator[tuple[ast.ClassDef, ast.Func
 
 
 def given_loss_functions(module: Module) -> Iterator[LossFunction]:
-    """The functions that trainers are given as `compute_loss_func`, each once, as far as the files hold them."""
+    """The functions that trainers are given as `compute_loss_func`, each once, as far as the files
+    hold them.
+    """
     seen: set[ast.AST] = set()
     for call in module.calls(*OPEN_TRAINERS):
         given = call.keywords.get(LOSS_FUNCTION)
@@ -47,7 +49,9 @@ def given_loss_functions(module: Module) -> Iterator[LossFunction]:
 
 
 def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunction | None:
-    """The function that runs where an expression is called: a function, one in `partial`, an object's `__call__`."""
+    """The function that runs where an expression is called: a function, one in `partial`, an
+    object's `__call__`.
+    """
     maker = module.flow.producing_call(given)
     if maker is not None and maker.named("functools.partial") and maker.args:
         # A partial that fills in the number itself is read by its keyword.
@@ -63,7 +67,9 @@ def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunctio
 
 
 def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
-    """The `__call__` of the class of the files that an expression names, where it is written in the class itself."""
+    """The `__call__` of the class of the files that an expression names, where it is written in the
+    class itself.
+    """
     owners = [origin.node for origin in module.flow.origins(made)]
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None

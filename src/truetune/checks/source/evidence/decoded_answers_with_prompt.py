@@ -1,8 +1,9 @@
 """Follows generated texts from where they are decoded to where they are used as answers with their
 prompt still in front.
 
-A text is followed from `decode` through names, lists, loops and functions. A sign of a cut anywhere in its function is
-enough to say nothing of a text that is only kept: whether the prompt is cut off later cannot be seen.
+A text is followed from `decode` through names, lists, loops and functions. A sign of a cut anywhere
+in its function is enough to say nothing of a text that is only kept: whether the prompt is cut off
+later cannot be seen.
 """
 
 from __future__ import annotations
@@ -95,10 +96,11 @@ def _sources_of_decoded_ids(module: Module, given: ast.expr) -> list[ast.AST]:
 
 
 def use_as_answer_with_prompt(module: Module, text: ast.expr) -> ast.AST | None:
-    """Where a text with its prompt is used as an answer, and nothing cuts the prompt; None where it is not known.
+    """Where a text with its prompt is used as an answer, and nothing cuts the prompt; None where it
+    is not known.
 
-    A comparison or a metric gets the text as it was followed, so that nothing cut it. What is kept may be cut later:
-    there a cut of anything that holds the text is enough to say nothing.
+    A comparison or a metric gets the text as it was followed, so that nothing cut it. What is kept
+    may be cut later: there a cut of anything that holds the text is enough to say nothing.
     """
     names: set[str] = set()
     uses = list(_metric_and_keeping_uses_of_text(module, text, names))
@@ -137,7 +139,9 @@ def _may_be_cut_anywhere(module: Module, names: set[str]) -> bool:
 
 
 def _call_may_cut(module: Module, call: Call, names: set[str]) -> bool:
-    """May a call cut what has one of these names: by a method of it, by a pattern, or in a function of the files?"""
+    """May a call cut what has one of these names: by a method of it, by a pattern, or in a function
+    of the files?
+    """
     if (
         call.method in CUT_METHODS
         and call.receiver is not None
@@ -167,7 +171,9 @@ def _is_compared_or_given_to_metric(module: Module, use: ast.AST) -> bool:
 
 
 def _compares_with_reference(module: Module, compared: ast.Compare) -> bool:
-    """Is it a text that is compared with a reference, or searched for one, and no check for a word or a prompt?"""
+    """Is it a text that is compared with a reference, or searched for one, and no check for a word
+    or a prompt?
+    """
     left, right = compared.left, compared.comparators[0]
     if len(compared.ops) != 1 or any(
         module.flow.value(part) is not UNKNOWN for part in (left, right)
@@ -200,7 +206,9 @@ def _code_of_names_in(module: Module, part: ast.expr) -> Iterator[str]:
 
 
 def _comparison_is_counted(module: Module, compared: ast.Compare) -> bool:
-    """Does the comparison add to a count: `hits += gold in text`, `if ...: hits += 1`, `sum(gold in t for ...)`?"""
+    """Does the comparison add to a count: `hits += gold in text`, `if ...: hits += 1`, `sum(gold in
+    t for ...)`?
+    """
     inner: ast.AST = compared
     for around in module.parents(compared):
         if isinstance(around, ast.AugAssign):
@@ -251,7 +259,8 @@ def is_whole_output(module: Module, given: ast.expr) -> bool:
 def _metric_and_keeping_uses_of_text(
     module: Module, text: ast.expr, names: set[str], steps: int = 0
 ) -> Iterator[ast.AST]:
-    """Places where the text, or a name or list that holds it, is given to a metric or kept as an answer.
+    """Places where the text, or a name or list that holds it, is given to a metric or kept as an
+    answer.
 
     `names` is added to: the names and keys that hold it on the way.
     """
@@ -288,7 +297,9 @@ def _key_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
 def _uses_through_names_and_returns(
     module: Module, text: ast.expr, parent: ast.AST | None, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
-    """The uses of names that the text is bound to, of what a function returns it to, and of lists that get it."""
+    """The uses of names that the text is bound to, of what a function returns it to, and of lists
+    that get it.
+    """
     for read in _reads_of_elements(module, text):
         names.add(read.id)
         yield from _metric_and_keeping_uses_of_text(module, read, names, steps)

@@ -1,8 +1,9 @@
 """Finds models that are loaded with `use_cache=False`, as trainings do, and then generate with that
 setting.
 
-How it works: transformers hands the argument on to the generation config that it reads beside the weights, so that
-`generate` keeps no cache until someone switches it on; `model.config.use_cache` alone does not (5.23, tried).
+How it works: transformers hands the argument on to the generation config that it reads beside the
+weights, so that `generate` keeps no cache until someone switches it on; `model.config.use_cache`
+alone does not (5.23, tried).
 
 The trade-off: any later `use_cache = True` counts as such a switch.
 """
@@ -75,7 +76,9 @@ def _switches_cache_on(trace: Trace) -> bool:
 
 
 def _load_without_cache(model: Value | None, depth: int) -> CallEvent | None:
-    """The load of a model with `use_cache=False`, also through a trainer; None where it may have its cache."""
+    """The load of a model with `use_cache=False`, also through a trainer; None where it may have
+    its cache.
+    """
     if model is None or depth > 1:
         return None
     loads = [_cacheless_load_of(way.load, depth) for way in lineages(model)]

@@ -1,12 +1,13 @@
 """Finds loops whose gradients are accumulated over more batches than an epoch has, by the symbolic
 run of a script.
 
-How it works: each `optimizer.step()` stands under a test such as `(i + 1) % 32 == 0`. The counter in it is the number
-that `enumerate` gives, or a name that a loop raises; where it begins again with each epoch, it never passes the batches
-of one. These are counted at most, so a test that none of its numbers passes is certainly never passed.
+How it works: each `optimizer.step()` stands under a test such as `(i + 1) % 32 == 0`. The counter
+in it is the number that `enumerate` gives, or a name that a loop raises; where it begins again with
+each epoch, it never passes the batches of one. These are counted at most, so a test that none of
+its numbers passes is certainly never passed.
 
-The trade-off: loops whose rows are not in the script or a file beside it, and counters that anything but `+= 1`
-changes, are not judged.
+The trade-off: loops whose rows are not in the script or a file beside it, and counters that
+anything but `+= 1` changes, are not judged.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def _long_accumulation_or_none(
 
 
 def _accumulation_of_accelerate(step: CallEvent) -> int | None:
-    """The batches that `with accelerator.accumulate(model)` sums over; None where a step stands in no such block."""
+    """The batches that `with accelerator.accumulate(model)` sums over; None where a step stands in
+    no such block.
+    """
     for frame in step.frames("with"):
         given = frame.value
         if not isinstance(given, Result) or given.call.method != "accumulate":

@@ -1,9 +1,9 @@
 """Finds faults in the conditions under which a hand-written loop steps its optimizer only at every
 so many batches.
 
-Gradients are accumulated between two steps. Two slips spoil that without an error: `zero_grad()` stands outside of the
-condition, so that every batch clears what the ones before it left, and the counter of the condition is raised inside of
-it, so that it holds once and never again.
+Gradients are accumulated between two steps. Two slips spoil that without an error: `zero_grad()`
+stands outside of the condition, so that every batch clears what the ones before it left, and the
+counter of the condition is raised inside of it, so that it holds once and never again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from truetune.source.module import Module
 
 
 def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """`zero_grad()` at every batch of a loop that steps the same optimizer only at some, with that step."""
+    """`zero_grad()` at every batch of a loop that steps the same optimizer only at some, with that
+    step.
+    """
     loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
     for loop in loops:
         always = list(_statements_with_those_of_with_blocks(loop.body))
@@ -52,7 +54,9 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
 
 
 def _calls_backward_outside_inner_loop(statement: ast.stmt) -> bool:
-    """Does it call backward, outside of a loop of its own, which would accumulate between two of the outer loop?"""
+    """Does it call backward, outside of a loop of its own, which would accumulate between two of
+    the outer loop?
+    """
     if isinstance(statement, (ast.For, ast.While)):
         return False
     return any(is_backward_call(node) for node in ast.walk(statement))

@@ -1,8 +1,9 @@
 """Finds losses that a loop keeps, in a list or a sum, and says whether they still hold their
 autograd graph.
 
-A place counts only where a graph is certainly recorded and certainly kept. Below `no_grad`, behind `item()`, and in
-functions whose callers are not seen, nothing is said: some leaks are missed for it.
+A place counts only where a graph is certainly recorded and certainly kept. Below `no_grad`, behind
+`item()`, and in functions whose callers are not seen, nothing is said: some leaks are missed for
+it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class KeptLoss:
 
 
 def kept_losses(module: Module) -> Iterator[KeptLoss]:
-    """The places in loops where a loss, or what is made of one, is appended to a list or added to a sum."""
+    """The places in loops where a loss, or what is made of one, is appended to a list or added to a
+    sum.
+    """
     backwards = {
         ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
     }
@@ -532,7 +535,8 @@ def _context_turns_gradients_off(context: ast.expr) -> bool:
 def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?
 
-    What a trainer's method keeps may be emptied by any other method of its class, or die with the call.
+    What a trainer's method keeps may be emptied by any other method of its class, or die with the
+    call.
     """
     names = _names_of_holder(kept.holder)
     if kept.of_trainer and (

@@ -1,12 +1,14 @@
 """Finds changes to a model after its optimizer is made, which leave some weights that train out of
 every step.
 
-How it works: by a symbolic run. A module that is put in the place of another (`model.lm_head = nn.Linear(...)`), and
-`resize_token_embeddings`, bring weights that the optimizer has never seen. So do calls that make new parameters of the
-old ones: shards (FSDP, tensor parallelism), `load_state_dict(assign=True)`, `to_empty`. Weights that are unfrozen are
-missing in an optimizer that was given only those that required a gradient when it was made.
+How it works: by a symbolic run. A module that is put in the place of another (`model.lm_head =
+nn.Linear(...)`), and `resize_token_embeddings`, bring weights that the optimizer has never seen. So
+do calls that make new parameters of the old ones: shards (FSDP, tensor parallelism),
+`load_state_dict(assign=True)`, `to_empty`. Weights that are unfrozen are missing in an optimizer
+that was given only those that required a gradient when it was made.
 
-The trade-off: models of several origins, and weights that are changed in a loop that trains, are not judged.
+The trade-off: models of several origins, and weights that are changed in a loop that trains, are
+not judged.
 """
 
 from __future__ import annotations
@@ -229,7 +231,9 @@ def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
 
 
 def _module_assignment(event: Event) -> tuple[Value | None, Value | None, str] | None:
-    """The owner, the new value and the name of what an event puts into an object; None where it puts nothing."""
+    """The owner, the new value and the name of what an event puts into an object; None where it
+    puts nothing.
+    """
     if isinstance(event, StoreEvent):
         if not isinstance(event.key, str):
             return None
@@ -247,7 +251,9 @@ def _module_assignment(event: Event) -> tuple[Value | None, Value | None, str] |
 
 
 def _makes_new_weights(trace: Trace, value: Value | None) -> bool:
-    """Is it a new layer, or an object of a class of the project that makes layers or parameters of its own?"""
+    """Is it a new layer, or an object of a class of the project that makes layers or parameters of
+    its own?
+    """
     if isinstance(value, Result):
         return _is_new_layer(value)
     if not isinstance(value, Instance):

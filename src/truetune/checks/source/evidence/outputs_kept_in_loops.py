@@ -1,10 +1,12 @@
 """Finds large outputs of a model (logits, hidden states) that a loop keeps on the device: what is
 added to a list in each step, and how large it is.
 
-The list may be one of an object or a function that the loop hands the output to (`keeping_functions.py`).
+The list may be one of an object or a function that the loop hands the output to
+(`keeping_functions.py`).
 
-Size is judged by the part of the output (logits, hidden states, attentions), for no code says its shapes. What is
-moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is left out.
+Size is judged by the part of the output (logits, hidden states, attentions), for no code says its
+shapes. What is moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is
+left out.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.keeping_functions import (
     CallThatKeeps,
     calls_that_keep,
-    hook_that_keeps,
+    holder_is_emptied,
     is_bounded_queue,
-    is_emptied,
-    output_of_step,
+    lightning_hook_that_keeps,
+    output_returned_by_lightning_step,
 )
 from truetune.source.module import Module
 
@@ -77,7 +79,9 @@ class KeptOutput(NamedTuple):
 
 
 def kept_outputs(module: Module) -> Iterator[KeptOutput]:
-    """The places where a list or dictionary gets a large part of a model's output, in the loop that calls the model."""
+    """The places where a list or dictionary gets a large part of a model's output, in the loop that
+    calls the model.
+    """
     for node, holder, value in _appends_and_entries(module):
         large = _large_output_part(module, value)
         if large is None:
@@ -91,10 +95,10 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
                 if _keeping_call_repeats(module, one, node, forward)
             )
             continue
-        hook = hook_that_keeps(module, node, holder)
+        hook = lightning_hook_that_keeps(module, node, holder)
         if hook is not None:
             is_kept = not _condition_decides_in_loop(module, node, hook.function)
-            if is_kept and not is_emptied(module, hook, hook.function):
+            if is_kept and not holder_is_emptied(module, hook, hook.function):
                 yield KeptOutput(node, holder, value, part, forward)
             continue
         loop = _shared_loop(module, node, forward)
@@ -116,9 +120,9 @@ def _keeping_call_repeats(
     is_seldom = _condition_decides_in_loop(module, kept.call, loop) or (
         isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter)
     )
-    if kept.is_made_in(module, loop):
+    if kept.is_renewed_in_each_step(module, loop):
         return False  # an object of one step
-    return not is_seldom and not is_emptied(module, kept, loop)
+    return not is_seldom and not holder_is_emptied(module, kept, loop)
 
 
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
@@ -142,7 +146,9 @@ def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, as
 
 
 def _parts_of_item(item: ast.expr) -> list[ast.expr]:
-    """What one item of a list holds: the values of a dictionary, the elements of a tuple, or the item itself."""
+    """What one item of a list holds: the values of a dictionary, the elements of a tuple, or the
+    item itself.
+    """
     if isinstance(item, ast.Dict):
         return item.values
     return item.elts if isinstance(item, ast.Tuple) else [item]
@@ -163,7 +169,7 @@ def _large_output_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] 
             part, inner = named, None
         else:
             forward = _forward_call(module, value.value)
-            part, inner = named, output_of_step(module, value.value, named)
+            part, inner = named, output_returned_by_lightning_step(module, value.value, named)
         if forward is not None:
             return part, forward
         if inner is None:
@@ -242,8 +248,8 @@ def _generates_with_scores(module: Module, node: ast.Call) -> bool:
 
 
 def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
-    """The call of what is named a model, of which a part is read that only an output of one has: `self.model(**batch)`
-    in a class that is given its model."""
+    """The call of what is named a model, of which a part is read that only an output of one has:
+    `self.model(**batch)` in a class that is given its model."""
     for origin in module.flow.origins(output):
         node = origin.node
         if isinstance(node, ast.Call) and not origin.path and not origin.element:
@@ -340,7 +346,9 @@ def _rebinds_name(statement: ast.AST, name: str) -> bool:
 
 
 def _iterates_few_steps(module: Module, iterated: ast.expr) -> bool:
-    """Does the code say that the loop has few steps: `range(8)`, `islice(loader, 10)`, a list of some?"""
+    """Does the code say that the loop has few steps: `range(8)`, `islice(loader, 10)`, a list of
+    some?
+    """
     if isinstance(iterated, ast.List | ast.Tuple):
         return True
     if not isinstance(iterated, ast.Call):

@@ -1,11 +1,13 @@
-"""Losses that a script computes of a causal model's logits itself, and how far its labels are ahead of the ids.
+"""Losses that a script computes of a causal model's logits itself, and how far its labels are ahead
+of the ids.
 
-How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are followed back to the pass
-of a causal model, whose ids are known; then ids, labels and logits are compared by the places of their tokens
-(`token_places_in_runs.py`). The logits at one place are for the token behind it, so labels have to be one ahead.
+How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are
+followed back to the pass of a causal model, whose ids are known; then ids, labels and logits are
+compared by the places of their tokens (`token_places_in_runs.py`). The logits at one place are for
+the token behind it, so labels have to be one ahead.
 
-The trade-off: what the labels of a batch are must be seen: made of the ids in these files, by a collator that copies
-them, or given to the model's own loss as well, whose value is used.
+The trade-off: what the labels of a batch are must be seen: made of the ids in these files, by a
+collator that copies them, or given to the model's own loss as well, whose value is used.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ class LossSearch:
         self._places = TokenPlaces(trace)
 
     def distance_of(self, call: CallEvent) -> int | None:
-        """By how many tokens a loss looks ahead; None for any other call, and where it is not known."""
+        """By how many tokens a loss looks ahead; None for any other call, and where it is not
+        known.
+        """
         given = _logits_and_labels(call)
         if given is None:
             return None
@@ -140,7 +144,9 @@ class LossSearch:
         return shift_between(beside, labels)
 
     def logits(self, value: Value, depth: int = 0) -> Logits | None:
-        """The pass of a causal model that logits or log-probabilities are of; None where they may be anything else."""
+        """The pass of a causal model that logits or log-probabilities are of; None where they may
+        be anything else.
+        """
         if depth > MAX_DEPTH:
             return None
         if isinstance(value, Choice):

@@ -1,10 +1,11 @@
 """Finds the published model that a folder was trained from, where a training of the same project
 wrote the folder.
 
-A served folder is called as its project likes (`outputs/returns-desk-merged`), and whether its weights overflow, or
-which tokenizer they have, is known by their base. Scripts, settings and commands around the file that names the folder
-say what was trained into it; a merge is followed to the adapter that it loads. The trade-off: where they name several
-models, it is not known, and nothing is said.
+A served folder is called as its project likes (`outputs/returns-desk-merged`), and whether its
+weights overflow, or which tokenizer they have, is known by their base. Scripts, settings and
+commands around the file that names the folder say what was trained into it; a merge is followed to
+the adapter that it loads. The trade-off: where they name several models, it is not known, and
+nothing is said.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class BaseBehindFolder(NamedTuple):
 
 
 def published_base_of_folder(path: Path, folder: str) -> BaseBehindFolder | None:
-    """The one published model that the project around a file trained into a folder; None where it is not known.
+    """The one published model that the project around a file trained into a folder; None where it
+    is not known.
 
     Args:
         path: The script or file of commands that names the folder.

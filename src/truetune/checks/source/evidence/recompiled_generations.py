@@ -1,11 +1,12 @@
 """Finds generations by a compiled model that compile again because their prompts have other lengths
 each time.
 
-How it works: what makes shapes fixed (`torch.compile(dynamic=False)`, a static cache) is found for the model that
-generates; the ids are followed back to the tokenizer that made them, which pads to one length or does not.
+How it works: what makes shapes fixed (`torch.compile(dynamic=False)`, a static cache) is found for
+the model that generates; the ids are followed back to the tokenizer that made them, which pads to
+one length or does not.
 
-The trade-off: ids that lead to no tokenizer are not judged, and neither is a generation outside of a loop, which runs
-once.
+The trade-off: ids that lead to no tokenizer are not judged, and neither is a generation outside of
+a loop, which runs once.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _encoding_of_varying_length(generation: CallEvent) -> CallEvent | None:
 
 
 def _cause_of_fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST, bool] | None:
-    """What makes shapes fixed for the model of a generation, and whether it is a cache; None where nothing does."""
+    """What makes shapes fixed for the model of a generation, and whether it is a cache; None where
+    nothing does.
+    """
     origins = _origin_ids(generation.receiver)
     for call in trace.all_calls:
         if call.number < generation.number and _compiles_for_one_shape(call):

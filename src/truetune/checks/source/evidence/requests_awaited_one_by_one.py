@@ -1,10 +1,12 @@
 """Says whether a coroutine that asks a server waits for its answer before the next row is asked.
 
-How it works: from the call outwards to the loop, and from the loop to what starts the program, each coroutine has to be
-awaited where it is called. One that is handed on as an object (`gather(*(ask(row) for row in rows))`, `create_task`)
-may run beside others, and then nothing is said.
+How it works: from the call outwards to the loop, and from the loop to what starts the program, each
+coroutine has to be awaited where it is called. One that is handed on as an object
+(`gather(*(ask(row) for row in rows))`, `create_task`) may run beside others, and then nothing is
+said.
 
-The trade-off: what a helper of another package does with a coroutine is not followed; it counts as run beside others.
+The trade-off: what a helper of another package does with a coroutine is not followed; it counts as
+run beside others.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _function_around(
 
 
 def _is_awaited_at_once(module: Module, call: ast.AST) -> bool:
-    """Is a coroutine awaited at once: `await ask(row)`, `await wait_for(ask(row), 60)`, `asyncio.run(main())`?"""
+    """Is a coroutine awaited at once: `await ask(row)`, `await wait_for(ask(row), 60)`,
+    `asyncio.run(main())`?
+    """
     parent = module.scopes.parent.get(call)
     if isinstance(parent, ast.Await):
         return True

@@ -1,10 +1,12 @@
-"""Labels that are one token ahead of their ids where a causal model takes the loss, in the symbolic run of a script.
+"""Labels that are one token ahead of their ids where a causal model takes the loss, in the symbolic
+run of a script.
 
-How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the places of their
-tokens (`token_places_in_runs.py`).
+How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the
+places of their tokens (`token_places_in_runs.py`).
 
-The trade-off: a model that is given labels computes a loss even where the script takes another one of its logits. So a
-pass counts only where its loss is read, and a trainer where no function or method of the project's takes the loss.
+The trade-off: a model that is given labels computes a loss even where the script takes another one
+of its logits. So a pass counts only where its loss is read, and a trainer where no function or
+method of the project's takes the loss.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class ShiftedLabels(NamedTuple):
 
 
 def labels_of_model_losses(module: Module) -> Iterator[ShiftedLabels]:
-    """The labels of a file of which a model or trainer takes the loss, where they can be compared with their ids."""
+    """The labels of a file of which a model or trainer takes the loss, where they can be compared
+    with their ids.
+    """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for shifted in _labels_of_run(trace):

@@ -1,7 +1,9 @@
-"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run of a script.
+"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run
+of a script.
 
-How it works: both sides of an equality are followed back, one through `argmax` to the pass of a causal model, the other
-to its labels; the places of their tokens are compared as those of a loss (`own_losses_in_runs.py`).
+How it works: both sides of an equality are followed back, one through `argmax` to the pass of a
+causal model, the other to its labels; the places of their tokens are compared as those of a loss
+(`own_losses_in_runs.py`).
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ def _compared(value: Value) -> tuple[Value, Value] | None:
 
 
 def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
-    """What a metric of a library compares: a function, or an object wherever it was made and handed to."""
+    """What a metric of a library compares: a function, or an object wherever it was made and handed
+    to.
+    """
     maker = call.receiver.call if isinstance(call.receiver, Result) else None
     is_object = call.method in METRIC_METHODS and maker is not None and maker.named(*METRIC_OBJECTS)
     if not is_object and not call.named(*METRIC_FUNCTIONS):

@@ -1,12 +1,14 @@
 """Where tokens stand in an array of a symbolic run, beside the array that they come from.
 
-How it works: ids and labels are followed back through casts, slices, joins and what is written into them, to the arrays
-that nobody made of others. For each of those it is known at which place its first token stands: in `ids[1:] + [-100]`
-the first of `ids` stands at -1, in `[-100] * len(prompt) + answer` the first of `answer` stands at `len(prompt)`. Two
-arrays that hold tokens of one source are compared by the difference of those places.
+How it works: ids and labels are followed back through casts, slices, joins and what is written into
+them, to the arrays that nobody made of others. For each of those it is known at which place its
+first token stands: in `ids[1:] + [-100]` the first of `ids` stands at -1, in `[-100] * len(prompt)
++ answer` the first of `answer` stands at `len(prompt)`. Two arrays that hold tokens of one source
+are compared by the difference of those places.
 
-The trade-off: where two ways of a branch give other places, or a value is made in a way that is not known here, nothing
-is said. Ids of which some were replaced are other ids: a model that fills gaps is given them on purpose.
+The trade-off: where two ways of a branch give other places, or a value is made in a way that is not
+known here, nothing is said. Ids of which some were replaced are other ids: a model that fills gaps
+is given them on purpose.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ IDS_WAY, LABELS_WAY = Way(False), Way(True)
 
 
 def shift_between(ids: Layout | None, labels: Layout | None) -> int | None:
-    """How many tokens the labels are ahead of the ids at the same place; None where that is not known."""
+    """How many tokens the labels are ahead of the ids at the same place; None where that is not
+    known.
+    """
     if ids is None or labels is None:
         return None
     shifts: set[int] = set()
@@ -99,7 +103,8 @@ class TokenPlaces:
         self._trace = trace
 
     def layout(self, value: Value, way: Way) -> Layout | None:
-        """Which tokens stand where in an array; an array of which nothing is known is its own source.
+        """Which tokens stand where in an array; an array of which nothing is known is its own
+        source.
 
         Args:
             value: Ids or labels.
@@ -161,7 +166,9 @@ class TokenPlaces:
         return (Segment(id(value), START),)
 
     def _written_into(self, value: Value, way: Way) -> list[Segment] | None:
-        """The tokens that are written into parts of an array; None where it is not known which or where."""
+        """The tokens that are written into parts of an array; None where it is not known which or
+        where.
+        """
         segments: dict[Segment, None] = {}
         for store in self._trace.uses(value):
             if not isinstance(store, StoreEvent) or not _writes_items(store, value):
@@ -244,7 +251,9 @@ def _writes_items(store: StoreEvent, value: Value) -> bool:
 
 
 def _arrays_inside(call: CallEvent, way: Way) -> list[Value]:
-    """The arrays whose tokens a call gives again at the same places; none where it makes other ones."""
+    """The arrays whose tokens a call gives again at the same places; none where it makes other
+    ones.
+    """
     if call.receiver is not None:
         is_kept = call.method in KEEPING_METHODS
         is_masked = call.method in MASKING_METHODS and way.are_labels

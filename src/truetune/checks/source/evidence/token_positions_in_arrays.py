@@ -1,8 +1,8 @@
 """Computes where tokens stand in arrays: positions as sums of numbers and of unknown lengths, and
 what an index does to them.
 
-The trade-off: a length or an index that is not known is itself a term of a sum. Two places can be compared where those
-terms cancel out.
+The trade-off: a length or an index that is not known is itself a term of a sum. Two places can be
+compared where those terms cancel out.
 """
 
 from __future__ import annotations

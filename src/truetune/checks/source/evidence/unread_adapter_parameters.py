@@ -1,8 +1,9 @@
 """Finds functions that are given an adapter or the name of a model, and that load or ask a model
 without reading that parameter.
 
-Only functions count that a file calls itself, with a value for that parameter: a signature that another library asks
-for (a method of a subclass, a decorated handler) may have parameters which nobody needs.
+Only functions count that a file calls itself, with a value for that parameter: a signature that
+another library asks for (a method of a subclass, a decorated handler) may have parameters which
+nobody needs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class UnreadAdapter(NamedTuple):
 
 
 def unread_adapter_parameters(module: Module) -> Iterator[UnreadAdapter]:
-    """The parameters for an adapter or a model that a function leaves unread which loads or asks a model."""
+    """The parameters for an adapter or a model that a function leaves unread which loads or asks a
+    model.
+    """
     asking: set[ast.AST] = {call.node for call in generate_calls(module)}
     asking.update(question.call.node for question in model_questions(module))
     loading: set[ast.AST] = {call.node for call in module.calls(*LOADS)}
@@ -51,7 +54,9 @@ def unread_adapter_parameters(module: Module) -> Iterator[UnreadAdapter]:
 
 
 def _functions_with_own_signature(module: Module) -> Iterator[ast.FunctionDef]:
-    """The functions whose signature is the file's own choice, and that read a parameter only by its name."""
+    """The functions whose signature is the file's own choice, and that read a parameter only by its
+    name.
+    """
     for function in module.nodes(ast.FunctionDef):
         is_method = isinstance(module.scopes.parent.get(function), ast.ClassDef)
         if not (

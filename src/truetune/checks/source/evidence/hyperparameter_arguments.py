@@ -1,4 +1,6 @@
-"""Finds hyperparameters among the arguments of a file's calls, under the names of the table of limits."""
+"""Finds hyperparameters among the arguments of a file's calls, and those that are out of range by
+the table of limits.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +82,12 @@ class OutOfRangeArgument(NamedTuple):
 
 
 def training_calls(module: Module) -> Iterator[HyperparameterCall]:
-    """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's settings."""
+    """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's
+    settings.
+    """
     for call in module.calls(*OPTIMIZERS):
-        yield _optimizer_call(module, call)
-    for call in _clipping_calls(module):
+        yield _settings_of_optimizer(module, call)
+    for call in _gradient_clipping_calls(module):
         yield _arguments_of_call(
             module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm"
         )
@@ -94,17 +98,19 @@ def training_calls(module: Module) -> Iterator[HyperparameterCall]:
     if is_in_settings and extract_configs(module):
         return
     for call in adapters:
-        yield _adapter_call(module, call)
+        yield _settings_of_adapter(module, call)
 
 
-def _clipping_calls(module: Module) -> Iterator[Call]:
+def _gradient_clipping_calls(module: Module) -> Iterator[Call]:
     """Calls that clip gradients to a norm, of torch or of Accelerate."""
     yield from module.calls(*CLIPS)
     yield from module.methods("clip_grad_norm_")
 
 
 def generating_calls(module: Module) -> Iterator[HyperparameterCall]:
-    """Calls that say how answers are generated: a model's generate, GenerationConfig, SamplingParams."""
+    """Calls that say how answers are generated: a model's generate, GenerationConfig,
+    SamplingParams.
+    """
     calls = [*module.calls(*SAMPLERS, *PIPELINES)]
     calls += [
         call
@@ -135,17 +141,17 @@ def _arguments_of_call(
 ) -> HyperparameterCall:
     """A call with those of these settings that it gives; `name` is what all of them are called."""
     there = {setting: node for setting, node in nodes.items() if node is not None}
-    values = {setting: _plain_value(module, node) for setting, node in there.items()}
+    values = {setting: _known_value(module, node) for setting, node in there.items()}
     return HyperparameterCall(call, values, there, {setting: name or setting for setting in there})
 
 
-def _plain_value(module: Module, node: ast.expr) -> Any:
+def _known_value(module: Module, node: ast.expr) -> Any:
     """The value of an expression; None where it is not known."""
     value = module.flow.value(node)
     return None if value is UNKNOWN else value
 
 
-def _optimizer_call(module: Module, call: Call) -> HyperparameterCall:
+def _settings_of_optimizer(module: Module, call: Call) -> HyperparameterCall:
     """The settings of an optimizer of Adam's or Lion's kind."""
     nodes = {
         "training.learning_rate": call.argument(1, "lr"),
@@ -160,7 +166,7 @@ def _optimizer_call(module: Module, call: Call) -> HyperparameterCall:
             "adam_epsilon": "eps",
         }
     )
-    betas = _plain_value(module, node) if (node := call.keywords.get("betas")) is not None else None
+    betas = _known_value(module, node) if (node := call.keywords.get("betas")) is not None else None
     if isinstance(betas, (tuple, list)) and len(betas) == 2 and node is not None:
         for place, setting in enumerate(("adam_beta1", "adam_beta2")):
             named.values[setting] = betas[place]
@@ -170,7 +176,7 @@ def _optimizer_call(module: Module, call: Call) -> HyperparameterCall:
     return named
 
 
-def _adapter_call(module: Module, call: Call) -> HyperparameterCall:
+def _settings_of_adapter(module: Module, call: Call) -> HyperparameterCall:
     """The settings of a LoRA adapter, with the scale that they make."""
     nodes = {
         "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
@@ -181,7 +187,7 @@ def _adapter_call(module: Module, call: Call) -> HyperparameterCall:
     named = _arguments_of_call(module, call, nodes)
     named.names["training.lora.lora_dropout"] = "lora_dropout"
     stabilised = call.keywords.get("use_rslora")
-    by_root = stabilised is not None and _plain_value(module, stabilised) is True
+    by_root = stabilised is not None and _known_value(module, stabilised) is True
     strength = adapter_scale(
         named.values.get("training.lora.lora_alpha"), named.values.get("r"), rank_stabilised=by_root
     )
@@ -190,17 +196,19 @@ def _adapter_call(module: Module, call: Call) -> HyperparameterCall:
         named.nodes[SCALE] = named.nodes["training.lora.lora_alpha"]
         named.names[SCALE] = SCALE_NAMES[by_root]
         named.values["training.lora.r"] = named.values.get("r")
-        rate = _only_rate(module)
+        rate = _single_learning_rate(module)
         if rate is not None:
             named.values["training.learning_rate"] = rate
             named.values[SCALED_RATE] = strength * rate
     return named
 
 
-def _only_rate(module: Module) -> float | None:
-    """The learning rate that a file gives its trainer or optimizer; None where it gives none, or several."""
+def _single_learning_rate(module: Module) -> float | None:
+    """The learning rate that a file gives its trainer or optimizer; None where it gives none, or
+    several.
+    """
     given = [
-        parse_limit_number(_plain_value(module, call.keywords[name]))
+        parse_limit_number(_known_value(module, call.keywords[name]))
         for call in module.all_calls
         for name in ("learning_rate", "lr")
         if name in call.keywords

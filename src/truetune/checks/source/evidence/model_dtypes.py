@@ -1,4 +1,4 @@
-"""In which dtype a model computes, by what loads it and what casts it, and which model that is."""
+"""Says in which dtype a model computes, by what loads and casts it, and the model's name or type."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from truetune.source.resolved_calls import Call
 PIPELINE = "transformers.pipeline"
 
 
-def dtype_of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
-    """The dtype that casts give the weights; empty where none does. Steps stand from the last to the first."""
+def dtypes_cast_by_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
+    """The dtype that casts give the weights; empty where none does. Steps stand from the last to
+    the first.
+    """
     for step in steps:
         if step.method in ("half", "float", "bfloat16"):
             return {"float16" if step.method == "half" else step.method}
@@ -28,15 +30,15 @@ def dtype_of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
     return set()
 
 
-def casts_to_float16(module: Module, steps: tuple[Call, ...]) -> ast.AST | None:
+def step_casting_to_float16(module: Module, steps: tuple[Call, ...]) -> ast.AST | None:
     """The step that casts weights to float16; None where none does."""
     for step in steps:
-        if dtype_of_steps(module, (step,)) & FLOAT16.names:
+        if dtypes_cast_by_steps(module, (step,)) & FLOAT16.names:
             return step.node
     return None
 
 
-def name_of_load(load: Call) -> ast.expr | None:
+def model_name_argument(load: Call) -> ast.expr | None:
     """What a load is given as the name of the model."""
     named = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
     if named is not None:

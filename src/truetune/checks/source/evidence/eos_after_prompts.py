@@ -1,10 +1,13 @@
-"""Prompts whose tokenizer writes EOS behind them, in the symbolic run of a script.
+"""Finds prompts that end in EOS because the tokenizer writes it after each text, in the symbolic
+run of a script.
 
-How it works: the ids that a causal model generates from are followed back to the tokenizer, and the tokenizer to how it
-was loaded: `add_eos_token=True`, the attribute that was set last, or tokenizer_config.json of a folder that is here.
+How it works: the ids that a causal model generates from are followed back to the tokenizer, and the
+tokenizer to how it was loaded: `add_eos_token=True`, the attribute that was set last, or
+tokenizer_config.json of a folder that is here.
 
-The trade-off: ids that are changed on the way, a text from a chat template, and `add_special_tokens=False` end the way
-back. Not every tokenizer of transformers 4 obeys `add_eos_token`; where the name does not tell, it is a warning.
+The trade-off: ids that are changed on the way, a text from a chat template, and
+`add_special_tokens=False` end the way back. Not every tokenizer of transformers 4 obeys
+`add_eos_token`; where the name does not tell, it is a warning.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class EosBehindPrompt(NamedTuple):
     """Does this tokenizer obey it in every release of transformers?"""
 
 
-class _Setting(NamedTuple):
+class _EosSetting(NamedTuple):
     """How a tokenizer came to write EOS."""
 
     node: ast.AST | None
@@ -57,24 +60,24 @@ class _Setting(NamedTuple):
     is_sure: bool
 
 
-def prompts_with_eos(module: Module) -> Iterator[EosBehindPrompt]:
+def prompts_ending_in_eos(module: Module) -> Iterator[EosBehindPrompt]:
     """The generations of a file from prompts that end in EOS, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for generation in trace.methods("generate") if trace.is_whole else ():
             if generation.home.path != module.path or generation.node in seen:
                 continue
-            found = _setting_behind(trace, generation)
+            found = _eos_setting_of_generation(trace, generation)
             if found is not None:
                 seen.add(generation.node)
                 yield EosBehindPrompt(generation, *found)
 
 
-def _setting_behind(trace: Trace, generation: CallEvent) -> _Setting | None:
+def _eos_setting_of_generation(trace: Trace, generation: CallEvent) -> _EosSetting | None:
     """What makes the tokenizer of a generation write EOS; None where nothing surely does."""
     model = generation.receiver
     if isinstance(model, Result) and model.call.named(*ENGINES):
-        return _setting_of_engine(model.call, generation)
+        return _eos_setting_of_vllm(model.call, generation)
     if not is_causal_decoder(model):
         return None
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
@@ -83,22 +86,24 @@ def _setting_behind(trace: Trace, generation: CallEvent) -> _Setting | None:
     tokenizer = None if encoding is None else encoding.receiver
     if encoding is None or not isinstance(tokenizer, Result):
         return None
-    is_loaded = tokenizer.call.named(*TOKENIZER_LOADS) and _adds_special_tokens(trace, encoding)
-    return _setting_of_tokenizer(trace, tokenizer, encoding) if is_loaded else None
+    is_loaded = tokenizer.call.named(*TOKENIZER_LOADS) and _encodes_with_special_tokens(
+        trace, encoding
+    )
+    return _eos_setting_of_tokenizer(trace, tokenizer, encoding) if is_loaded else None
 
 
-def _setting_of_engine(engine: CallEvent, generation: CallEvent) -> _Setting | None:
-    """What makes the tokenizer of vLLM write EOS behind texts."""
+def _eos_setting_of_vllm(engine: CallEvent, generation: CallEvent) -> _EosSetting | None:
+    """What makes the tokenizer of vLLM write EOS after texts; None where nothing surely does."""
     # Ids, and prompts as dictionaries, are not encoded by the engine.
     prompts = generation.argument(0, "prompts")
     if "prompt_token_ids" in generation.keywords or isinstance(prompts, Mapping):
         return None
-    return _setting_of_folder(
+    return _eos_setting_of_local_folder(
         engine, engine.argument(1, "tokenizer") or engine.argument(0, "model")
     )
 
 
-def _adds_special_tokens(trace: Trace, encoding: CallEvent) -> bool:
+def _encodes_with_special_tokens(trace: Trace, encoding: CallEvent) -> bool:
     """Does a tokenizer encode a text with its special tokens, and are its ids left as they are?"""
     if encoding.method not in ENCODING_METHODS or encoding.is_open:
         return False
@@ -108,19 +113,21 @@ def _adds_special_tokens(trace: Trace, encoding: CallEvent) -> bool:
     return not any(store.base is encoding.result for store in trace.stores)
 
 
-def _setting_of_tokenizer(trace: Trace, tokenizer: Result, encoding: CallEvent) -> _Setting | None:
+def _eos_setting_of_tokenizer(
+    trace: Trace, tokenizer: Result, encoding: CallEvent
+) -> _EosSetting | None:
     """What switches EOS on for a tokenizer, as it is when it encodes."""
     load = tokenizer.call
     name = constant_of(load.argument(0, "pretrained_model_name_or_path"))
     is_sure = isinstance(name, str) and OBEYS.match(plain_name(name)) is not None
     given = load.keywords.get(SETTING)
     found = (
-        _setting_of_folder(load, load.argument(0, "pretrained_model_name_or_path"))
+        _eos_setting_of_local_folder(load, load.argument(0, "pretrained_model_name_or_path"))
         if given is None
         else None
     )
     if constant_of(given) is True:
-        found = _Setting(load.node, f"{SETTING}=True", is_sure)
+        found = _EosSetting(load.node, f"{SETTING}=True", is_sure)
     for store in trace.stores:
         if store.key != SETTING or store.number > encoding.number:
             continue
@@ -128,11 +135,11 @@ def _setting_of_tokenizer(trace: Trace, tokenizer: Result, encoding: CallEvent) 
         if store.base is not tokenizer or any(store.frames("branch")):
             return None
         is_on = constant_of(store.value) is True
-        found = _Setting(store.node, f"{SETTING} = True", is_sure) if is_on else None
+        found = _EosSetting(store.node, f"{SETTING} = True", is_sure) if is_on else None
     return found
 
 
-def _setting_of_folder(load: CallEvent, name: Value | None) -> _Setting | None:
+def _eos_setting_of_local_folder(load: CallEvent, name: Value | None) -> _EosSetting | None:
     """What the file of a tokenizer says that lies in a folder beside the script."""
     folder = constant_of(name)
     if not isinstance(folder, str) or not folder or "\0" in folder:
@@ -145,5 +152,5 @@ def _setting_of_folder(load: CallEvent, name: Value | None) -> _Setting | None:
         if not isinstance(config, dict) or config.get(SETTING) is not True:
             return None
         is_sure = OBEYING_CLASSES.fullmatch(str(config.get("tokenizer_class"))) is not None
-        return _Setting(None, f"{SETTING}: true in {folder}/{CONFIG_FILE}", is_sure)
+        return _EosSetting(None, f"{SETTING}: true in {folder}/{CONFIG_FILE}", is_sure)
     return None

@@ -1,7 +1,8 @@
-"""Jobs beside a script that start it and reserve a GPU, as far as the shell scripts in its folder say.
+"""Finds the commands in shell scripts and job files beside a script that start it, and whether they
+reserve a GPU.
 
-The trade-off: only the script's own folder and the one above it are searched, so a job that stands elsewhere is not
-seen.
+The trade-off: only the script's own folder and the one above it are searched, so a job that stands
+elsewhere is not seen.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def gpu_start_of_script(path: str) -> JobStart | None:
     return next((start for start in starts_of_script(path) if start.gpu_line), None)
 
 
-def is_option_given(path: str, name: str) -> bool:
+def is_option_given_by_starts(path: str, name: str) -> bool:
     """Does any command that starts a script give this option?"""
     return any(
         last_option(start.words, f"--{name}") is not None for start in starts_of_script(path)
@@ -80,7 +81,7 @@ def command_files_in(folder: Path) -> Iterator[CommandFile]:
 
 def _starts_in_file(file: CommandFile, script: str) -> Iterator[JobStart]:
     """The commands of one file that start the script."""
-    line, text = _gpu_of_file(file)
+    line, text = _gpu_reservation_line(file)
     for command in file.commands:
         names = [Path(word).name for word in command.words]
         if script in names:
@@ -88,7 +89,7 @@ def _starts_in_file(file: CommandFile, script: str) -> Iterator[JobStart]:
             yield JobStart(file.path, words, line, text)
 
 
-def _gpu_of_file(file: CommandFile) -> tuple[int, str]:
+def _gpu_reservation_line(file: CommandFile) -> tuple[int, str]:
     """The line of a file that reserves or names a GPU, and its text; (0, "") without one."""
     requested = gpus_requested_by_job(file)
     if requested is not None:

@@ -1,12 +1,15 @@
-"""Fields of rows that expressions read by a name that is written out."""
+"""Names the field of a row that an expression reads."""
 
 from __future__ import annotations
 
 import ast
 
 
-def field_read(node: ast.AST) -> str | None:
-    """`reply` of `row["reply"]` and of `row.get("reply", "")`; None for any other expression."""
+def field_name_read(node: ast.AST) -> str | None:
+    """The field that an expression reads by a written name:
+
+    `reply` of `row["reply"]` and of `row.get("reply", "")`; None for any other expression.
+    """
     key: ast.expr | None = None
     if isinstance(node, ast.Subscript):
         key = node.slice

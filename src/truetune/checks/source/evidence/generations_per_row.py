@@ -1,10 +1,12 @@
-"""Generations that a symbolic run repeats for each row of a data set: by `map`, by a loader or range of one row.
+"""Finds generations that a script repeats for each row of a data set: by `map`, by a loader or
+range of one row.
 
-How it works: each `generate` of a model that was loaded knows the frames around it. A function that `map` or `apply`
-was handed runs once for each row; so does the body of a loop over a loader whose batches hold one row, or over
-`range(0, n, 1)`.
+How it works: each `generate` of a model that was loaded knows the frames around it. A function that
+`map` or `apply` was handed runs once for each row; so does the body of a loop over a loader whose
+batches hold one row, or over `range(0, n, 1)`.
 
-The trade-off: other loops are followed by the data flow of the files, which sees whether a text is one row.
+The trade-off: other loops are followed by the data flow of the files, which sees whether a text is
+one row.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def generations_per_row(module: Module) -> Iterator[RowGeneration]:
             if call.home.path != module.path or call.node in seen or not _is_of_loaded_model(call):
                 continue
             repeat = next(
-                filter(None, map(_repeat_of_frame, call.frames("callback", "loop"))), None
+                filter(None, map(_row_loop_of_frame, call.frames("callback", "loop"))), None
             )
             if repeat is not None:
                 seen.add(call.node)
@@ -61,33 +63,37 @@ def _is_of_loaded_model(call: CallEvent) -> bool:
     return bool(loads) and all(load is not None and load.named(*LOADS) for load in loads)
 
 
-def _repeat_of_frame(frame: Frame) -> ast.AST | None:
+def _row_loop_of_frame(frame: Frame) -> ast.AST | None:
     """What runs a frame once for each row; None where it runs for several rows, or it is not known."""
     if frame.kind == "loop":
-        return frame.node if frame.value is not None and _gives_one_row(frame.value) else None
+        return (
+            frame.node if frame.value is not None and _iterates_single_rows(frame.value) else None
+        )
     mapping = frame.given_to
     if mapping is None or not (mapping.method in MAPPING_METHODS or mapping.named("map")):
         return None
-    if mapping.is_open or _is_concurrent(mapping.receiver):
+    if mapping.is_open or _is_concurrent_pool(mapping.receiver):
         return None
     batched = mapping.keywords.get("batched")
     is_per_row = batched is None or constant_of(batched) is False
     return mapping.node if is_per_row else None
 
 
-def _is_concurrent(receiver: Value | None) -> bool:
+def _is_concurrent_pool(receiver: Value | None) -> bool:
     """Is it a pool of threads or processes, which run at once?"""
     return isinstance(receiver, Result) and receiver.call.named(*CONCURRENT)
 
 
-def _gives_one_row(iterable: Value) -> bool:
-    """Does a loop go over a loader whose batches hold one row, or over a range with a written step of one?"""
+def _iterates_single_rows(iterable: Value) -> bool:
+    """Does a loop go over a loader whose batches hold one row, or over a range with a written step
+    of one?
+    """
     for _ in range(MAX_STEPS):
         if not isinstance(iterable, Result):
             return False
         call = iterable.call
         if call.named(*LOADERS):
-            return _holds_one_row(call)
+            return _loader_batches_hold_one_row(call)
         if call.named("range"):
             return len(call.args) == 3 and constant_of(call.args[2], with_defaults=False) == 1
         if not call.args or not (call.named("enumerate", *PASSES_ON) or call.method == "prepare"):
@@ -96,7 +102,7 @@ def _gives_one_row(iterable: Value) -> bool:
     return False
 
 
-def _holds_one_row(loader: CallEvent) -> bool:
+def _loader_batches_hold_one_row(loader: CallEvent) -> bool:
     """Is the batch of a loader certainly one row?"""
     if loader.is_open or "batch_sampler" in loader.keywords:
         return False

@@ -1,12 +1,14 @@
-"""The learning rate that `deepspeed.initialize` takes from its settings, and a rate of the script that nothing reads.
+"""Finds DeepSpeed engines that train at the learning rate of their settings, where nothing reads
+another rate of the script.
 
-How it works: a call without an optimizer makes one from the `optimizer` block of its settings. Those are followed to a
-dictionary of the code, or to the one JSON file that the code or its command line names. The script's own rate is an
-option, a field of its settings or a constant that is named like a rate; what reads it is searched in all files that run
-with the script.
+How it works: a call without an optimizer makes one from the `optimizer` block of its settings.
+Those are followed to a dictionary of the code, or to the one JSON file that the code or its command
+line names. The script's own rate is an option, a field of its settings or a constant that is named
+like a rate; what reads it is searched in all files that run with the script.
 
-The trade-off: whatever may put the rate into the settings (a subscript with one of their keys, options that are handed
-to code which is not seen) makes the call no evidence, so some lost rates are missed.
+The trade-off: whatever may put the rate into the settings (a subscript with one of their keys,
+options that are handed to code which is not seen) makes the call no evidence, so some lost rates
+are missed.
 """
 
 from __future__ import annotations
@@ -89,14 +91,16 @@ def find_engine_rates(module: Module) -> Iterator[EngineRate]:
         given = call.keywords.get("config") or call.keywords.get("config_params")
         if given is None or _may_write_rates(module):
             continue
-        taken = _rate_of_settings(module, given)
+        taken = _rate_of_engine_settings(module, given)
         unread = next(_unread_rates(module), None) if taken is not None else None
         if taken is not None and unread is not None and taken.value != unread.value:
             yield EngineRate(call, taken, unread)
 
 
 def _may_write_rates(module: Module) -> bool:
-    """Does any code spell a key of the settings by which a rate is set: `ds["optimizer"]["params"]["lr"] = args.lr`?"""
+    """Does any code spell a key of the settings by which a rate is set:
+    `ds["optimizer"]["params"]["lr"] = args.lr`?
+    """
     for part in module.with_linked:
         for node in part.nodes(ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
@@ -109,12 +113,12 @@ def _may_write_rates(module: Module) -> bool:
     return False
 
 
-def _rate_of_settings(module: Module, given: ast.expr) -> RateOfSettings | None:
+def _rate_of_engine_settings(module: Module, given: ast.expr) -> RateOfSettings | None:
     """The rate of the settings that an engine is given; None where they are not known or name none."""
     origins = [origin.node for origin in module.flow.origins(given)]
     if len(origins) == 1 and isinstance(origins[0], ast.Dict):
-        return _rate_in_code(module, origins[0])
-    document = _settings_file(module, given)
+        return _rate_in_dictionary(module, origins[0])
+    document = _settings_document(module, given)
     if document is None:
         return None
     rate = first_set_value(document, ("optimizer", "params", "lr"))
@@ -123,16 +127,16 @@ def _rate_of_settings(module: Module, given: ast.expr) -> RateOfSettings | None:
         peak = first_set_value(document, ("scheduler", "params", schedule.key)) or first_set_value(
             document, ("scheduler", "type")
         )
-        return _located(schedule.peak, peak)
+        return _rate_with_place(schedule.peak, peak)
     if rate is None:
         kind = first_set_value(document, ("optimizer", "type"))
         is_default = kind is not None and str(kind.value).lower() in KNOWN_DEFAULTS
         has_key = "lr" in str(document.value.get("optimizer"))
-        return _located(DEFAULT_RATE, kind) if is_default and not has_key else None
-    return _located(positive_rate(rate.value), rate)
+        return _rate_with_place(DEFAULT_RATE, kind) if is_default and not has_key else None
+    return _rate_with_place(positive_rate(rate.value), rate)
 
 
-def _located(value: float | None, place: LocatedValue | None) -> RateOfSettings | None:
+def _rate_with_place(value: float | None, place: LocatedValue | None) -> RateOfSettings | None:
     """A rate with its place in a file; None where one of them is not known."""
     if value is None or place is None:
         return None
@@ -140,7 +144,7 @@ def _located(value: float | None, place: LocatedValue | None) -> RateOfSettings 
     return RateOfSettings(value, Path(place.file).name, case)
 
 
-def _rate_in_code(module: Module, settings: ast.Dict) -> RateOfSettings | None:
+def _rate_in_dictionary(module: Module, settings: ast.Dict) -> RateOfSettings | None:
     """The rate in settings that are written as a dictionary."""
     node: ast.expr | None = settings
     for key in ("optimizer", "params", "lr"):
@@ -152,30 +156,32 @@ def _rate_in_code(module: Module, settings: ast.Dict) -> RateOfSettings | None:
     return None if rate is None else RateOfSettings(rate, "", case_of_node(module, node))
 
 
-def _settings_file(module: Module, given: ast.expr) -> LocatedDocument | None:
-    """The one JSON file that the settings are read from; None where several take part, or none is there."""
+def _settings_document(module: Module, given: ast.expr) -> LocatedDocument | None:
+    """The one JSON file that the settings are read from; None where several take part, or none is
+    there.
+    """
     names = {
         name
         for node in backward_slice(module, given)
-        for name in [_named_file(module, node)]
+        for name in [_file_named_by(module, node)]
         if name.endswith(".json")
     }
     folder = Path(module.path).parent
     return read_document_in_folder_or_parents(folder, names.pop()) if len(names) == 1 else None
 
 
-def _named_file(module: Module, node: ast.AST) -> str:
+def _file_named_by(module: Module, node: ast.AST) -> str:
     """The file that a text or an option of the command line names; empty for any other expression."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else ""
     option = find_option_name(module, node)
     if option is None:
         return ""
-    value = _value_of_option(module, option)
+    value = _option_value(module, option)
     return value if isinstance(value, str) else ""
 
 
-def _value_of_option(module: Module, option: str) -> object:
+def _option_value(module: Module, option: str) -> object:
     """What an option is: as a command beside the script gives it, else its default."""
     given = option_given_to(module.path, option)
     if given is not None:
@@ -183,14 +189,14 @@ def _value_of_option(module: Module, option: str) -> object:
     defaults = [
         module.flow.value(default)
         for part in module.with_linked
-        for name, default, _ in _options(part)
+        for name, default, _ in _options_and_fields(part)
         if name == option and default is not None
     ]
     return defaults[0] if len(defaults) == 1 else None
 
 
-def _options(module: Module) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
-    """The options of a file, and fields of its classes: name, default and place."""
+def _options_and_fields(module: Module) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
+    """The options of a file, and the fields of its classes: name, default and place."""
     for call in module.methods("add_argument"):
         texts = [str(module.flow.value(flag)) for flag in call.args]
         long = next((text for text in texts if text.startswith("--")), "")
@@ -211,22 +217,28 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
     found = [
         (part, name, node)
         for part in module.with_linked
-        for name, _, node in _options(part)
+        for name, _, node in _options_and_fields(part)
         if RATE_NAME.fullmatch(name)
     ]
     if len(found) == 1:
         part, name, node = found[0]
         # A rate of 0 is none: scripts mean "that of the settings" by it.
-        rate = positive_rate(_value_of_option(module, name))
-        if rate is not None and not _is_option_read(module, name) and not _is_handed_on(module):
-            yield UnreadRate(f"--{name}", rate, _place_of_value(module, part, name, node))
+        rate = positive_rate(_option_value(module, name))
+        if (
+            rate is not None
+            and not _is_option_read(module, name)
+            and not _options_escape_as_whole(module)
+        ):
+            yield UnreadRate(f"--{name}", rate, _place_of_option_value(module, part, name, node))
     elif not found:
         yield from _unread_constants(module)
-        yield from _unread_settings(module)
+        yield from _unread_settings_of_file(module)
 
 
-def _unread_settings(module: Module) -> Iterator[UnreadRate]:
-    """`lr: 1e-5` at the head of a file of settings that the script reads, which no code takes out of it."""
+def _unread_settings_of_file(module: Module) -> Iterator[UnreadRate]:
+    """The rates of a settings file that the script reads, at the top of that file, which no code
+    takes out: `lr: 1e-5`.
+    """
     files = module.flow.settings_files
     for call in module.all_calls:
         settings = files.read_by(module.flow, call.node)
@@ -235,13 +247,17 @@ def _unread_settings(module: Module) -> Iterator[UnreadRate]:
         for key, value in zip(settings.keys, settings.values, strict=True):
             name = str(key.value) if isinstance(key, ast.Constant) else ""
             rate = positive_rate(module.flow.value(value)) if RATE_NAME.fullmatch(name) else None
-            if rate is None or _is_option_read(module, name) or _is_handed_on(module, settings):
+            if (
+                rate is None
+                or _is_option_read(module, name)
+                or _options_escape_as_whole(module, settings)
+            ):
                 continue
             yield UnreadRate(f"{name} of the settings", rate, case_of_node(module, value))
 
 
-def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
-    """Where the rate of an option is said: in a command, else in the code."""
+def _place_of_option_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
+    """The place that gives an option its rate: a command, else the code."""
     given = option_given_to(module.path, name)
     if given is not None:
         return Case(f"--{name} {given.value}", file=given.file, line=given.line)
@@ -249,14 +265,14 @@ def _place_of_value(module: Module, part: Module, name: str, node: ast.AST) -> C
 
 
 def _unread_constants(module: Module) -> Iterator[UnreadRate]:
-    """`LR = 1e-5` at the head of a file, which no code reads."""
+    """Constants for a rate at the top of a file that no code reads: `LR = 1e-5`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if not isinstance(target, ast.Name) or not RATE_NAME.fullmatch(target.id):
             continue
         rate = positive_rate(module.flow.value(node.value))
         reads = [read for part in module.with_linked for read in part.name_reads.get(target.id, ())]
-        if rate is not None and all(_is_shown(module, read) for read in reads):
+        if rate is not None and all(_is_only_shown(module, read) for read in reads):
             yield UnreadRate(target.id, rate, case_of_node(module, node))
 
 
@@ -264,32 +280,34 @@ def _is_option_read(module: Module, name: str) -> bool:
     """May any code read the option: as an attribute, a key, or by its name as a text?"""
     for part in module.with_linked:
         for node in part.nodes(ast.Attribute):
-            if node.attr == name and not _is_shown(part, node):
+            if node.attr == name and not _is_only_shown(part, node):
                 return True
         for text in part.nodes(ast.Constant):
             around = part.scopes.parent.get(text) if text.value == name else None
             if not isinstance(around, ast.Subscript | ast.Call):
                 continue
             # The groups of an optimizer have a key of this name: what they hold is no option.
-            if "param_groups" not in ast.unparse(around) and not _is_shown(part, text):
+            if "param_groups" not in ast.unparse(around) and not _is_only_shown(part, text):
                 return True
     return False
 
 
-def _is_handed_on(module: Module, settings: ast.Dict | None = None) -> bool:
-    """Are the options, or settings, as a whole given to code that is not seen, or laid out as arguments?"""
+def _options_escape_as_whole(module: Module, settings: ast.Dict | None = None) -> bool:
+    """Are the options, or settings, as a whole given to code that is not seen, or laid out as
+    arguments?
+    """
     for part in module.with_linked:
         for node in part.nodes(ast.Name):
-            if not isinstance(node.ctx, ast.Load) or not _holds_options(part, node, settings):
+            if not isinstance(node.ctx, ast.Load) or not _holds_all_options(part, node, settings):
                 continue
             around = part.scopes.parent.get(node)
             around = part.scopes.parent.get(around) if isinstance(around, ast.keyword) else around
-            if isinstance(around, ast.Call) and not _is_seen(part, around):
+            if isinstance(around, ast.Call) and not _callee_is_seen(part, around):
                 return True
     return False
 
 
-def _holds_options(module: Module, node: ast.Name, settings: ast.Dict | None) -> bool:
+def _holds_all_options(module: Module, node: ast.Name, settings: ast.Dict | None) -> bool:
     """Is it what parsed the command line, or what a file of settings holds, as a whole?"""
     if settings is not None:
         return any(origin.node is settings for origin in module.flow.origins(node))
@@ -303,18 +321,20 @@ def _holds_options(module: Module, node: ast.Name, settings: ast.Dict | None) ->
     )
 
 
-def _is_seen(module: Module, call: ast.Call) -> bool:
-    """Is the function that takes the options the engine, one of these files, or one that only shows them?"""
+def _callee_is_seen(module: Module, call: ast.Call) -> bool:
+    """Is the function that takes the options the engine, one of these files, or one that only shows
+    them?
+    """
     text = ast.unparse(call.func)
     # `vars(args)` gives them all; what takes that decides.
     if text in ("vars", "asdict", "dataclasses.asdict"):
-        return _is_shown(module, call)
+        return _is_only_shown(module, call)
     if module.flow.name(call.func) == ENGINE or SHOWING_CALLS.search(text):
         return True
     return module.flow.function(call.func) is not None
 
 
-def _is_shown(module: Module, node: ast.AST) -> bool:
+def _is_only_shown(module: Module, node: ast.AST) -> bool:
     """Does a value only stand in what is printed, logged or stored?"""
     calls = [around for around in module.parents(node) if isinstance(around, ast.Call)]
     statement = module.statement(node)

@@ -1,7 +1,8 @@
-"""Which metrics the evaluations of a `Trainer` give, by a symbolic run of the script.
+"""Finds trainers that pick their best model by a metric which no evaluation gives, by a symbolic
+run of the script.
 
-The trade-off: keys count only where all of them are known. A dictionary that a library makes is known for the metrics
-of `evaluate` alone, by the name that they are loaded by.
+The trade-off: keys count only where all of them are known. A dictionary that a library makes is
+known for the metrics of `evaluate` alone, by the name that they are loaded by.
 """
 
 from __future__ import annotations
@@ -74,32 +75,34 @@ class UncomputedMetric:
 
 
 def uncomputed_best_metrics(module: Module) -> Iterator[UncomputedMetric]:
-    """The trainers of a file that pick the best model by a metric which no evaluation gives, each place once."""
+    """The trainers of a file that pick the best model by a metric which no evaluation gives, each
+    place once.
+    """
     seen = set()
     for trace in traces_of(module):
         for trainer in trace.calls(*TRAINERS):
             if trainer.home.path != module.path or trainer.node in seen:
                 continue
-            found = _judge_trainer(trace, trainer)
+            found = _uncomputed_metric_of_trainer(trace, trainer)
             if found is not None:
                 seen.add(trainer.node)
                 yield found
 
 
-def _judge_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:
+def _uncomputed_metric_of_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:
     """A trainer whose metric is certainly missing; None for any other."""
     arguments = arguments_of_trainer(trainer)
-    if arguments is None or trainer.is_open or _evaluates_by_itself(trace, trainer):
+    if arguments is None or trainer.is_open or _overrides_evaluation(trace, trainer):
         return None
     if constant_setting(arguments, "load_best_model_at_end", False) is not True:
         return None
     setting = given_setting(arguments, "metric_for_best_model")
     metric = constant_of(setting)
-    known = _given_metrics(trace, trainer)
+    known = _metrics_of_evaluation(trace, trainer)
     if not isinstance(metric, str) or isinstance(setting, Option) or known is None:
         return None
     name = metric.removeprefix("eval_")
-    if name in known or _may_be_of_one_set(name, known, trainer):
+    if name in known or _may_be_metric_of_named_set(name, known, trainer):
         return None
     node = getattr(setting, "node", None)
     has_function = not is_none(trainer.keywords.get("compute_metrics", Constant(None)))
@@ -108,23 +111,25 @@ def _judge_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:
     return UncomputedMetric(metric, known, has_function, has_several, nodes)
 
 
-def _evaluates_by_itself(trace: Trace, trainer: CallEvent) -> bool:
+def _overrides_evaluation(trace: Trace, trainer: CallEvent) -> bool:
     """Is a trainer of a class of the project that changes which metrics an evaluation gives?"""
     made = [one.made_of for one in trace.instances if one.construction is trainer]
-    return any(OWN_EVALUATION & _names_of_class(one) for one in made)
+    return any(OWN_EVALUATION & _names_defined_by_class(one) for one in made)
 
 
-def _names_of_class(made_of: Class) -> frozenset[str]:
+def _names_defined_by_class(made_of: Class) -> frozenset[str]:
     """What a class defines, with those of the project that it stands on."""
     names = frozenset(made_of.namespace)
     for base in made_of.bases:
         if isinstance(base, Class):
-            names |= _names_of_class(base)
+            names |= _names_defined_by_class(base)
     return names
 
 
-def _may_be_of_one_set(metric: str, known: frozenset[str], trainer: CallEvent) -> bool:
-    """May it be the metric of one of several evaluation sets (`math_loss`), whose names are not seen?"""
+def _may_be_metric_of_named_set(metric: str, known: frozenset[str], trainer: CallEvent) -> bool:
+    """May it be the metric of one of several evaluation sets (`math_loss`), whose names are not
+    seen?
+    """
     rows = trainer.keywords.get("eval_dataset")
     # An item of a loaded set is one split, and a dictionary of the script has names that are seen.
     if isinstance(rows, Item | Mapping):
@@ -132,7 +137,7 @@ def _may_be_of_one_set(metric: str, known: frozenset[str], trainer: CallEvent) -
     return any(metric.endswith(f"_{one}") for one in known)
 
 
-def _given_metrics(trace: Trace, trainer: CallEvent) -> frozenset[str] | None:
+def _metrics_of_evaluation(trace: Trace, trainer: CallEvent) -> frozenset[str] | None:
     """The metrics of an evaluation, without `eval_`; None where not all of them are known."""
     computed = _computed_metrics(trace, trainer)
     if computed is None:
@@ -157,18 +162,18 @@ def _computed_metrics(trace: Trace, trainer: CallEvent) -> frozenset[str] | None
         return None
     for function, returned in trainer.returned_by_callbacks:
         if function.definition is given.definition:
-            return _keys_of(trace, returned)
+            return _known_keys(trace, returned)
     return None
 
 
-def _keys_of(trace: Trace, value: Value) -> frozenset[str] | None:
+def _known_keys(trace: Trace, value: Value) -> frozenset[str] | None:
     """The keys of a dictionary; None where they are not all known."""
     if isinstance(value, Choice):
-        parts = [_keys_of(trace, one) for one in value.options]
+        parts = [_known_keys(trace, one) for one in value.options]
         known = [part for part in parts if part is not None]
         return frozenset().union(*known) if len(known) == len(parts) else None
     if isinstance(value, Mapping):
-        inherited = frozenset() if value.rest is None else _keys_of(trace, value.rest)
+        inherited = frozenset() if value.rest is None else _known_keys(trace, value.rest)
         if value.is_open or inherited is None:
             return None
         return inherited | frozenset(key for key in value.entries if isinstance(key, str))
@@ -185,7 +190,7 @@ def _keys_of_evaluate(trace: Trace, value: Value) -> frozenset[str] | None:
     keys = OF_EVALUATE.get(str(constant_of(metric.call.argument(0, "path"))))
     if keys is None:
         return None
-    added = _keys_added_by_methods(trace, value)
+    added = _keys_added_by_update(trace, value)
     if added is None:
         return None
     # What the script adds by `result["gen_len"] = ...` is kept with the result.
@@ -193,7 +198,7 @@ def _keys_of_evaluate(trace: Trace, value: Value) -> frozenset[str] | None:
     return frozenset(keys) | own | added
 
 
-def _keys_added_by_methods(trace: Trace, value: Value) -> frozenset[str] | None:
+def _keys_added_by_update(trace: Trace, value: Value) -> frozenset[str] | None:
     """The keys that `result.update(...)` adds; None where they are not all known."""
     added: frozenset[str] = frozenset()
     for use in trace.uses(value):
@@ -201,7 +206,7 @@ def _keys_added_by_methods(trace: Trace, value: Value) -> frozenset[str] | None:
             continue
         if use.method not in ADDING_METHODS:
             continue
-        keys = _keys_of(trace, use.args[0]) if use.args and not use.is_open else None
+        keys = _known_keys(trace, use.args[0]) if use.args and not use.is_open else None
         if keys is None:
             return None
         added |= keys | frozenset(use.keywords)

@@ -1,4 +1,6 @@
-"""Whether a project fixes the hashes of texts, which Python salts in each process."""
+"""Says whether a project fixes the seed of Python's hashes of texts, which are otherwise salted in
+each process.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ SETTINGS_FILES = ("*.env", "*.toml")
 """Files beside the script that may set variables, and hold no commands"""
 
 
-def hashes_are_seeded(module: Module) -> bool:
-    """Does a job or a file of settings of the project fix the hashes? A script can't: its process has begun."""
+def project_fixes_hash_seed(module: Module) -> bool:
+    """Does a job or a file of settings of the project fix the seed of hashes (PYTHONHASHSEED)?
+
+    A script can't: its process has begun.
+    """
     path = Path(module.path)
     files = [one for one in files_around(path) if one.suffix != ".py"]
     files += [one for pattern in SETTINGS_FILES for one in sorted(path.parent.glob(pattern))]

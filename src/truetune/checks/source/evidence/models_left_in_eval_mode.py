@@ -1,11 +1,13 @@
-"""Backward passes that find their model in evaluation mode, in the symbolic run of a script.
+"""Finds models that are trained in evaluation mode from some step on, in the symbolic run of a
+script.
 
-How it works: each pass of a loop is run twice, so what the end of the first one leaves behind is what the second one
-meets. Of all switches of a model's mode (`train`, `eval`, Unsloth's `for_training` and `for_inference`) the last one
-before a backward pass counts, wherever it stands: in the loop, a function, a class, another file.
+How it works: each pass of a loop is run twice, so what the end of the first one leaves behind is
+what the second one meets. Of all switches of a model's mode (`train`, `eval`, Unsloth's
+`for_training` and `for_inference`) the last one before a backward pass counts, wherever it stands:
+in the loop, a function, a class, another file.
 
-The trade-off: a switch that a test may pass over counts as made when it goes back to training, and the arms of one test
-that switch either way leave the mode open.
+The trade-off: a switch that a test may pass over counts as made when it goes back to training, and
+the arms of one test that switch either way leave the mode open.
 """
 
 from __future__ import annotations
@@ -55,17 +57,24 @@ class LeftInEvalMode(NamedTuple):
 
 
 def models_left_in_eval_mode(module: Module) -> Iterator[LeftInEvalMode]:
-    """The switches of a file to evaluation mode that a later training step still meets, each place once."""
+    """The switches of a file to evaluation mode that a later training step still meets, each place
+    once.
+    """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for found in (*_of_own_loops(trace), *_of_lightning_hooks(trace)):
+        for found in (
+            *_left_in_eval_mode_by_own_loops(trace),
+            *_left_in_eval_mode_by_lightning_hooks(trace),
+        ):
             if found.switch.home.path == module.path and found.switch.node not in seen:
                 seen.add(found.switch.node)
                 yield found
 
 
-def mode_of(call: CallEvent) -> bool | None:
-    """True where a call switches a model to training, False to evaluation; None where it switches nothing."""
+def training_mode_set_by(call: CallEvent) -> bool | None:
+    """True where a call switches a model to training, False to evaluation; None where it switches
+    nothing.
+    """
     if call.named(FOR_TRAINING):
         return True
     if call.named(FOR_INFERENCE):
@@ -79,18 +88,18 @@ def mode_of(call: CallEvent) -> bool | None:
     return given is None or constant_of(given) is not False
 
 
-def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
-    """Loops that call `backward`."""
+def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
+    """The switches to evaluation mode that a later `backward` of a hand-written loop still meets."""
     trained = _trained_models(trace)
     if not trained:
         return
-    switches = [call for call in trace.all_calls if mode_of(call) is not None]
+    switches = [call for call in trace.all_calls if training_mode_set_by(call) is not None]
     for backward in trace.all_calls:
         if backward.method != "backward" or not backward.is_repeated:
             continue
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
-            if _was_loaded_again(trace, model, backward):
+            if _model_was_replaced(trace, model, backward):
                 continue
             switch = _last_switch(before, model.origin)
             if switch is not None and _stays_in_eval_mode(switch, backward, before):
@@ -98,14 +107,18 @@ def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
 
 
 def _stays_in_eval_mode(switch: CallEvent, backward: CallEvent, before: list[CallEvent]) -> bool:
-    """Is a model that was switched last by this call in the mode of an evaluation at the backward pass?"""
-    if mode_of(switch) is True or not _is_left_on(switch, backward):
+    """Is a model that was switched last by this call in the mode of an evaluation at the backward
+    pass?
+    """
+    if training_mode_set_by(switch) is True or not _next_pass_meets_switch(switch, backward):
         return False
     return not _other_arm_trains(switch, before)
 
 
-def _was_loaded_again(trace: Trace, model: Lineage, before: CallEvent) -> bool:
-    """Did a later pass of a loop, of folds or of seeds, load another model in its place before a call?"""
+def _model_was_replaced(trace: Trace, model: Lineage, before: CallEvent) -> bool:
+    """Did a later pass of a loop, of folds or of seeds, load another model in its place before a
+    call?
+    """
     load = model.load
     if load is None:
         return False
@@ -142,7 +155,9 @@ def _last_switch(before: list[CallEvent], model: Value) -> CallEvent | None:
         if any(origin is model for origin in origins):
             return switch
         # What is not known may be the same model; a switch to training then silences.
-        if mode_of(switch) and all(isinstance(one, Unknown | Parameter) for one in origins):
+        if training_mode_set_by(switch) and all(
+            isinstance(one, Unknown | Parameter) for one in origins
+        ):
             return switch
     return None
 
@@ -152,18 +167,18 @@ def _switched_model(switch: CallEvent) -> Value | None:
     return switch.argument(0, "model") if switch.method is None else switch.receiver
 
 
-def _is_left_on(switch: CallEvent, backward: CallEvent) -> bool:
+def _next_pass_meets_switch(switch: CallEvent, backward: CallEvent) -> bool:
     """Do both stand in one loop, which continues behind the switch?"""
     loops = {id(frame.node) for frame in backward.frames("loop")}
     inner: list[Frame] = []
     for frame in switch.frames():
         if frame.kind == "loop" and id(frame.node) in loops:
-            return not any(_ends_the_loop(one) for one in inner)
+            return not any(_branch_leaves_loop(one) for one in inner)
         inner.append(frame)
     return False
 
 
-def _ends_the_loop(frame: Frame) -> bool:
+def _branch_leaves_loop(frame: Frame) -> bool:
     """Does an arm of a test leave the loop in its last statement?"""
     if frame.kind != "branch" or not isinstance(frame.node, ast.If):
         return False
@@ -175,9 +190,11 @@ def _ends_the_loop(frame: Frame) -> bool:
 
 
 def _other_arm_trains(switch: CallEvent, before: list[CallEvent]) -> bool:
-    """Does the other arm of a test around a switch go back to training, so that only the run knows the mode?"""
+    """Does the other arm of a test around a switch go back to training, so that only the run knows
+    the mode?
+    """
     arms = {(id(frame.node), frame.taken) for frame in switch.frames("branch")}
-    others = [one for one in before if mode_of(one)]
+    others = [one for one in before if training_mode_set_by(one)]
     return any(
         (id(frame.node), not frame.taken) in arms
         for other in others
@@ -185,19 +202,25 @@ def _other_arm_trains(switch: CallEvent, before: list[CallEvent]) -> bool:
     )
 
 
-def _of_lightning_hooks(trace: Trace) -> Iterator[LeftInEvalMode]:
-    """Methods that Lightning calls between steps of the training, where nothing of the run switches back."""
-    switches = [call for call in trace.all_calls if mode_of(call) is not None]
-    if any(mode_of(one) for one in switches):
+def _left_in_eval_mode_by_lightning_hooks(trace: Trace) -> Iterator[LeftInEvalMode]:
+    """Methods that Lightning calls between steps of the training, where nothing of the run switches
+    back.
+    """
+    switches = [call for call in trace.all_calls if training_mode_set_by(call) is not None]
+    if any(training_mode_set_by(one) for one in switches):
         return
     for switch in switches:
-        if any(_is_hook_of_training(frame) for frame in switch.frames("call", "callback")):
-            if not switch.is_repeated and _is_own_model(switch):
+        if any(
+            _is_lightning_hook_between_steps(frame) for frame in switch.frames("call", "callback")
+        ):
+            if not switch.is_repeated and _is_model_of_lightning_hook(switch):
                 yield LeftInEvalMode(switch, None, trace)
 
 
-def _is_own_model(switch: CallEvent) -> bool:
-    """Is it the module itself, what it keeps as `model`, or the module that Lightning hands to a callback?"""
+def _is_model_of_lightning_hook(switch: CallEvent) -> bool:
+    """Is it the module itself, what it keeps as `model`, or the module that Lightning hands to a
+    callback?
+    """
     receiver = switch.receiver
     while receiver is not None and getattr(receiver, "name", "") in ("model", "net", "llm"):
         inner = getattr(receiver, "base", None)
@@ -212,19 +235,19 @@ def _is_own_model(switch: CallEvent) -> bool:
     return len(held) == 1 and held[0].load is not None and held[0].load.named("*.from_pretrained")
 
 
-def _is_hook_of_training(frame: Frame) -> bool:
+def _is_lightning_hook_between_steps(frame: Frame) -> bool:
     """Is a frame a method of Lightning's that runs between steps?"""
     function = frame.value
     owner = getattr(function, "owner", None)
     if getattr(function, "name", "") not in HOOKS_OF_TRAINING or not isinstance(owner, Class):
         return False
-    return any(_is_lightning(base) for base in owner.bases)
+    return any(_is_lightning_class(base) for base in owner.bases)
 
 
-def _is_lightning(base: Value) -> bool:
+def _is_lightning_class(base: Value) -> bool:
     """Is it Lightning's module or callback, or a class of the project that is made of one?"""
     if isinstance(base, Class):
-        return any(_is_lightning(one) for one in base.bases)
+        return any(_is_lightning_class(one) for one in base.bases)
     return (
         isinstance(base, Library)
         and base.name.rpartition(".")[2]
@@ -236,7 +259,7 @@ def _is_lightning(base: Value) -> bool:
     )
 
 
-def settings_that_are_off(trace: Trace) -> tuple[str, ...]:
+def settings_off_in_eval_mode(trace: Trace) -> tuple[str, ...]:
     """What evaluation mode switches off in this run, as far as the script says."""
     off: list[str] = []
     rates = [
@@ -247,12 +270,12 @@ def settings_that_are_off(trace: Trace) -> tuple[str, ...]:
     known = [rate for rate in rates if isinstance(rate, int | float) and rate > 0]
     if known:
         off.append(f"lora_dropout={known[0]:g}")
-    if _checkpoints(trace):
+    if _checkpointing_is_on(trace):
         off.append("gradient checkpointing")
     return tuple(off)
 
 
-def _checkpoints(trace: Trace) -> bool:
+def _checkpointing_is_on(trace: Trace) -> bool:
     """Is gradient checkpointing switched on?"""
     if any(trace.methods("gradient_checkpointing_enable")):
         return True

@@ -1,7 +1,9 @@
-"""Answers of training rows that a script cleans as for counting words: without stop words, marks, capitals or endings.
+"""Finds answers of training rows that a script cleans as for counting words: without stop words,
+marks, capitals or endings.
 
-Two halves are put together. `destroying_steps` says what a function, or a chain of methods on a column, takes out of a
-text. `built_answers` finds the texts that become answers, and follows each to the function or the column that made it.
+Two halves are put together. `names_of_destroying_steps` says what a function, or a chain of methods
+on a column, takes out of a text. `answer_texts_of_rows` finds the texts that become answers, and
+follows each to the function or the column that made it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.data.roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -32,7 +34,7 @@ MAX_DEPTH = 3
 """Functions that call one another. Chosen, not measured"""
 
 
-class Destroyed(NamedTuple):
+class DestroyedAnswer(NamedTuple):
     """An answer that is cleaned before it is learned."""
 
     answer: ast.AST
@@ -42,18 +44,20 @@ class Destroyed(NamedTuple):
     """What is taken out: `stop words`"""
 
 
-def destroyed_answers(module: Module) -> Iterator[Destroyed]:
+def destroyed_answers(module: Module) -> Iterator[DestroyedAnswer]:
     """The answers of a script's rows that are cleaned so."""
-    for answer in built_answers(module):
-        for place in _makers(module, answer):
-            steps = tuple(sorted(set(destroying_steps(module, place))))
+    for answer in answer_texts_of_rows(module):
+        for place in _possible_cleanings(module, answer):
+            steps = tuple(sorted(set(names_of_destroying_steps(module, place))))
             if steps:
-                yield Destroyed(answer, place, steps)
+                yield DestroyedAnswer(answer, place, steps)
                 break
 
 
-def built_answers(module: Module) -> Iterator[ast.expr]:
-    """The texts of a script that become answers: of a turn of the assistant, or under the key of an answer."""
+def answer_texts_of_rows(module: Module) -> Iterator[ast.expr]:
+    """The expressions whose texts become answers in rows: of a turn of the assistant, or under the
+    key of an answer.
+    """
     for node in module.nodes(ast.Dict):
         entries = {
             key.value: value
@@ -69,50 +73,56 @@ def built_answers(module: Module) -> Iterator[ast.expr]:
         yield from (entries[key] for key in ANSWER_KEYS if key in entries)
 
 
-def _makers(module: Module, answer: ast.expr) -> Iterator[ast.expr]:
-    """The expressions that may have cleaned an answer: its own calls, and what its column was given before."""
+def _possible_cleanings(module: Module, answer: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that may have cleaned an answer: its own calls, and what its column was given
+    before.
+    """
     yield answer
     for origin in module.flow.origins(answer):
         if isinstance(origin.node, ast.expr) and not origin.element and origin.node is not answer:
             yield origin.node
-    column = _column_of(answer)
+    column = _column_read(answer)
     if column is None:
         return
     for assign in module.nodes(ast.Assign):
         target = assign.targets[0]
         # `df["reply"] = df["reply"].apply(clean)`, and `row["reply"] = clean(row["reply"])`.
-        if field_read(target) == column:
+        if field_name_read(target) == column:
             yield assign.value
 
 
-def _column_of(node: ast.expr) -> str | None:
-    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`, also with methods called on it: `.strip()`."""
-    field = field_read(node)
+def _column_read(node: ast.expr) -> str | None:
+    """The column that is read: the key of `row["reply"]`, `row.get("reply")`, `row.reply`, also
+    with methods called on it, such as `.strip()`; None otherwise.
+    """
+    field = field_name_read(node)
     while field is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         # The name of a field that `get` is given may be computed.
         if node.func.attr == "get":
             return None
         node = node.func.value
-        field = field_read(node)
+        field = field_name_read(node)
     return node.attr if field is None and isinstance(node, ast.Attribute) else field
 
 
-def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
+def names_of_destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
     """What an expression, and the functions that it calls, take out of a text."""
     if depth > MAX_DEPTH:
         return
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call):
             yield from _steps_of_call(module, module.flow.call(inner))
-            yield from _steps_of_functions(module, inner, depth)
+            yield from _steps_of_functions_run_by(module, inner, depth)
         elif isinstance(inner, ast.Attribute) and inner.attr == "lemma_":
             yield "endings of words"
         elif _drops_stop_words(module, inner):
             yield "stop words"
 
 
-def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[str]:
-    """What the functions of the file take out that a call makes run: itself, or those that `apply` is given."""
+def _steps_of_functions_run_by(module: Module, call: ast.Call, depth: int) -> Iterator[str]:
+    """What the functions of the file take out that a call makes run: itself, or those that `apply`
+    is given.
+    """
     names: list[ast.expr] = [call.func]
     if isinstance(call.func, ast.Attribute) and call.func.attr in COLUMN_METHODS:
         names += call.args[:1]
@@ -121,21 +131,26 @@ def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[
             continue
         for origin in module.flow.origins(name):
             if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
-                yield from destroying_steps(module, origin.node, depth + 1)
+                yield from names_of_destroying_steps(module, origin.node, depth + 1)
 
 
 def _drops_stop_words(module: Module, node: ast.AST) -> bool:
-    """Does a test leave out words of a list of stop words: `w not in STOP`, `not token.is_stop`?"""
+    """Does a test leave out stop words: `w not in STOP`, `not token.is_stop`?"""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return isinstance(node.operand, ast.Attribute) and node.operand.attr == "is_stop"
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.NotIn):
         return False
     words = node.comparators[0]
-    return STOP_NAMES.search(ast.unparse(words)) is not None and not _has_no_word(module, words)
+    return STOP_NAMES.search(ast.unparse(words)) is not None and not _lists_marks_only(
+        module, words
+    )
 
 
-def _has_no_word(module: Module, words: ast.expr) -> bool:
-    """Is it a list that the file spells, and none of whose texts is a word: `["</s>", "<|im_end|>"]`?"""
+def _lists_marks_only(module: Module, words: ast.expr) -> bool:
+    """Is it a list that the file spells, and is none of its texts a word:
+
+    `["</s>", "<|im_end|>"]`?
+    """
     texts = module.flow.value(words)
     if not isinstance(texts, list | tuple | set | frozenset) or not texts:
         return False
@@ -158,7 +173,9 @@ def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
 
 
 def _removed_pattern(module: Module, call: Call) -> str | None:
-    """The pattern that a call replaces by nothing or by blanks; None where it does not, or it is not written out."""
+    """The pattern of a call that replaces what it matches by nothing or by blanks; None where it
+    does not, or is not written out.
+    """
     is_column = call.method == "replace" and module.flow.value(call.keywords.get("regex")) is True
     if not (is_column or call.named(*SUBSTITUTES)) or len(call.args) < 2:
         return None

@@ -1,8 +1,10 @@
-"""Figures of evaluations that several processes make, each of its part of the rows.
+"""Finds evaluation figures that each of several processes computes over its own part of the rows,
+without putting them together.
 
-How it works: loops without gradients over a loader that deals rows out are evaluations in parts; the figure is put
-together where any call of the files sums or gathers over processes. Lightning's figures are read from the steps of a
-LightningModule, with the Trainer and the callbacks of the same files.
+How it works: loops without gradients over a loader that deals rows out are evaluations in parts;
+the figure is put together where any call of the files sums or gathers over processes. Lightning's
+figures are read from the steps of a LightningModule, with the Trainer and the callbacks of the same
+files.
 
 The trade-off: one call that gathers anything excuses all evaluations of the files.
 """
@@ -68,21 +70,23 @@ class LoggedFigure(NamedTuple):
 
 def partial_evaluations(module: Module) -> Iterator[PartialEvaluation]:
     """The loops of a file that evaluate a part of the rows."""
-    loops = [loop for loop in module.nodes(ast.For) if _evaluates(module, loop)]
+    loops = [loop for loop in module.nodes(ast.For) if _is_evaluation_loop(module, loop)]
     is_put_together = any(PUTS_TOGETHER.search(one.text) for one in module.with_linked)
     for loop in loops:
-        deals = _what_deals(module, loop.iter)
+        deals = _call_dealing_rows(module, loop.iter)
         if deals is not None:
             logged = (
                 None
                 if is_put_together
-                else _log_of_one_rank(module, _names_of_figure(module, loop))
+                else _log_of_one_rank(module, _names_computed_from_loop(module, loop))
             )
             yield PartialEvaluation(loop, deals, logged)
 
 
-def _names_of_figure(module: Module, loop: ast.For) -> frozenset[str]:
-    """The names of what a loop adds up, and of what is computed from it, in its function and where that is called."""
+def _names_computed_from_loop(module: Module, loop: ast.For) -> frozenset[str]:
+    """The names of what a loop adds up, and of what is computed from it, in its function and where
+    that is called.
+    """
     names = frozenset(_names_added_to(loop))
     around = module.function_around(loop)
     if around is None:
@@ -92,7 +96,7 @@ def _names_of_figure(module: Module, loop: ast.For) -> frozenset[str]:
     for home, call in homes:
         parent = home.scopes.parent.get(call)
         if isinstance(parent, ast.Assign):
-            names |= frozenset(_names_set(parent))
+            names |= frozenset(_names_assigned(parent))
     for home in {home for home, _ in homes}:
         names = _with_computed_names(home.tree, names)
     return names | {around.name}
@@ -116,7 +120,7 @@ def _names_in(node: ast.AST) -> Iterator[str]:
             yield part.attr
 
 
-def _names_set(statement: ast.Assign) -> Iterator[str]:
+def _names_assigned(statement: ast.Assign) -> Iterator[str]:
     """The names that an assignment binds."""
     for target in statement.targets:
         yield from _names_in(target)
@@ -130,7 +134,7 @@ def _with_computed_names(block: ast.AST, names: frozenset[str]) -> frozenset[str
             name
             for statement in assigned
             if not names.isdisjoint(_names_in(statement.value))
-            for name in _names_set(statement)
+            for name in _names_assigned(statement)
         }
         if more <= names:
             break
@@ -138,7 +142,7 @@ def _with_computed_names(block: ast.AST, names: frozenset[str]) -> frozenset[str
     return names
 
 
-def _evaluates(module: Module, loop: ast.For) -> bool:
+def _is_evaluation_loop(module: Module, loop: ast.For) -> bool:
     """Does a loop add up a figure of a model, without gradients?"""
     adds = any(True for _ in _names_added_to(loop))
     if not adds or any(map(is_backward_call, ast.walk(loop))):
@@ -151,8 +155,10 @@ def _evaluates(module: Module, loop: ast.For) -> bool:
     return False
 
 
-def _what_deals(module: Module, iterated: ast.expr) -> ast.AST | None:
-    """The call that gives each process its part of what a loop goes over; None where none is seen."""
+def _call_dealing_rows(module: Module, iterated: ast.expr) -> ast.AST | None:
+    """The call that gives each process its part of the rows that a loop iterates; None where none
+    is seen.
+    """
     while (
         isinstance(iterated, ast.Call)
         and iterated.args
@@ -168,7 +174,10 @@ def _what_deals(module: Module, iterated: ast.expr) -> ast.AST | None:
 
 
 def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
-    """`accelerator.prepare(...)`, or the sampler of a DataLoader."""
+    """The call by which rows are dealt to processes:
+
+    `accelerator.prepare(...)`, or the sampler of a DataLoader; None for other calls.
+    """
     if prepares_loader(module, node):
         return node
     call = module.flow.call(node)
@@ -178,7 +187,10 @@ def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
 
 
 def _log_of_one_rank(module: Module, figure: frozenset[str]) -> ast.AST | None:
-    """The first place where rank 0 alone logs one of these names; a loop may write answers to a file of its rank."""
+    """The first place where rank 0 alone logs one of these names; None without one.
+
+    Not where a loop writes answers to a file of its rank.
+    """
     for one in module.with_linked:
         for call in one.methods("print", "log"):
             if call.receiver is not None and "accelerator" in one.flow.types(call.receiver):
@@ -195,7 +207,7 @@ def _log_of_one_rank(module: Module, figure: frozenset[str]) -> ast.AST | None:
     return None
 
 
-def step_figures(module: Module) -> Iterator[Call]:
+def validation_log_calls(module: Module) -> Iterator[Call]:
     """The calls of `self.log` and `self.log_dict` in the validation of a LightningModule."""
     for call in module.methods("log", "log_dict"):
         if not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
@@ -206,32 +218,40 @@ def step_figures(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def lightning_figures(module: Module) -> Iterator[LoggedFigure]:
+def unreduced_lightning_figures(module: Module) -> Iterator[LoggedFigure]:
     """The figures of a LightningModule that each of several processes logs by itself."""
-    figures = [call for call in step_figures(module) if _is_of_one_process(module, call)]
-    several = _several_devices(module) if figures else ""
+    figures = [
+        call for call in validation_log_calls(module) if _is_logged_without_reduction(module, call)
+    ]
+    several = _several_devices_of_trainer(module) if figures else ""
     if not several:
         return
-    choosers = dict(_monitored_names(module))
+    choosers = dict(_names_monitored_by_callbacks(module))
     for call in figures:
         names = [
-            name for name, value in _named_values(module, call) if not _is_metric(module, value)
+            name
+            for name, value in _logged_figures(module, call)
+            if not _is_torchmetrics_object(module, value)
         ]
         chosen = next((name for name in names if name in choosers), None)
         if names:
             yield LoggedFigure(call, chosen or names[0], several, choosers.get(chosen or ""))
 
 
-def _is_of_one_process(module: Module, call: Call) -> bool:
-    """Is nothing said of the other processes: no `sync_dist`, no `rank_zero_only`, no gathering in the files?"""
+def _is_logged_without_reduction(module: Module, call: Call) -> bool:
+    """Is nothing said of the other processes: no `sync_dist`, no `rank_zero_only`, no gathering in
+    the files?
+    """
     if call.open or {"sync_dist", "rank_zero_only", "reduce_fx"} & call.keywords.keys():
         return False
     step = module.function_around(call.node)
     return step is not None and GATHERS.search(ast.unparse(step)) is None
 
 
-def _several_devices(module: Module) -> str:
-    """What the one Trainer of the files says of several devices; empty where it says nothing, or there are more."""
+def _several_devices_of_trainer(module: Module) -> str:
+    """What the one Trainer of the files says of several devices; empty where it says nothing, or
+    there are more.
+    """
     trainers = [(one, call) for one in module.with_linked for call in lightning_trainers(one)]
     if len(trainers) != 1:
         return ""
@@ -239,7 +259,7 @@ def _several_devices(module: Module) -> str:
     return describe_several(home, call)
 
 
-def _monitored_names(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def _names_monitored_by_callbacks(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The figures that callbacks go by, each with its callback."""
     for one in module.with_linked:
         for call in one.calls(*(f"*.{name}" for name in CHOOSERS)):
@@ -248,8 +268,10 @@ def _monitored_names(module: Module) -> Iterator[tuple[str, ast.AST]]:
                 yield name, call.node
 
 
-def _named_values(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]]:
-    """The figures of `self.log("a", x)` and of `self.log_dict({"a": x})`."""
+def _logged_figures(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]]:
+    """The names and values that a call logs: of `self.log("a", x)` and of `self.log_dict({"a":
+    x})`.
+    """
     given = call.argument(0, "name" if call.method == "log" else "dictionary")
     if given is None:
         return
@@ -262,8 +284,10 @@ def _named_values(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]]:
     yield from entries.items()
 
 
-def _is_metric(module: Module, value: ast.expr) -> bool:
-    """Is it a metric object, which reduces over processes by itself: `self.accuracy`, `self.accuracy.compute()`?"""
+def _is_torchmetrics_object(module: Module, value: ast.expr) -> bool:
+    """Is it a metric object, which reduces over processes by itself: `self.accuracy`,
+    `self.accuracy.compute()`?
+    """
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr != "compute":
             break
@@ -272,4 +296,4 @@ def _is_metric(module: Module, value: ast.expr) -> bool:
     if isinstance(value, ast.Attribute):
         return isinstance(value.value, ast.Name) and value.value.id == "self"
     made = [one.node for one in module.flow.origins(value) if one.node is not value]
-    return any(isinstance(one, ast.expr) and _is_metric(module, one) for one in made)
+    return any(isinstance(one, ast.expr) and _is_torchmetrics_object(module, one) for one in made)

@@ -1,4 +1,6 @@
-"""Rows that a script joins by their position, although the two sides hold other rows at one place."""
+"""Finds joins by position of two sides that hold other rows at one place, because one of them was
+filtered, sorted or shuffled alone.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class WrongJoin(NamedTuple):
     """The files that the sides are read from, where these are two"""
 
 
-class _Sides(NamedTuple):
+class _JoinAlignments(NamedTuple):
     """The ways of the sides of a join back to what was read."""
 
     ways: list[Alignment]
@@ -50,55 +52,59 @@ def wrong_joins(module: Module) -> Iterator[WrongJoin]:
     """The joins of a file whose sides hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for found in _joins_of_trace(trace, module):
+        for found in _wrong_joins_of_trace(trace, module):
             if found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
+def _wrong_joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
     """The wrong joins of one run that stand in a file."""
     for call in trace.all_calls:
         if call.home.path == module.path and not call.is_repeated:
-            yield from _joins_of_call(trace, module, call)
+            yield from _wrong_joins_of_call(trace, module, call)
     for store in trace.stores:
         if store.home.path != module.path or store.is_repeated or isinstance(store.key, str):
             continue
         if isinstance(constant_of(store.key), str) and not isinstance(store.value, Constant):
             sides = [store.base, store.value]
-            yield from _compared_column(
-                store.node, "the new column", _ways_of(trace, module, sides)
+            yield from _wrong_joins_of_column(
+                store.node, "the new column", _alignments_of_sides(trace, module, sides)
             )
 
 
-def _joins_of_call(trace: Trace, module: Module, call: CallEvent) -> Iterator[WrongJoin]:
+def _wrong_joins_of_call(trace: Trace, module: Module, call: CallEvent) -> Iterator[WrongJoin]:
     """The wrong joins of one call: `zip`, `concat` side by side, `assign`, `add_column`."""
     if call.receiver is not None:
-        yield from _joins_of_method(trace, module, call, call.receiver)
+        yield from _wrong_joins_of_method(trace, module, call, call.receiver)
     elif not call.args:
         return
     elif call.named("zip") and len(call.args) > 1 and not call.is_open:
         kinds = OF_ONE_LENGTH if _is_strict(call) else ANY
-        yield from _compared(call.node, "zip", _ways_of(trace, module, list(call.args)), kinds)
-    elif call.named("pandas.concat") and _joins_columns(call):
+        yield from _wrong_joins_by_position(
+            call.node, "zip", _alignments_of_sides(trace, module, list(call.args)), kinds
+        )
+    elif call.named("pandas.concat") and _concatenates_side_by_side(call):
         parts = call.args[0]
         sides = parts.items if isinstance(parts, Sequence) and not parts.is_open else []
-        ways = _ways_of(trace, module, list(sides))
-        yield from _compared_by_index(call.node, "pandas.concat(axis=1)", ways)
+        ways = _alignments_of_sides(trace, module, list(sides))
+        yield from _wrong_joins_by_index(call.node, "pandas.concat(axis=1)", ways)
     elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict"):
-        yield from _joins_of_columns(trace, module, call, call.args[0])
+        yield from _wrong_joins_of_columns(trace, module, call, call.args[0])
 
 
-def _joins_of_method(
+def _wrong_joins_of_method(
     trace: Trace, module: Module, call: CallEvent, rows: Value
 ) -> Iterator[WrongJoin]:
     """The wrong joins of a method by which rows get columns: `assign`, `add_column`."""
     if call.method == "assign":
         for value in call.keywords.values():
-            yield from _compared_column(call.node, "assign", _ways_of(trace, module, [rows, value]))
+            yield from _wrong_joins_of_column(
+                call.node, "assign", _alignments_of_sides(trace, module, [rows, value])
+            )
     elif call.method == "add_column" and len(call.args) > 1:
-        ways = _ways_of(trace, module, [rows, call.args[1]])
-        yield from _compared(call.node, "add_column", ways, OF_ONE_LENGTH)
+        ways = _alignments_of_sides(trace, module, [rows, call.args[1]])
+        yield from _wrong_joins_by_position(call.node, "add_column", ways, OF_ONE_LENGTH)
 
 
 def _is_strict(call: CallEvent) -> bool:
@@ -107,90 +113,101 @@ def _is_strict(call: CallEvent) -> bool:
     return strict is not None and constant_of(strict) is True
 
 
-def _joins_columns(call: CallEvent) -> bool:
+def _concatenates_side_by_side(call: CallEvent) -> bool:
     """Does `concat` put frames side by side?"""
     axis = call.argument(1, "axis")
     return axis is not None and constant_of(axis) in (1, "columns")
 
 
-def _joins_of_columns(
+def _wrong_joins_of_columns(
     trace: Trace, module: Module, call: CallEvent, columns: Value
 ) -> Iterator[WrongJoin]:
-    """A frame or data set of columns of two files: `DataFrame({"body": a["body"], "reply": b["reply"]})`."""
+    """The wrong joins of a frame or data set that is made of columns of two files.
+
+    `DataFrame({"body": a["body"], "reply": b["reply"]})`.
+    """
     if not isinstance(columns, Mapping) or columns.is_open:
         return
     first, *others = columns.entries.values() or (None,)
     for other in others:
-        sides = _ways_of(trace, module, [first, other]) if first is not None else None
+        sides = _alignments_of_sides(trace, module, [first, other]) if first is not None else None
         if sides is None or sides.files is None:
             continue
         what = "the frame" if call.named("pandas.*") else "from_dict"
         if any(way.is_positional for way in sides.ways):
             # Lists of two lengths are refused.
-            yield from _compared(call.node, what, sides, OF_ONE_LENGTH)
+            yield from _wrong_joins_by_position(call.node, what, sides, OF_ONE_LENGTH)
         else:
-            yield from _compared_by_index(call.node, what, sides)
+            yield from _wrong_joins_by_index(call.node, what, sides)
 
 
-def _ways_of(trace: Trace, module: Module, sides: list[Value]) -> _Sides:
-    """The ways of the sides of a join; two files whose rows belong together are one source."""
+def _alignments_of_sides(trace: Trace, module: Module, sides: list[Value]) -> _JoinAlignments:
+    """The ways of the sides of a join back to what was read; two files whose rows belong together
+    are one source.
+    """
     ways = [alignment_of(trace, side) for side in sides]
     files = find_parallel_files(module, sides, ways)
     if files is None:
-        return _Sides(ways, None)
+        return _JoinAlignments(ways, None)
     changed = [(side, way) for side, way in zip(sides, ways, strict=True) if way.changes]
     # Two filters may be what brings the files into line: only one that stands alone is judged.
     if len(changed) != 1:
-        return _Sides(ways, None)
+        return _JoinAlignments(ways, None)
     side, way = changed[0]
     if all(one.kind == "filter" and not leaves_rows_out(module, side, one) for one in way.changes):
-        return _Sides(ways, None)
-    return _Sides([one._replace(source=ways[0].source) for one in ways], files)
+        return _JoinAlignments(ways, None)
+    return _JoinAlignments([one._replace(source=ways[0].source) for one in ways], files)
 
 
-def _compared(
-    node: ast.AST, what: str, sides: _Sides, kinds: frozenset[str]
+def _wrong_joins_by_position(
+    node: ast.AST, what: str, sides: _JoinAlignments, kinds: frozenset[str]
 ) -> Iterator[WrongJoin]:
-    """Sides that are joined by position alone."""
-    change = _change_of_one(sides.ways, kinds)
+    """The wrong joins of sides that are joined by position alone."""
+    change = _first_change_of_one_side(sides.ways, kinds)
     if change is not None:
         yield WrongJoin(node, what, change, False, sides.files)
 
 
-def _compared_by_index(node: ast.AST, what: str, sides: _Sides) -> Iterator[WrongJoin]:
-    """Frames, which are joined by their index: wrong only where one of them was renumbered."""
+def _wrong_joins_by_index(node: ast.AST, what: str, sides: _JoinAlignments) -> Iterator[WrongJoin]:
+    """The wrong joins of frames, which are joined by their index: wrong only where one of them was
+    renumbered.
+    """
     if any(way.is_renumbered or way.is_positional for way in sides.ways):
-        change = _change_of_one(sides.ways, ANY)
+        change = _first_change_of_one_side(sides.ways, ANY)
         if change is not None:
             yield WrongJoin(node, what, change, True, sides.files)
 
 
-def _compared_column(node: ast.AST, what: str, sides: _Sides) -> Iterator[WrongJoin]:
-    """A column that a frame gets: a list goes by position, another frame's column by the index."""
+def _wrong_joins_of_column(node: ast.AST, what: str, sides: _JoinAlignments) -> Iterator[WrongJoin]:
+    """The wrong joins of a column that a frame gets: a list is joined by position, another frame's
+    column by the index.
+    """
     frame, column = sides.ways
     if column.is_positional and not frame.is_positional:
-        change = _change_of_one([frame, column], OF_ONE_LENGTH)
+        change = _first_change_of_one_side([frame, column], OF_ONE_LENGTH)
     elif frame.is_renumbered != column.is_renumbered and not frame.is_positional:
-        change = _change_of_one([frame, column], ANY)
+        change = _first_change_of_one_side([frame, column], ANY)
     else:
         change = None
     if change is not None:
         yield WrongJoin(node, what, change, True, sides.files)
 
 
-def _change_of_one(ways: list[Alignment], kinds: frozenset[str]) -> Change | None:
-    """The first change that one side of one source went through and another did not; None where there is none."""
+def _first_change_of_one_side(ways: list[Alignment], kinds: frozenset[str]) -> Change | None:
+    """The first change that one side of one source went through and another did not; None where
+    there is none.
+    """
     for way in ways:
         for other in ways:
             if way is other or way.source != other.source:
                 continue
-            alone = _changes_of_one_side(way, other)
+            alone = _changes_missing_on_other_side(way, other)
             if alone and all(one.kind in kinds for one in alone):
                 return alone[-1]
     return None
 
 
-def _changes_of_one_side(one: Alignment, other: Alignment) -> list[Change]:
+def _changes_missing_on_other_side(one: Alignment, other: Alignment) -> list[Change]:
     """What one side went through and another did not; nothing where it puts its rows back itself."""
     others = {(change.kind, change.what) for change in other.changes}
     alone = [change for change in one.changes if (change.kind, change.what) not in others]

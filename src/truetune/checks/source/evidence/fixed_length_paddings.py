@@ -1,11 +1,12 @@
-"""Rows that a training pads to a fixed length, in the symbolic run of a script.
+"""Finds the calls that pad rows of a training to one fixed length, in the symbolic run of a script.
 
-How it works: each call that pads (a tokenizer, `pad`, a collator of transformers, pads that are multiplied by hand) has
-a length: its own `max_length`, else the tokenizer's `model_max_length`, where the script sets one. Settings that reach
-the call through functions, classes, dictionaries, files and command lines are values here like any others.
+How it works: each call that pads (a tokenizer, `pad`, a collator of transformers, pads that are
+multiplied by hand) has a length: its own `max_length`, else the tokenizer's `model_max_length`,
+where the script sets one. Settings that reach the call through functions, classes, dictionaries,
+files and command lines are values here like any others.
 
-The trade-off: calls whose result only a generation gets are no rows of the training; the length of rows in a file is
-estimated from their characters, with three characters a token.
+The trade-off: calls whose result only a generation gets are no rows of the training; the length of
+rows in a file is estimated from their characters, with three characters a token.
 """
 
 from __future__ import annotations
@@ -59,35 +60,44 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     for trace in traces_of(module):
         if not trains_in_run(trace):
             continue
-        for padding in (*_by_calls(trace, module, seen), *_by_hand(trace, module)):
+        for padding in (
+            *_fixed_paddings_by_calls(trace, module, seen),
+            *_fixed_paddings_by_hand(trace, module),
+        ):
             if padding.node not in seen:
                 seen.add(padding.node)
                 yield padding
 
 
-def _by_calls(trace: Trace, module: Module, known: Set[ast.AST]) -> Iterator[FixedPadding]:
-    """The calls of a run that pad, but for known ones and those that encode the prompts of a generation."""
-    left_out = known | encodings_of_prompts(trace)
+def _fixed_paddings_by_calls(
+    trace: Trace, module: Module, known: Set[ast.AST]
+) -> Iterator[FixedPadding]:
+    """The calls of a run that pad training rows, without known ones and those that encode the
+    prompts of a generation.
+    """
+    left_out = known | calls_encoding_prompts(trace)
     for call in trace.all_calls:
         if call.home.path != module.path or call.node in left_out or not pads_to_length(call):
             continue
-        length = _length_of(trace, call)
+        length = _padded_length_of(trace, call)
         if length is None or isinstance(length, int):
-            rows = None if call.named(*COLLATORS) else _rows_of(module, call)
+            rows = None if call.named(*COLLATORS) else _local_rows_encoded_by(module, call)
             yield FixedPadding(call.node, length, rows)
 
 
-def _by_hand(trace: Trace, module: Module) -> Iterator[FixedPadding]:
-    """`[pad] * (8192 - len(ids))`, where it does not fill what is left of a pack."""
+def _fixed_paddings_by_hand(trace: Trace, module: Module) -> Iterator[FixedPadding]:
+    """Pads that are multiplied by hand up to a length, where they do not fill what is left of a
+    pack: `[pad] * (8192 - len(ids))`.
+    """
     for value in trace.values:
         length = _length_by_hand(value) if isinstance(value, Operation) else None
         if length is None or value.node is None or not module.holds(value.node):
             continue
-        if not _fills_a_pack(module, value.node):
+        if not _fills_packed_row(module, value.node):
             yield FixedPadding(value.node, length, None)
 
 
-def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
+def calls_encoding_prompts(trace: Trace) -> set[ast.AST]:
     """The calls whose ids a generation gets."""
     nodes: set[ast.AST] = set()
     for generation in trace.methods("generate"):
@@ -112,8 +122,10 @@ def pads_to_length(call: CallEvent) -> bool:
     return forced is not None and constant_of(forced) is True
 
 
-def _length_of(trace: Trace, call: CallEvent) -> int | str | None:
-    """The length that a call pads to; None for the tokenizer's own limit, a text where it is not known."""
+def _padded_length_of(trace: Trace, call: CallEvent) -> int | str | None:
+    """The length that a call pads to; None for the tokenizer's own limit, a text where it is not
+    known.
+    """
     given = call.keywords.get("max_length")
     if given is not None and not is_none(given):
         plain = constant_of(given)
@@ -127,13 +139,15 @@ def _length_of(trace: Trace, call: CallEvent) -> int | str | None:
 
 
 def _is_limit_of_tokenizer(value: Value) -> bool:
-    """Is it `tokenizer.model_max_length`?"""
+    """Is it the tokenizer's limit on lengths: `tokenizer.model_max_length`?"""
     return isinstance(value, Attribute) and value.name == "model_max_length"
 
 
 def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
-    """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's own is large."""
-    load = _load_of_tokenizer(call)
+    """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's
+    own is large.
+    """
+    load = _tokenizer_load_of(call)
     if load is None:
         return "not known"
     given = _limit_set_by_code(trace, call, load)
@@ -149,7 +163,7 @@ def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
     return "small" if any(map(SMALL_FAMILY.search, words)) else None
 
 
-def _load_of_tokenizer(call: CallEvent) -> CallEvent | None:
+def _tokenizer_load_of(call: CallEvent) -> CallEvent | None:
     """The one call that loads the tokenizer of a call; None where it is not known."""
     tokenizer = call.receiver or call.argument(0, "tokenizer")
     loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
@@ -159,14 +173,16 @@ def _load_of_tokenizer(call: CallEvent) -> CallEvent | None:
 
 
 def _limit_set_by_code(trace: Trace, call: CallEvent, load: CallEvent) -> Value | None:
-    """The limit that is set on a tokenizer before a call, else given to its load; None where neither is."""
+    """The limit that is set on a tokenizer before a call, else given to its load; None where
+    neither is.
+    """
     for store in reversed(trace.stores):
         if store.key == "model_max_length" and store.number < call.number:
             return store.value
     return load.keywords.get("model_max_length") or load.keywords.get("max_seq_length")
 
 
-def _rows_of(module: Module, call: CallEvent) -> FileRows | None:
+def _local_rows_encoded_by(module: Module, call: CallEvent) -> FileRows | None:
     """The rows whose texts a call encodes, where they lie beside the script."""
     return None if not call.args else rows_behind(module, call.args[0])
 
@@ -179,10 +195,10 @@ def _length_by_hand(value: Operation) -> int | None:
     lacking = [one for one in value.operands if isinstance(one, Operation) and one.operator == "-"]
     if len(pads) != 1 or len(lacking) != 1:
         return None
-    return _length_less_rows(lacking[0])
+    return _length_minus_row(lacking[0])
 
 
-def _length_less_rows(difference: Operation) -> int | None:
+def _length_minus_row(difference: Operation) -> int | None:
     """`8192` of `8192 - len(ids)`; None for another difference."""
     length = constant_of(difference.operands[0])
     taken = difference.operands[1]
@@ -190,7 +206,7 @@ def _length_less_rows(difference: Operation) -> int | None:
     return length if type(length) is int and is_count else None
 
 
-def _fills_a_pack(module: Module, node: ast.AST) -> bool:
+def _fills_packed_row(module: Module, node: ast.AST) -> bool:
     """Do pads fill what is left of a row that several examples are packed into?"""
     around = next((one for one in module.parents(node) if isinstance(one, ast.FunctionDef)), None)
     if around is None:
@@ -199,12 +215,15 @@ def _fills_a_pack(module: Module, node: ast.AST) -> bool:
         one.name for one in module.parents(node) if isinstance(one, ast.ClassDef)
     )
     return PACKS.search(text) is not None and any(
-        _joins(part) for loop in ast.walk(around) if isinstance(loop, ast.For) for part in loop.body
+        _extends_a_list(part)
+        for loop in ast.walk(around)
+        if isinstance(loop, ast.For)
+        for part in loop.body
     )
 
 
-def _joins(statement: ast.stmt) -> bool:
-    """`ids += more`, `ids.extend(more)`"""
+def _extends_a_list(statement: ast.stmt) -> bool:
+    """Does a statement add to a list: `ids += more`, `ids.extend(more)`?"""
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, ast.Add)
     call = statement.value if isinstance(statement, ast.Expr) else None
@@ -215,7 +234,7 @@ def _joins(statement: ast.stmt) -> bool:
     )
 
 
-def estimated_tokens(rows: FileRows) -> tuple[int, int]:
+def estimate_median_and_longest_tokens(rows: FileRows) -> tuple[int, int]:
     """Tokens of the median and the longest row, by the characters of all their texts."""
     lengths = sorted(
         sum(len(str(cell)) for cell in row.values()) // CHARACTERS_PER_TOKEN + 1

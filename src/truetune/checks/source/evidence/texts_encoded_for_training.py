@@ -1,10 +1,13 @@
-"""The texts that a script encodes as rows of a causal model's training, in its symbolic run.
+"""Finds the texts that a script encodes as rows for a causal model's training, in its symbolic run,
+with the columns that they are made of.
 
-How it works: what a tokenizer gives is followed forwards, through lists, columns, functions of `map`, data sets and
-collators, until a trainer or a backward pass gets it; ids that `generate` gets are prompts. Each text that is encoded
-is followed backwards to the columns of the row that it is made of.
+How it works: what a tokenizer gives is followed forwards, through lists, columns, functions of
+`map`, data sets and collators, until a trainer or a backward pass gets it; ids that `generate` gets
+are prompts. Each text that is encoded is followed backwards to the columns of the row that it is
+made of.
 
-The trade-off: a text with any part that is not seen counts as unknown, for it may hold a stop token.
+The trade-off: a text with any part that is not seen counts as unknown, for it may hold a stop
+token.
 """
 
 from __future__ import annotations
@@ -65,19 +68,19 @@ class EncodedRow(NamedTuple):
     """The call of the tokenizer, or the construction of the trainer"""
     columns: frozenset[str] | None
     """Of the row, that the text is made of; None where a part of it is not seen"""
-    ends_in_mark: bool
+    ends_in_script_text: bool
     """Does the script write a text behind the last column, which the model may learn to end with?"""
 
 
 def encoded_rows(trace: Trace) -> Iterator[EncodedRow]:
     """The texts that a run encodes for its training."""
-    taken = taken_from_callbacks(trace)
+    taken = library_calls_by_callback_result(trace)
     for call in trace.all_calls:
-        if call.method not in ENCODES or call.is_repeated or not _is_tokenizer(call.receiver):
+        if call.method not in ENCODES or call.is_repeated or not _may_be_tokenizer(call.receiver):
             continue
         text = call.argument(0, "text")
-        if text is not None and _is_trained(trace, call, taken):
-            yield EncodedRow(call, columns_of_text(text), ends_in_mark(text))
+        if text is not None and _ids_are_trained(trace, call, taken):
+            yield EncodedRow(call, columns_composing_text(text), ends_in_script_text(text))
 
 
 def texts_of_unsloth(trace: Trace) -> Iterator[EncodedRow]:
@@ -87,14 +90,14 @@ def texts_of_unsloth(trace: Trace) -> Iterator[EncodedRow]:
         if data is None:
             continue
         row = element_of(data)
-        text = row.entries.get(_text_column(call)) if isinstance(row, Mapping) else None
+        text = row.entries.get(_text_column_of_trainer(call)) if isinstance(row, Mapping) else None
         for _, returned in call.returned_by_callbacks:
             text = returned if "formatting_func" in call.keywords else text
         if text is not None:
-            yield EncodedRow(call, columns_of_text(text), ends_in_mark(text))
+            yield EncodedRow(call, columns_composing_text(text), ends_in_script_text(text))
 
 
-def _text_column(trainer: CallEvent) -> str:
+def _text_column_of_trainer(trainer: CallEvent) -> str:
     """The column that a trainer takes as text."""
     given = trainer.keywords.get("dataset_text_field")
     args = trainer.keywords.get("args")
@@ -104,8 +107,8 @@ def _text_column(trainer: CallEvent) -> str:
     return named if isinstance(named, str) else "text"
 
 
-def _is_tokenizer(value: Value | None) -> bool:
-    """Is it surely a tokenizer, or an argument that is called one?"""
+def _may_be_tokenizer(value: Value | None) -> bool:
+    """Is it surely a tokenizer, or an argument that is named as one?"""
     if value is None:
         return False
     if isinstance(value, Parameter):
@@ -123,25 +126,27 @@ def _is_loaded_tokenizer(origin: Value) -> bool:
     return False
 
 
-def _is_trained(trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]) -> bool:
+def _ids_are_trained(trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]) -> bool:
     """Does a trainer or a backward pass get the ids of a call, and no generation?"""
     is_trained = False
-    for use in uses_of_result(trace, call, taken):
+    for use in transitive_uses_of_result(trace, call, taken):
         if isinstance(use, CallEvent) and use.method in GENERATES:
             return False
-        is_trained = is_trained or _trains(use)
+        is_trained = is_trained or _use_trains(use)
     return is_trained
 
 
-def reaches_a_model(trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]) -> bool:
+def result_reaches_a_model(
+    trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]
+) -> bool:
     """Is a model trained on the result of a call, or asked with it?"""
     return any(
-        _trains(use) or (isinstance(use, CallEvent) and use.method in GENERATES)
-        for use in uses_of_result(trace, call, taken)
+        _use_trains(use) or (isinstance(use, CallEvent) and use.method in GENERATES)
+        for use in transitive_uses_of_result(trace, call, taken)
     )
 
 
-def uses_of_result(
+def transitive_uses_of_result(
     trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]
 ) -> Iterator[Value | Event]:
     """What is done with the result of a call, and with all that is made of it."""
@@ -157,11 +162,13 @@ def uses_of_result(
             waiting.append(call_of_callback.result)
         for use in trace.uses(value):
             yield use
-            waiting += _goes_into(use)
+            waiting += _values_holding_after_use(use)
 
 
-def taken_from_callbacks(trace: Trace) -> dict[int, list[CallEvent]]:
-    """Identity of what a function of the project gave back -> the calls of libraries that had run it."""
+def library_calls_by_callback_result(trace: Trace) -> dict[int, list[CallEvent]]:
+    """The library calls that ran a function of the project, by the identity of what that function
+    gave back.
+    """
     taken: dict[int, list[CallEvent]] = {}
     for call in trace.all_calls:
         for _, returned in (*call.returned_by_callbacks, *call.returned_by_hooks):
@@ -173,14 +180,14 @@ def taken_from_callbacks(trace: Trace) -> dict[int, list[CallEvent]]:
     return taken
 
 
-def _trains(use: Value | Event) -> bool:
+def _use_trains(use: Value | Event) -> bool:
     """Does a use of ids train on them?"""
     if not isinstance(use, CallEvent):
         return False
     return use.method in ("backward", "fit") or use.named(*TRAINERS, "*.backward")
 
 
-def _goes_into(use: Value | Event) -> Iterator[Value]:
+def _values_holding_after_use(use: Value | Event) -> Iterator[Value]:
     """The values that hold, after a use, what it was given."""
     if isinstance(use, Result):
         if not use.call.named(*MEASURES):
@@ -196,35 +203,41 @@ def _goes_into(use: Value | Event) -> Iterator[Value]:
         yield use.value
 
 
-def columns_of_text(text: Value, depth: int = 0) -> frozenset[str] | None:
+def columns_composing_text(text: Value, depth: int = 0) -> frozenset[str] | None:
     """The columns of a row that a text is made of; None where any part of it is not seen."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(text, Constant):
         return frozenset()
     if isinstance(text, Item) and isinstance(text.key, Slice):
-        return columns_of_text(text.base, depth + 1)
+        return columns_composing_text(text.base, depth + 1)
     if isinstance(text, Item):
-        return _column(constant_of(text.key))
+        return _single_column_unless_finished_row(constant_of(text.key))
     if isinstance(text, Attribute):
-        return _column(text.name) if isinstance(text.base, Element) else None
+        return (
+            _single_column_unless_finished_row(text.name)
+            if isinstance(text.base, Element)
+            else None
+        )
     if isinstance(text, Element):
-        return columns_of_text(text.iterable, depth + 1)
+        return columns_composing_text(text.iterable, depth + 1)
     if isinstance(text, Result):
-        return _columns_of_result(text.call, depth + 1)
-    parts = _parts_of_text(text)
-    return None if parts is None else _join_columns(parts, depth + 1)
+        return _columns_composing_result(text.call, depth + 1)
+    parts = _parts_composing_text(text)
+    return None if parts is None else _union_of_columns(parts, depth + 1)
 
 
-def _column(name: object) -> frozenset[str] | None:
-    """The column of that name, unless it may hold a finished row."""
+def _single_column_unless_finished_row(name: object) -> frozenset[str] | None:
+    """The column of that name alone; None where it may hold a finished row, such as a rendered
+    text.
+    """
     # A prompt is no finished row where the row has another column, and else it is not judged.
     if not isinstance(name, str) or name in FINISHED_COLUMNS - {"prompt"}:
         return None
     return frozenset((name,))
 
 
-def _parts_of_text(text: Value) -> list[Value] | None:
+def _parts_composing_text(text: Value) -> list[Value] | None:
     """What a sum, an f-string, a list or a choice is made of; None of anything else."""
     if isinstance(text, Operation) and text.operator in ("+", "format", "%"):
         return list(text.operands)
@@ -233,76 +246,84 @@ def _parts_of_text(text: Value) -> list[Value] | None:
     return list(text.options) if isinstance(text, Choice) else None
 
 
-def _join_columns(parts: list[Value], depth: int) -> frozenset[str] | None:
+def _union_of_columns(parts: list[Value], depth: int) -> frozenset[str] | None:
     """The columns of all parts; None where one is not seen."""
     joined: frozenset[str] = frozenset()
     for part in parts:
-        columns = columns_of_text(part, depth)
+        columns = columns_composing_text(part, depth)
         if columns is None:
             return None
         joined |= columns
     return joined
 
 
-def _columns_of_result(call: CallEvent, depth: int) -> frozenset[str] | None:
-    """The columns of what a call gives: `row["a"].strip()`, `TEMPLATE.format(**row)`, `row.get("a", "")`."""
+def _columns_composing_result(call: CallEvent, depth: int) -> frozenset[str] | None:
+    """The columns that a call's result is made of:
+
+    `row["a"].strip()`, `TEMPLATE.format(**row)`, `row.get("a", "")`; None where any is not seen.
+    """
     if call.method == "get" and call.args:
-        return _column(constant_of(call.args[0]))
+        return _single_column_unless_finished_row(constant_of(call.args[0]))
     if call.method == "apply_chat_template":
-        return frozenset(("messages",)) if _ends_in_header(call) else None
+        return frozenset(("messages",)) if _adds_generation_prompt(call) else None
     if call.method == "format" and call.receiver is not None:
-        return _columns_of_format(call, call.receiver, depth)
+        return _columns_filled_by_format(call, call.receiver, depth)
     if call.method == "join" and call.args:
-        return _join_columns([call.args[0]], depth)
+        return _union_of_columns([call.args[0]], depth)
     if call.method in TEXT_METHODS and call.receiver is not None:
-        return columns_of_text(call.receiver, depth)
-    return columns_of_text(call.args[0], depth) if call.named("str") and call.args else None
+        return columns_composing_text(call.receiver, depth)
+    return columns_composing_text(call.args[0], depth) if call.named("str") and call.args else None
 
 
-def _ends_in_header(call: CallEvent) -> bool:
-    """Does a chat end where the answer begins?"""
+def _adds_generation_prompt(call: CallEvent) -> bool:
+    """Does a chat template end the text where the answer begins, by `add_generation_prompt`?"""
     return constant_of(call.keywords.get("add_generation_prompt")) is True
 
 
-def _columns_of_format(call: CallEvent, template: Value, depth: int) -> frozenset[str] | None:
+def _columns_filled_by_format(
+    call: CallEvent, template: Value, depth: int
+) -> frozenset[str] | None:
     """The columns that `template.format(...)` puts in."""
     parts = [template, *call.args]
     parts += [one for name, one in call.keywords.items() if name != "**"]
-    columns = _join_columns(parts, depth)
+    columns = _union_of_columns(parts, depth)
     if columns is None or "**" not in call.keywords:
         return columns
     plain = constant_of(template)
     if not isinstance(plain, str):
         return None
     names = _fields_of_template(plain)
-    named = [_column(name) for name in names]
+    named = [_single_column_unless_finished_row(name) for name in names]
     return columns.union(*(one for one in named if one is not None)) if all(named) else None
 
 
-def ends_in_mark(text: Value, depth: int = 0) -> bool:
-    """Does a text of the script stand behind its last column?"""
+def ends_in_script_text(text: Value, depth: int = 0) -> bool:
+    """Does a text of the script, such as an end mark, stand after the last column?"""
     if depth > MAX_DEPTH:
         return False
     if isinstance(text, Constant):
         return isinstance(text.value, str) and bool(text.value.strip())
     if isinstance(text, Result):
-        return _result_ends_in_mark(text.call, depth + 1)
-    parts = _parts_of_text(text)
+        return _result_ends_in_script_text(text.call, depth + 1)
+    parts = _parts_composing_text(text)
     if not parts:
         return False
     if isinstance(text, Operation):
-        return ends_in_mark(parts[-1], depth + 1)
-    return all(ends_in_mark(part, depth + 1) for part in parts)
+        return ends_in_script_text(parts[-1], depth + 1)
+    return all(ends_in_script_text(part, depth + 1) for part in parts)
 
 
-def _result_ends_in_mark(call: CallEvent, depth: int) -> bool:
-    """The same of a call: `TEMPLATE.format(...)`, `text.strip()`."""
+def _result_ends_in_script_text(call: CallEvent, depth: int) -> bool:
+    """Does the result of a call end in a text of the script:
+
+    `TEMPLATE.format(...)`, `text.strip()`?
+    """
     if call.receiver is None:
         return False
     if call.method == "format":
         template = constant_of(call.receiver)
         return isinstance(template, str) and bool(template.rpartition("}")[2].strip())
-    return call.method in TEXT_METHODS and ends_in_mark(call.receiver, depth)
+    return call.method in TEXT_METHODS and ends_in_script_text(call.receiver, depth)
 
 
 def _fields_of_template(template: str) -> list[str]:

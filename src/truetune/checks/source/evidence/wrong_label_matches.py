@@ -1,10 +1,12 @@
-"""Comparisons of answers with labels that count wrong ones as right, or right ones as wrong, in the symbolic run.
+"""Finds comparisons of answers with labels that count wrong ones as right, or right ones as wrong,
+in the symbolic run of a script.
 
-How it works: the answer is a text that a model gave; the labels are those of the rows beside the script, or constants
-of the script. Each comparison is then made with the labels themselves: one label inside another (`valid`, `invalid`),
-one side in lower case alone.
+How it works: the answer is a text that a model gave; the labels are those of the rows beside the
+script, or constants of the script. Each comparison is then made with the labels themselves: one
+label inside another (`valid`, `invalid`), one side in lower case alone.
 
-The trade-off: where the labels are not known, or an answer is not certainly a text of a model, nothing is said.
+The trade-off: where the labels are not known, or an answer is not certainly a text of a model,
+nothing is said.
 """
 
 from __future__ import annotations
@@ -57,42 +59,44 @@ def wrong_matches(module: Module) -> Iterator[WrongMatch]:
     compared = {id(node) for node in module.nodes(ast.Compare)}
     for trace in traces_of(module):
         for found in (
-            *_inside(module, trace, compared),
-            *_at_the_beginning(module, trace),
-            *_in_one_case(module, trace, compared),
-            *_divided_by_all(module, trace),
+            *_wrong_matches_inside(module, trace, compared),
+            *_wrong_matches_at_beginning(module, trace),
+            *_wrong_matches_by_case(module, trace, compared),
+            *_scores_divided_by_all_rows(module, trace),
         ):
             if found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _inside(module: Module, trace: Trace, compared: set[int]) -> Iterator[WrongMatch]:
-    """`label in answer`."""
+def _wrong_matches_inside(module: Module, trace: Trace, compared: set[int]) -> Iterator[WrongMatch]:
+    """The wrong matches that look for a label inside of an answer: `label in answer`."""
     tried: dict[int, list[tuple[str, ast.AST]]] = {}
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator != "in":
             continue
         label, answer = value.operands
-        if value.node is None or id(value.node) not in compared or not _is_answer(answer):
+        if value.node is None or id(value.node) not in compared or not _is_model_answer(answer):
             continue
         plain = constant_of(label)
         if isinstance(plain, str):
             tried.setdefault(id(answer), []).append((plain, value.node))
             continue
         values = distinct_values_of_expression(module, label)
-        both = None if values is None else _contained(values.values)
+        both = None if values is None else _label_contained_in_another(values.values)
         if both is not None and values is not None:
             yield WrongMatch(
                 value.node,
                 f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, which stands in it",
                 "compare whole labels: prediction.strip() == label; or search with word boundaries",
             )
-    yield from _first_that_fits(tried.values())
+    yield from _wrong_matches_of_first_fit(tried.values())
 
 
-def _first_that_fits(tried: Any) -> Iterator[WrongMatch]:
-    """Labels that are tried one after another, of which an earlier one stands in a later one."""
+def _wrong_matches_of_first_fit(tried: Any) -> Iterator[WrongMatch]:
+    """The wrong matches of labels that are tried one after another, where an earlier one is
+    contained in a later one.
+    """
     for labels in tried:
         for number, (label, node) in enumerate(labels):
             later = next(
@@ -107,17 +111,21 @@ def _first_that_fits(tried: Any) -> Iterator[WrongMatch]:
                 break
 
 
-def _at_the_beginning(module: Module, trace: Trace) -> Iterator[WrongMatch]:
-    """`answer.startswith(label)`."""
+def _wrong_matches_at_beginning(module: Module, trace: Trace) -> Iterator[WrongMatch]:
+    """The wrong matches of labels at the beginning of an answer: `answer.startswith(label)`."""
     for call in trace.methods("startswith"):
         if call.home.path != module.path or not call.args or call.receiver is None:
             continue
         values = (
             distinct_values_of_expression(module, call.args[0])
-            if _is_answer(call.receiver)
+            if _is_model_answer(call.receiver)
             else None
         )
-        both = None if values is None else _contained(values.values, at_beginning=True)
+        both = (
+            None
+            if values is None
+            else _label_contained_in_another(values.values, at_beginning=True)
+        )
         if both is not None and values is not None:
             yield WrongMatch(
                 call.node,
@@ -126,7 +134,9 @@ def _at_the_beginning(module: Module, trace: Trace) -> Iterator[WrongMatch]:
             )
 
 
-def _contained(labels: tuple[Any, ...], *, at_beginning: bool = False) -> tuple[str, str] | None:
+def _label_contained_in_another(
+    labels: tuple[Any, ...], *, at_beginning: bool = False
+) -> tuple[str, str] | None:
     """A label, and another one that it stands in; None where none does."""
     texts = [one for one in labels if isinstance(one, str) and one.strip()]
     for one in texts:
@@ -137,18 +147,23 @@ def _contained(labels: tuple[Any, ...], *, at_beginning: bool = False) -> tuple[
     return None
 
 
-def _in_one_case(module: Module, trace: Trace, compared: set[int]) -> Iterator[WrongMatch]:
-    """`answer.lower() == label`, where labels have capitals."""
+def _wrong_matches_by_case(
+    module: Module, trace: Trace, compared: set[int]
+) -> Iterator[WrongMatch]:
+    """The wrong matches of an answer in one case with labels that have the other:
+
+    `answer.lower() == label`.
+    """
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator not in ("==", "!="):
             continue
         if value.node is None or id(value.node) not in compared or len(value.operands) != 2:
             continue
         for answer, label in (value.operands, value.operands[::-1]):
-            methods = _methods_of(answer)
-            if not methods or not _is_answer(answer):
+            methods = _text_methods_applied(answer)
+            if not methods or not _is_model_answer(answer):
                 continue
-            found = _never_equal(module, label, methods)
+            found = _reason_never_equal(module, label, methods)
             if found is not None:
                 yield WrongMatch(
                     value.node, found, "bring both sides into one form: .strip().lower() on both"
@@ -156,7 +171,7 @@ def _in_one_case(module: Module, trace: Trace, compared: set[int]) -> Iterator[W
                 break
 
 
-def _methods_of(value: Value) -> list[str]:
+def _text_methods_applied(value: Value) -> list[str]:
     """The text methods that a value went through, the last first."""
     methods: list[str] = []
     while isinstance(value, Result) and value.call.method in TEXT_METHODS:
@@ -168,7 +183,7 @@ def _methods_of(value: Value) -> list[str]:
     return methods
 
 
-def _never_equal(module: Module, label: Value, methods: list[str]) -> str | None:
+def _reason_never_equal(module: Module, label: Value, methods: list[str]) -> str | None:
     """Why an answer that went through these methods equals some labels never; None where it may."""
     plain = constant_of(label)
     if isinstance(plain, str):
@@ -190,8 +205,10 @@ def _never_equal(module: Module, label: Value, methods: list[str]) -> str | None
     return None
 
 
-def _divided_by_all(module: Module, trace: Trace) -> Iterator[WrongMatch]:
-    """Right answers of the first rows, divided by the number of all: `for row in rows[:100]`, `right / len(rows)`."""
+def _scores_divided_by_all_rows(module: Module, trace: Trace) -> Iterator[WrongMatch]:
+    """Right answers of the first rows, divided by the number of all: `for row in rows[:100]`,
+    `right / len(rows)`.
+    """
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator != "/" or value.node is None:
             continue
@@ -201,8 +218,8 @@ def _divided_by_all(module: Module, trace: Trace) -> Iterator[WrongMatch]:
         if divisor.call.home.path != module.path or not divisor.call.args:
             continue
         whole = divisor.call.args[0]
-        loop = _loop_of_counter(trace, counter)
-        part = None if loop is None else _sliced(loop)
+        loop = _iterable_of_counting_loop(trace, counter)
+        part = None if loop is None else _slice_looped_over(loop)
         if part is not None and part.base is whole:
             yield WrongMatch(
                 value.node,
@@ -211,7 +228,7 @@ def _divided_by_all(module: Module, trace: Trace) -> Iterator[WrongMatch]:
             )
 
 
-def _loop_of_counter(trace: Trace, counter: Value) -> Value | None:
+def _iterable_of_counting_loop(trace: Trace, counter: Value) -> Value | None:
     """What the loop goes over in which a number is counted up; None where it is no such number."""
     options = counter.options if isinstance(counter, Choice) else (counter,)
     for event in trace.events:
@@ -222,7 +239,7 @@ def _loop_of_counter(trace: Trace, counter: Value) -> Value | None:
     return None
 
 
-def _sliced(value: Value) -> Item | None:
+def _slice_looped_over(value: Value) -> Item | None:
     """The slice that a loop goes over, through `enumerate`, `tqdm` and the like."""
     for _ in range(4):
         if isinstance(value, Sequence):
@@ -236,7 +253,7 @@ def _sliced(value: Value) -> Item | None:
     return value if isinstance(value, Item) and type(value.key).__name__ == "Slice" else None
 
 
-def _is_answer(value: Value) -> bool:
+def _is_model_answer(value: Value) -> bool:
     """Is it certainly a text that a model gave?"""
     pending, seen = [value], 0
     while pending and seen < MAX_VALUES:
@@ -245,7 +262,7 @@ def _is_answer(value: Value) -> bool:
         if isinstance(one, Sequence):
             return False
         if isinstance(one, Result):
-            if _answers(one.call):
+            if _call_gives_answers(one.call):
                 return True
             if (
                 one.call.method in (*TEXT_METHODS, "split", "partition", "get")
@@ -263,7 +280,7 @@ def _is_answer(value: Value) -> bool:
     return False
 
 
-def _answers(call: CallEvent) -> bool:
+def _call_gives_answers(call: CallEvent) -> bool:
     """Does a call give texts of a model?"""
     if call.method in ANSWERING:
         return True

@@ -1,8 +1,10 @@
-"""Requests to a server or an engine whose temperature is so high that answers turn into noise.
+"""Finds requests to a server or an engine whose temperature is so high that answers turn into
+noise.
 
-How it works: the symbolic run gives each call with its arguments; a call is a request where its arguments, or the
-dictionaries among them, hold a prompt beside the temperature, or where it makes a client that keeps the temperature.
-The trade-off: settings that are not known, and any other setting that cuts unlikely tokens off, mean silence.
+How it works: the symbolic run gives each call with its arguments; a call is a request where its
+arguments, or the dictionaries among them, hold a prompt beside the temperature, or where it makes a
+client that keeps the temperature. The trade-off: settings that are not known, and any other setting
+that cuts unlikely tokens off, mean silence.
 """
 
 from __future__ import annotations
@@ -56,25 +58,27 @@ def hot_requests(module: Module) -> Iterator[HotRequest]:
 
 def _hot_request(call: CallEvent) -> HotRequest | None:
     """What one call asks for; None where it is no request, or is none with a high temperature."""
-    values = dict(_entries(call.keywords))
+    values = dict(_arguments_and_nested_entries(call.keywords))
     for argument in call.args:
         if isinstance(argument, Mapping):
-            values.update(_entries(argument.entries))
+            values.update(_arguments_and_nested_entries(argument.entries))
     given = values.get(TEMPERATURE)
-    if given is None or not (PROMPTS & values.keys() or _makes_client(call)):
+    if given is None or not (
+        PROMPTS & values.keys() or _makes_langchain_or_llamaindex_client(call)
+    ):
         return None
     value = constant_of(given)
-    if not isinstance(value, int | float) or value < HOT or _is_cut(values):
+    if not isinstance(value, int | float) or value < HOT or _unlikely_tokens_may_be_cut(values):
         return None
     return HotRequest(given.node or call.node, float(value))
 
 
-def _makes_client(call: CallEvent) -> bool:
+def _makes_langchain_or_llamaindex_client(call: CallEvent) -> bool:
     """Does it make an object of LangChain or LlamaIndex that asks later?"""
     return isinstance(call.node, ast.Call) and called_name(call.node) in CLIENT_CLASSES
 
 
-def _is_cut(values: dict[str, Value]) -> bool:
+def _unlikely_tokens_may_be_cut(values: dict[str, Value]) -> bool:
     """Are unlikely tokens cut off otherwise, or may they be?"""
     for name, limit in (*CUTS_BELOW.items(), *CUTS_ABOVE.items()):
         value = constant_of(values[name]) if name in values else None
@@ -88,9 +92,11 @@ def _is_cut(values: dict[str, Value]) -> bool:
     return False
 
 
-def _entries(entries: dict[str, Value], depth: int = 0) -> Iterator[tuple[str, Value]]:
+def _arguments_and_nested_entries(
+    entries: dict[str, Value], depth: int = 0
+) -> Iterator[tuple[str, Value]]:
     """The arguments of a call, and the entries of the dictionaries among them."""
     for name, value in entries.items():
         yield name, value
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
-            yield from _entries(value.entries, depth + 1)
+            yield from _arguments_and_nested_entries(value.entries, depth + 1)
