@@ -14,7 +14,10 @@ from typing import Any
 from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
-from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_tokens, fixed_paddings
+from truetune.checks.source.evidence.fixed_length_paddings import (
+    estimate_median_and_longest_tokens,
+    fixed_paddings,
+)
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
@@ -118,7 +121,7 @@ def _filled_by_script(config: Config) -> FilledRows | None:
     for padding in fixed_paddings(module):
         if padding.length is None or padding.rows is None:
             continue
-        median, longest = estimated_tokens(padding.rows)
+        median, longest = estimate_median_and_longest_tokens(padding.rows)
         if padding.length < 2 * longest:
             continue
         place = place_in_file(module, padding.node, module.place(padding.node)[0])

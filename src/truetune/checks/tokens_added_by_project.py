@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.source.evidence.added_tokens import added_tokens
+from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
@@ -56,7 +56,7 @@ def _tokens_added_by_scripts(sources: Iterable[str]) -> Iterator[str]:
         if number >= MAX_FILES:
             return
         try:
-            for added in added_tokens(read_module(file)):
+            for added in added_tokens_unknown_to_model(read_module(file)):
                 yield from added.names[:MAX_TOKENS]
         except TruetuneError:
             continue  # what can't be parsed is told where sources are judged

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_in_project_runs import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,
@@ -62,7 +62,7 @@ def find_trained_by_scripts(path: Path) -> TrainedByScripts | None:
         frozenset(map(canonical_folder_name, trained.bases)),
         frozenset(map(canonical_folder_name, outputs)),
         canonical_folder_name(_folder_to_use(merged, trained.outputs)),
-        case_at(training, trained.node),
+        case_of_node(training, trained.node),
     )
 
 

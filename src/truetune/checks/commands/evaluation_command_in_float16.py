@@ -36,7 +36,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 HARNESSES = frozenset(("lm_eval", "lm-eval", "lighteval"))
@@ -77,7 +77,7 @@ class EvaluationCommandInFloat16(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in self.places(self.subject):
-            family = overflowing_family(found.model) or overflowing_family_behind(
+            family = overflowing_family(found.model) or overflowing_family_of_folder(
                 Path(self.subject.path), found.model
             )
             if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):

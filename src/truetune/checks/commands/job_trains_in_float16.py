@@ -35,7 +35,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -75,7 +75,7 @@ class JobTrainsInFloat16(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for training in _float16_trainings(self.subject):
-            family = overflowing_family(training.model) or overflowing_family_behind(
+            family = overflowing_family(training.model) or overflowing_family_of_folder(
                 Path(self.subject.path), training.model
             )
             if family is not None:

@@ -40,8 +40,8 @@ from truetune.checks.gpus_beside import find_gpus_beside
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.named_gpu import GPU_WITHOUT_BFLOAT16
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     find_vllm_server_commands,
@@ -82,7 +82,7 @@ class ServerCastsToFloat16(CommandRule):
         kind = str(settings.get("model_type") or "").removesuffix("_text")
         family = overflowing_family(model) or overflowing_family(kind)
         if family is None and model:
-            family = overflowing_family_behind(Path(self.subject.path), model)
+            family = overflowing_family_of_folder(Path(self.subject.path), model)
         own = str(settings.get("torch_dtype") or settings.get("dtype") or "")
         if own == "bfloat16" or (family and not own):
             yield self._finding(server, dtype, family)

@@ -93,7 +93,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.heads_of_sorted_files import (
     SPLIT_OF_ROWS,
-    difference_of_head,
+    describe_head_difference,
     head_of_one_kind,
 )
 from truetune.checks.source.evidence.rows_behind_values import read_rows_of_file
@@ -141,7 +141,7 @@ class HeadOfASortedValidation(ConfigRule):
                 name = limit.key.rpartition(".")[2]
                 yield self.finding(
                     f"{name} {limit.value} evaluates the first {head.rows:,} of {head.whole:,} rows of {head.source}:"
-                    f" {difference_of_head(head)}",
+                    f" {describe_head_difference(head)}",
                     "shuffle the rows of the file once, or evaluate all of them",
                     cases=[setting_case(self.subject, limit.value, limit.key)],
                 )

@@ -56,10 +56,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import (
     OPTIMIZER_STEPS,
-    is_backward,
+    is_backward_call,
     optimizer_steps,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 
@@ -85,7 +85,7 @@ class AccumulatedLossNotDivided(SourceRule):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
                     f"divide the loss by {count} before backward()",
-                    cases=[case_at(module, backward), case_at(module, call.node)],
+                    cases=[case_of_node(module, backward), case_of_node(module, call.node)],
                 )
 
 
@@ -100,7 +100,7 @@ def _loop_around(module: Module, node: ast.AST) -> ast.For | ast.While | None:
 def _backward_of_each_batch(module: Module, loop: ast.AST, step: ast.AST) -> ast.AST | None:
     """The first backward pass of a loop that does not stand under the condition of the step."""
     for node in ast.walk(loop):
-        if is_backward(node) and not _is_under_same_condition(module, node, step):
+        if is_backward_call(node) and not _is_under_same_condition(module, node, step):
             return node
     return None
 

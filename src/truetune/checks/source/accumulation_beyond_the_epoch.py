@@ -61,9 +61,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.accumulation_in_runs import long_accumulations
 from truetune.checks.source.evidence.backward_and_steps import OPTIMIZER_STEPS
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.gradient_accumulation_beyond_epoch import long_accumulations
 
 
 class AccumulationBeyondTheEpoch(SourceRule):
@@ -87,5 +87,5 @@ class AccumulationBeyondTheEpoch(SourceRule):
                 " behind the last batch of an epoch",
                 evidence=[found.epoch.why],
                 severity="warning" if found.steps else None,
-                cases=[case_at(self.subject, found.step.node)],
+                cases=[case_of_node(self.subject, found.step.node)],
             )

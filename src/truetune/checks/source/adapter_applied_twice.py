@@ -49,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.merged_weights import find_merge_of_adapter
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 
 
 class AdapterAppliedTwice(SourceRule):
@@ -70,7 +70,7 @@ class AdapterAppliedTwice(SourceRule):
                     f"{base} was written by a merge of the adapter {adapter}, which is put on it again",
                     f"ask {base} as it is, or load the base and put the adapter on that",
                     cases=[
-                        case_at(module, one.call.node),
+                        case_of_node(module, one.call.node),
                         Case(f"merges {merge.adapter}", file=merge.file, line=merge.line),
                     ],
                 )

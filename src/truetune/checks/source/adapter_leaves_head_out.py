@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -73,7 +73,7 @@ class AdapterLeavesHeadOut(SourceRule):
                 " began at random has other random values wherever the adapter is loaded",
                 'set task_type="SEQ_CLS" (TOKEN_CLS for token classification), and train again; the head of this'
                 " run is not in its adapter",
-                cases=[case_at(module, config.node), case_at(module, head)],
+                cases=[case_of_node(module, config.node), case_of_node(module, head)],
             )
 
 

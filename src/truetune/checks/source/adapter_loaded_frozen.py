@@ -48,7 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
 from truetune.checks.source.evidence.settings_beside_script import surely_lacks
 from truetune.source.module import Module
@@ -126,7 +126,7 @@ class AdapterLoadedFrozen(SourceRule):
             "the adapter is loaded frozen and given to training: no parameter will be trained",
             "load it with is_trainable=True",
             evidence=["is_trainable is False by default"],
-            cases=[case_at(module, load.node), case_at(module, user)],
+            cases=[case_of_node(module, load.node), case_of_node(module, user)],
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
         )
 
@@ -150,7 +150,7 @@ class AdapterLoadedFrozen(SourceRule):
                 yield self.finding(
                     "the adapter is made with inference_mode=True, which freezes its weights: nothing is trained",
                     "remove inference_mode=True from its settings",
-                    cases=[case_at(module, config.node), case_at(module, users[0])],
+                    cases=[case_of_node(module, config.node), case_of_node(module, users[0])],
                 )
 
     def _frozen_again(self) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ class AdapterLoadedFrozen(SourceRule):
                     " nothing is trained",
                     "call it before get_peft_model",
                     evidence=["it sets requires_grad to False on every parameter that it finds"],
-                    cases=[case_at(module, call.node), case_at(module, adapter)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, adapter)],
                 )
 
     def _frozen_by_hand(self) -> Iterator[Finding]:
@@ -192,7 +192,7 @@ class AdapterLoadedFrozen(SourceRule):
                 if found.has_test
                 else "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
                 "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
-                cases=[case_at(module, found.loop), case_at(module, adapter)],
+                cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
             )
 
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
@@ -201,7 +201,7 @@ class AdapterLoadedFrozen(SourceRule):
             " trained",
             "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
             evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
-            cases=[case_at(self.subject, node) for node in (load, user, merges[0])],
+            cases=[case_of_node(self.subject, node) for node in (load, user, merges[0])],
         )
 
 

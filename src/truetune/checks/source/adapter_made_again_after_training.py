@@ -63,7 +63,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.new_adapters_in_runs import (
     LOADS,
     TRAINERS,
@@ -131,7 +131,7 @@ class AdapterMadeAgainAfterTraining(SourceRule):
                 " changes nothing",
                 "save the model that was trained: trainer.save_model(FOLDER), or hand it over from the training",
                 cases=[
-                    case_at(self.subject, one)
+                    case_of_node(self.subject, one)
                     for one in (use.call.node, use.wrap.node, use.training.node)
                 ],
             )
@@ -155,7 +155,7 @@ class AdapterMadeAgainAfterTraining(SourceRule):
                 f" [{_run_count(module, used.node)}] takes that one",
                 "run save_pretrained directly after the training, before this cell runs again; to rescue this run,"
                 " trainer.model.save_pretrained(FOLDER) if the kernel still lives, else load the last checkpoint",
-                cases=[case_at(module, one) for one in (wrap.node, training.node, used.node)],
+                cases=[case_of_node(module, one) for one in (wrap.node, training.node, used.node)],
             )
             return
 

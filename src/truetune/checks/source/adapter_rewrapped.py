@@ -48,7 +48,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
 from truetune.settings.removed_names import SECOND_ADAPTER_HARMLESS
 from truetune.source.module import Module
@@ -79,7 +79,7 @@ class AdapterRewrapped(SourceRule):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
             if adapted and all(_has_adapter(module, node) for node in adapted):
-                cases = [case_at(module, call.node), case_at(module, adapted[0])]
+                cases = [case_of_node(module, call.node), case_of_node(module, adapted[0])]
                 if any(loads_adapter_folder(module, node) for node in adapted):
                     yield self._of_folder(cases)
                 else:

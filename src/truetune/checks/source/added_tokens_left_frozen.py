@@ -62,10 +62,10 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import (
     TOKENS_ADDED,
     AddedTokens,
-    added_tokens,
+    added_tokens_unknown_to_model,
     tokens_of_unknown_text,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.settings_beside_script import settings_spread, surely_lacks
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -124,7 +124,10 @@ def _added_in_run(module: Module) -> list[AddedTokens]:
     return [
         added
         for part in module.with_linked
-        for added in (*added_tokens(part, without_pad=True), *tokens_of_unknown_text(part))
+        for added in (
+            *added_tokens_unknown_to_model(part, without_pad=True),
+            *tokens_of_unknown_text(part),
+        )
     ]
 
 
@@ -182,7 +185,10 @@ class AddedTokensLeftFrozen(SourceRule):
             + ("" if certain else ", unless the model has these tokens already"),
             "give LoraConfig trainable_token_indices (or modules_to_save) for them",
             severity=self.severity if certain else "info",
-            cases=[case_at(module, call.node), case_at(module, (proved or new)[0].call.node)],
+            cases=[
+                case_of_node(module, call.node),
+                case_of_node(module, (proved or new)[0].call.node),
+            ],
         )
 
     def _of_marks(self, call: Call, base: BaseWithMarks) -> Finding:
@@ -194,5 +200,5 @@ class AddedTokensLeftFrozen(SourceRule):
             "start from the instruct model, or give LoraConfig trainable_token_indices (or"
             " modules_to_save) for them",
             severity="warning",
-            cases=[case_at(module, call.node), case_at(module, base.load.node)],
+            cases=[case_of_node(module, call.node), case_of_node(module, base.load.node)],
         )

@@ -56,7 +56,7 @@ from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.repeated_code import repeats_of
 from truetune.checks.source.evidence.text_generation_calls import (
     TEXT_GENERATION_CALLS,
@@ -96,7 +96,10 @@ class AllPromptsInOneGeneration(SourceRule):
                 "loop over slices of the prompts (prompts[i : i + 16]), tokenize and generate for each; or let vLLM"
                 " make the batches",
                 severity="warning" if rows is not None else "info",
-                cases=[case_at(module, question.call.node), case_at(module, question.text)],
+                cases=[
+                    case_of_node(module, question.call.node),
+                    case_of_node(module, question.text),
+                ],
             )
 
 

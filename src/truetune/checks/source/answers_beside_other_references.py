@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
 from truetune.checks.source.evidence.row_pairs import RowPair, is_generated, is_score, row_pairs
@@ -112,7 +112,7 @@ class AnswersBesideOtherReferences(SourceRule):
                         f" {count + 1}",
                         f"take the answers of a row together, answers[{count} * i : {count} * (i + 1)], or set"
                         " num_return_sequences=1",
-                        cases=[case_at(module, pair.node), case_at(module, call.node)],
+                        cases=[case_of_node(module, pair.node), case_of_node(module, call.node)],
                     )
                     return
 
@@ -122,7 +122,7 @@ class AnswersBesideOtherReferences(SourceRule):
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"
             " is not",
             "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
-            cases=[case_at(module, pair.node), case_at(module, change)],
+            cases=[case_of_node(module, pair.node), case_of_node(module, change)],
         )
 
 

@@ -53,8 +53,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.destroyed_texts import built_answers, destroyed_answers
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.destroyed_answers import (
+    answer_texts_of_rows,
+    destroyed_answers,
+)
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
 
@@ -76,7 +79,7 @@ SURE = frozenset(("stop words", "endings of words"))
 def _answers_of_rows(module: Module) -> list[object]:
     """The answers that a script builds, where it trains or writes rows."""
     writes = any(module.calls("json.dump", "json.dumps")) or any(module.methods(*WRITING_METHODS))
-    return list(built_answers(module)) if writes or trains_a_model(module) else []
+    return list(answer_texts_of_rows(module)) if writes or trains_a_model(module) else []
 
 
 def _other_texts_of_row(module: Module, answer: ast.AST) -> set[str]:
@@ -125,9 +128,9 @@ class AnswersCleanedForCounting(SourceRule):
                 module, one.answer
             ):
                 continue
-            cases = [case_at(module, one.place)]
+            cases = [case_of_node(module, one.place)]
             if one.answer is not one.place:
-                cases.append(case_at(module, one.answer))
+                cases.append(case_of_node(module, one.answer))
             yield self.finding(
                 f"the answers are cleaned before they are learned: {', '.join(one.steps)} are taken out, and the model"
                 " learns to write texts without them",

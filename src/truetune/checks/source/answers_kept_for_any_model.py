@@ -59,8 +59,11 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_caches import caches_without_model, stores_in_caches
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.answer_caches import (
+    disk_caches_without_model_in_key,
+    stores_in_caches,
+)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
 from truetune.source.module import Module
@@ -107,15 +110,15 @@ class AnswersKeptForAnyModel(SourceRule):
                 " model gets the answers of the first",
                 f"put the model into the name of the file, path = f\"...-{{{model}.replace('/', '-')}}\", and delete"
                 f" {kept.path}",
-                cases=[case_at(module, kept.test.test), case_at(module, kept.model)],
+                cases=[case_of_node(module, kept.test.test), case_of_node(module, kept.model)],
             )
-        for cache in caches_without_model(module):
+        for cache in disk_caches_without_model_in_key(module):
             yield self.finding(
                 f"`{cache.name}` keeps answers under a key without `{cache.model}`: a later model gets the answers that"
                 " an earlier one gave to the same prompt",
                 f"put {cache.model} into the key, with the time or a hash of its weights, and delete what"
                 f" {cache.name} holds",
-                cases=[case_at(module, cache.store), case_at(module, cache.made)],
+                cases=[case_of_node(module, cache.store), case_of_node(module, cache.made)],
             )
 
 

@@ -59,10 +59,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.nearby_chat_files import find_nearby_chats
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_limits_in_runs import largest_answer_limit
+from truetune.checks.source.evidence.answer_token_limits import largest_answer_limit
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.decoded_answers import is_scored_by_metric
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.decoded_answers_with_prompt import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.own_model_names import is_surely_of_others
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -131,7 +131,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 yield self.finding(
                     f"answers are cut after {limit} tokens, and compared with whole texts",
                     "give a larger max_new_tokens, as 256, for the longest reference",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
     def _of_trained_answers(self) -> Iterator[Finding]:
@@ -150,7 +150,7 @@ class AnswersLimitedToFewTokens(SourceRule):
             f"{limit.name} is {limit.tokens}, and {count} of {total} trained answers of {chats.path.name} are longer"
             f" for certain (more than {most:,} characters): such answers are cut off, and cut JSON can't be read",
             f"give a larger {limit.name}: the tokens of the longest trained answer, and some more",
-            cases=[case_at(module, limit.node)],
+            cases=[case_of_node(module, limit.node)],
         )
 
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                     f"{name} is {limit}, and answers are searched for what stands behind all steps"
                     " of a solution: longer ones are cut off before it",
                     f"give a larger {name}, as 512, and count the answers that were cut",
-                    cases=[case_at(module, call.node), case_at(module, mark)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, mark)],
                 )
 
 

@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.nearby_chat_files import find_nearby_chats
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.generation.serialized_answers import JSON_ASKED, PYTHON_ASKED
 from truetune.source.module import Module
@@ -135,7 +135,7 @@ class AnswersPrintedAsPython(SourceRule):
                     "answers that should be JSON are written as Python prints them (single quotes, None, True):"
                     " the model learns that form",
                     f"json.dumps({ast.unparse(value)}, ensure_ascii=False)",
-                    cases=[case_at(module, answer)],
+                    cases=[case_of_node(module, answer)],
                 )
                 return
 

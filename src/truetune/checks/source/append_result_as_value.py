@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -83,5 +83,8 @@ class AppendResultAsValue(SourceRule):
                         yield self.finding(
                             f"{name} is the result of {made.method}(), which is None",
                             f"write the list itself for {name}",
-                            cases=[case_at(module, made.node), case_at(module, call.node)],
+                            cases=[
+                                case_of_node(module, made.node),
+                                case_of_node(module, call.node),
+                            ],
                         )

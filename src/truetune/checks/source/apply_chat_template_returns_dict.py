@@ -43,8 +43,11 @@ from truetune.checks.examined_code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.chat_template_results import returns_dictionary, uses_of_result
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.chat_template_results import (
+    classified_uses_of_result,
+    gives_dictionary_from_transformers_5,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import Changes, set_keyword
@@ -70,11 +73,11 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         calls = [
             call
             for call in module.methods("apply_chat_template")
-            if returns_dictionary(module, call)
+            if gives_dictionary_from_transformers_5(module, call)
         ]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
-        used = [_Used(call, tuple(uses_of_result(module, call.node))) for call in calls]
+        used = [_Used(call, tuple(classified_uses_of_result(module, call.node))) for call in calls]
         misused = [one for one in used if one.of("silent") or one.of("loud")]
         for together in _grouped_by_statement(module, misused):
             yield self._finding(together)
@@ -99,7 +102,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             'give return_dict=False, or take ["input_ids"] of the result',
             severity="error" if silent else "warning",
             evidence=evidence,
-            cases=[case_at(module, node) for node in places],
+            cases=[case_of_node(module, node) for node in places],
             fix=fix_of_changes(module, _changes_of_calls(module, together)),
         )
 

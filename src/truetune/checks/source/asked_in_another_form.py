@@ -64,8 +64,12 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.nearby_chat_files import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.execution_order import (
+    call_routes_to,
+    route_runs_after,
+    training_places,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.own_model_names import may_be_own_model
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -254,7 +258,7 @@ def _trained_before(module: Module, start: int) -> Trained | None:
     if bool(by_chat) == bool(by_hand):
         return None
     node = by_chat[0] if by_chat else next(iter(by_hand.values()))
-    return Trained(module.path, frozenset(by_hand), case_at(module, node))
+    return Trained(module.path, frozenset(by_hand), case_of_node(module, node))
 
 
 def _line_number(node: ast.AST) -> int:
@@ -264,9 +268,9 @@ def _line_number(node: ast.AST) -> int:
 
 def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
     """Does every way to a place lead through what comes after a training?"""
-    early = [route for place in places for route in routes_to(module, place)]
-    ways = routes_to(module, node)
-    return bool(ways) and all(any(runs_after(way, one) for one in early) for way in ways)
+    early = [route for place in places for route in call_routes_to(module, place)]
+    ways = call_routes_to(module, node)
+    return bool(ways) and all(any(route_runs_after(way, one) for one in early) for way in ways)
 
 
 class AskedInAnotherForm(SourceRule):
@@ -287,7 +291,8 @@ class AskedInAnotherForm(SourceRule):
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
                 severity="warning",
                 cases=[
-                    case_at(self.subject, node) for node in _with_setting(self.subject, rendered)
+                    case_of_node(self.subject, node)
+                    for node in _with_setting(self.subject, rendered)
                 ],
             )
         module = self.subject
@@ -297,7 +302,7 @@ class AskedInAnotherForm(SourceRule):
                 " question, itself",
                 "leave add_generation_prompt out of the request: servers add the header by themselves",
                 severity="warning",
-                cases=[case_at(module, setting)],
+                cases=[case_of_node(module, setting)],
             )
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
             trained = asked.trained
@@ -305,7 +310,7 @@ class AskedInAnotherForm(SourceRule):
                 f"the model is asked by {asked.words}, and {_trained_in_words(trained, module)}",
                 _remedy_for_marks(trained.marks),
                 severity="warning" if trained.is_guess else None,
-                cases=[case_at(module, asked.node), trained.case],
+                cases=[case_of_node(module, asked.node), trained.case],
             )
 
     def _of_servers(self) -> Iterator[Finding]:
@@ -319,7 +324,7 @@ class AskedInAnotherForm(SourceRule):
                 " PARAMETER stop), or train by the template that is served",
                 cases=[
                     Case(use.text, file=use.file, line=use.line),
-                    case_at(self.subject, other.node),
+                    case_of_node(self.subject, other.node),
                 ],
             )
 
@@ -339,7 +344,7 @@ class AskedInAnotherForm(SourceRule):
             '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
             evidence=[f"the system prompt: {system.text[:160]!r}"],
             severity="warning",
-            cases=[case_at(module, question)],
+            cases=[case_of_node(module, question)],
         )
 
     def _of_spaces(self) -> Iterator[Finding]:
@@ -354,8 +359,8 @@ class AskedInAnotherForm(SourceRule):
                 f"end the prompt in {found.mark!r} without the space, or as the training writes it before the answer",
                 severity="warning",
                 cases=[
-                    case_at(self.subject, found.prompt),
-                    case_at(found.training, found.text),
+                    case_of_node(self.subject, found.prompt),
+                    case_of_node(found.training, found.text),
                 ],
             )
 
@@ -368,7 +373,10 @@ class AskedInAnotherForm(SourceRule):
                 f" ({other.trained})",
                 "leave get_chat_template out here, for the tokenizer is saved with the template of the training, or"
                 " name that one",
-                cases=[case_at(self.subject, other.node), case_at(other.training, other.place)],
+                cases=[
+                    case_of_node(self.subject, other.node),
+                    case_of_node(other.training, other.place),
+                ],
             )
 
 
@@ -496,7 +504,7 @@ def _trained_by_script(script: Module, asking: Module) -> Trained | None:
     home, form = trained
     if home is not script and any(one.path == home.path for one in imported_scripts(asking)):
         return None
-    return Trained(home.path, form.marks, case_at(home, form.node))
+    return Trained(home.path, form.marks, case_of_node(home, form.node))
 
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 
@@ -84,7 +84,7 @@ class AttentionMaskUsedAsLossMask(SourceRule):
         return self.finding(
             "the prompt is taken out of the attention mask: the model can't see it",
             "set the labels of the prompt to -100, and leave the attention mask alone",
-            cases=[case_at(self.subject, node)],
+            cases=[case_of_node(self.subject, node)],
         )
 
 

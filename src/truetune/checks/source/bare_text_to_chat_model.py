@@ -45,12 +45,12 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.module import Module
@@ -88,7 +88,7 @@ class BareTextToChatModel(SourceRule):
                         f"{names[0]} is asked with a bare text, without its chat template",
                         "tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
                         "add_generation_prompt=True, return_tensors='pt', return_dict=True)",
-                        cases=[case_at(module, encoded.node), case_at(module, call.node)],
+                        cases=[case_of_node(module, encoded.node), case_of_node(module, call.node)],
                     )
                     return
 
@@ -103,9 +103,9 @@ def _trains_model(module: Module) -> bool:
 def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that made what a `generate` is given."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    given += [ids for ids in (generate_ids(call),) if ids is not None]
+    given += [ids for ids in (input_ids_argument(call),) if ids is not None]
     for value in given:
-        yield from encoding_calls(module, holder_of_part(value))
+        yield from encoding_calls_of_dictionary(module, holder_of_part(value))
 
 
 def _bare_text(module: Module, encoded: Call) -> str | None:

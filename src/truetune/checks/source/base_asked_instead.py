@@ -47,8 +47,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapters_left_unread import ADAPTER_NAME, unread_adapters
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.engines_with_adapters import (
     adapter_engines,
     answers_of_unloaded_model,
@@ -63,6 +62,10 @@ from truetune.checks.source.evidence.prompt_forms import (
     written_folders,
 )
 from truetune.checks.source.evidence.published_families import family_of_model
+from truetune.checks.source.evidence.unread_adapter_parameters import (
+    ADAPTER_NAME,
+    unread_adapter_parameters,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -155,7 +158,9 @@ class BaseAskedInstead(SourceRule):
         ):
             found = look(module)
             if found is not None:
-                yield self.finding(found.why, found.remedy, cases=[case_at(module, found.node)])
+                yield self.finding(
+                    found.why, found.remedy, cases=[case_of_node(module, found.node)]
+                )
                 return
 
 
@@ -237,7 +242,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
 
 def _adapter_given_and_not_read(module: Module) -> Instead | None:
     """A function that takes an adapter, or the name of a model, and answers without it."""
-    unread = next(unread_adapters(module), None)
+    unread = next(unread_adapter_parameters(module), None)
     if unread is None:
         return None
     return Instead(

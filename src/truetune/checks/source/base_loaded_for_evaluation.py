@@ -47,7 +47,7 @@ from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_in_project_runs import (
     AskedModels,
     TrainedModels,
@@ -115,7 +115,7 @@ class BaseLoadedForEvaluation(SourceRule):
                     " loaded nowhere: these are answers of the base",
                     f'load "{folder}" in place of it; of an adapter PeftModel.from_pretrained(model, "{folder}"),'
                     f" for lm_eval peft={folder}",
-                    cases=[case_at(module, node), case_at(training, trained.node)],
+                    cases=[case_of_node(module, node), case_of_node(training, trained.node)],
                 )
                 return
 

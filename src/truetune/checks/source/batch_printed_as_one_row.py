@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.whole_columns_in_texts import (
     ALWAYS_BATCHED,
     BatchedFunction,
@@ -81,7 +81,10 @@ class BatchPrintedAsOneRow(SourceRule):
                 f" {_list_columns(columns)} into one {_target_of(places)}, and the model learns lists that"
                 " Python printed",
                 _remedy(mapped),
-                cases=[case_at(module, mapped.call.node), case_at(module, places[0].node)],
+                cases=[
+                    case_of_node(module, mapped.call.node),
+                    case_of_node(module, places[0].node),
+                ],
             )
 
 

@@ -59,12 +59,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.batches_skipped_in_loops import (
+from truetune.checks.source.evidence.batches_skipped_by_one_process import (
     BACKWARD,
     SkippedBatch,
     skipped_batches,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
 from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
@@ -103,7 +103,7 @@ class BatchSkippedOnOneRank(SourceRule):
                 _remedy_of(skipped),
                 severity="error" if several.is_certain else "warning",
                 evidence=[_reason_of(module, skipped), several.how],
-                cases=[case_at(module, skipped.node), case_at(module, skipped.then)],
+                cases=[case_of_node(module, skipped.node), case_of_node(module, skipped.then)],
             )
 
 

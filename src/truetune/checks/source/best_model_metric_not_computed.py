@@ -64,12 +64,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.evaluation_metrics_in_runs import (
+from truetune.checks.source.evidence.best_metrics_not_computed import (
     TRAINERS,
     UncomputedMetric,
     uncomputed_best_metrics,
 )
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 
 
 class BestModelMetricNotComputed(SourceRule):
@@ -87,7 +87,7 @@ class BestModelMetricNotComputed(SourceRule):
                 f" KeyError behind the first one ({_source_of_metrics(found)})",
                 _remedy(found),
                 evidence=[f"evaluations give: {names}"],
-                cases=[case_at(module, node) for node in found.nodes],
+                cases=[case_of_node(module, node) for node in found.nodes],
             )
 
 

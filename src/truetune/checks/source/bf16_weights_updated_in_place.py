@@ -42,8 +42,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.gpu_jobs_beside import is_option_given
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.job_starts_beside import is_option_given_by_starts
 from truetune.checks.source.evidence.narrow_weights_in_runs import narrow_weights_of_optimizers
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -77,8 +77,8 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
                 " round to nothing",
                 "load the weights as float32 and run the forward pass under bfloat16 autocast",
                 cases=[
-                    case_at(optimizer.home, optimizer.node),
-                    case_at(cause.home, cause.node),
+                    case_of_node(optimizer.home, optimizer.node),
+                    case_of_node(cause.home, cause.node),
                 ],
             )
 
@@ -86,7 +86,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
 def _learning_rate(module: Module, optimizer: CallEvent) -> float | None:
     """The rate of an optimizer: written, or the default of an option that no command beside gives; else None."""
     given = optimizer.argument(1, "lr")
-    if isinstance(given, Option) and is_option_given(module.path, given.name):
+    if isinstance(given, Option) and is_option_given_by_starts(module.path, given.name):
         return None
     rate = constant_of(given)
     return rate if isinstance(rate, float) else None

@@ -47,7 +47,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -97,7 +97,7 @@ class BosLeftOut(SourceRule):
                 " <bos> in front: Gemma answers rubbish without it, and its loss begins above guessing",
                 "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
                 " tokenizer.bos_token; exactly one has to stand there, in training and when the model is asked",
-                cases=[case_at(module, call.node), case_at(module, written)],
+                cases=[case_of_node(module, call.node), case_of_node(module, written)],
             )
 
 

@@ -56,8 +56,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes_to
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.execution_order import call_routes_to
 from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -84,7 +84,7 @@ class CacheEmptiedAtEachStep(SourceRule):
                 " one asks the driver for all of it again",
                 "take torch.cuda.empty_cache() (and gc.collect()) out of the step; it saves no memory there"
                 " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is for fragments)",
-                cases=[case_at(module, call.node), case_at(module, around)],
+                cases=[case_of_node(module, call.node), case_of_node(module, around)],
             )
 
 
@@ -108,7 +108,7 @@ def _generates(module: Module, loop: Loop) -> bool:
         for part in module.with_linked
         for call in part.all_calls
         if _is_generation(call.node.func)
-        for route in routes_to(module, call.node)
+        for route in call_routes_to(module, call.node)
         for stop in route
     )
 

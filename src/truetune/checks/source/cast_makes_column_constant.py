@@ -56,11 +56,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.constant_columns_in_runs import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.constant_casts_and_comparisons import (
     always_true_alternatives,
+    casts_unseen_values_to_labels,
     constant_results,
-    has_unseen_labels,
 )
 from truetune.checks.source.evidence.literals_no_row_holds import unmet_tests
 from truetune.source.module import Module
@@ -86,7 +86,7 @@ class CastMakesColumnConstant(SourceRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is None and has_unseen_labels(self.subject):
+        if lacking is None and casts_unseen_values_to_labels(self.subject):
             return Unmet(
                 "a label is made by a cast to bool, and the values that it casts are not seen",
                 "put the file of the rows beside the script",
@@ -108,16 +108,18 @@ class CastMakesColumnConstant(SourceRule):
                 found.what,
                 remedy,
                 severity="error" if found.is_proved else "warning",
-                cases=[case_at(module, found.node)],
+                cases=[case_of_node(module, found.node)],
             )
         for unmet in unmet_tests(module):
             if unmet.node not in told:
-                yield self.finding(unmet.what, unmet.remedy, cases=[case_at(module, unmet.node)])
+                yield self.finding(
+                    unmet.what, unmet.remedy, cases=[case_of_node(module, unmet.node)]
+                )
         for node in always_true_alternatives(module):
             yield self.finding(
                 f"`{module.text_of(node)}` is true whatever is compared: a text or number behind `or` counts as true",
                 "write x in (a, b)",
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
             )
 
 

@@ -59,7 +59,7 @@ from truetune.checks.config.evidence.template_marks import (
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import constant_text, trains_a_model
 from truetune.checks.source.evidence.published_families import likely_model_names
@@ -113,7 +113,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
                 f"the template {given.name} writes {given.mark} before a question, and {names[0]} is of a family that"
                 f" writes {own}",
                 f"leave {given.setting} out: the tokenizer has the template of the model's family",
-                cases=[case_at(module, given.place)],
+                cases=[case_of_node(module, given.place)],
             )
         yield from self._of_marks_by_hand()
 
@@ -132,7 +132,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
                 " knows these marks from no training, and who serves it asks by its own template",
                 "render by tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True), or"
                 " give the trainer rows of messages",
-                cases=[case_at(self.subject, node)],
+                cases=[case_of_node(self.subject, node)],
             )
 
 

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -68,7 +68,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
                     "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"
                     " out of memory there at a resume",
                     'give torch.load map_location="cpu": load_state_dict copies to the right device',
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 
 TRAINER_SIGNS = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training", "Fabric(")
 """Libraries that put the model into training mode"""
@@ -79,5 +79,5 @@ class CheckpointingWithoutTrainingMode(SourceRule):
                 "gradient checkpointing is inactive: from_pretrained gives the model in evaluation mode, and nothing"
                 " calls train()",
                 "call model.train() before the loop, and after each evaluation",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -93,7 +93,7 @@ class ClassesLearnedAsNumbers(SourceRule):
                 f"num_labels is 1, and the labels are numbers of {len(names)} classes: the model learns them as"
                 " amounts, with a mean squared error",
                 f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
-                cases=[case_at(module, call.node), case_at(module, place)],
+                cases=[case_of_node(module, call.node), case_of_node(module, place)],
             )
 
 

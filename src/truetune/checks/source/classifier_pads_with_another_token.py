@@ -47,7 +47,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import plain_name
 from truetune.source.module import Module
@@ -106,7 +106,7 @@ class ClassifierPadsWithAnotherToken(SourceRule):
             f"the tokenizer pads with {_in_words(tokenizer)}, and the classifier looks for {_in_words(model)}: in a"
             " batch it reads the answer off a pad",
             "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad is set",
-            cases=[case_at(module, model.node), case_at(module, tokenizer.node)],
+            cases=[case_of_node(module, model.node), case_of_node(module, tokenizer.node)],
         )
 
 

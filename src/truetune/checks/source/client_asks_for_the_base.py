@@ -48,7 +48,7 @@ from truetune.checks.adapter_servers import AdapterServer, find_adapter_servers_
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.listed_models import first_listed_models
 from truetune.checks.source.evidence.model_requests_in_runs import ModelRequest, model_requests
 from truetune.source.module import Module
@@ -100,7 +100,7 @@ class ClientAsksForTheBase(SourceRule):
             return self.finding(
                 f"requests name the base {asked}, and the adapter is part of another model, which the Modelfile makes",
                 "ask for the model that ollama create makes of the Modelfile",
-                cases=[case_at(module, node), one.case],
+                cases=[case_of_node(module, node), one.case],
             )
         base = (
             f"requests name the first model that the server lists, which is its base {min(one.bases)}"
@@ -111,5 +111,5 @@ class ClientAsksForTheBase(SourceRule):
         return self.finding(
             f"{base}, and the server has the adapter {adapters} under that name: it answers none of them",
             f'ask for the adapter: model="{min(one.adapters)}"',
-            cases=[case_at(module, node), one.case],
+            cases=[case_of_node(module, node), one.case],
         )

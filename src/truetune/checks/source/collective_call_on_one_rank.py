@@ -56,7 +56,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.loop_exits_by_rank import (
     OWN_EXCEPTION,
@@ -198,7 +198,7 @@ class CollectiveCallOnOneRank(SourceRule):
             remedy,
             severity="error" if left.is_certain else "warning",
             evidence=[evidence],
-            cases=[case_at(module, left.node)],
+            cases=[case_of_node(module, left.node)],
         )
 
     def _report_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
@@ -211,7 +211,7 @@ class CollectiveCallOnOneRank(SourceRule):
             "decide on every process by the same figures (metrics of Trainer.evaluate are the same on all), or"
             " broadcast the decision of rank 0",
             evidence=[f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"],
-            cases=[case_at(module, decision)],
+            cases=[case_of_node(module, decision)],
         )
 
     def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
@@ -231,7 +231,10 @@ class CollectiveCallOnOneRank(SourceRule):
             "call it on every process, and keep only what follows (printing, saving) on one",
             severity="error" if sharding is None or sharding.certain else "warning",
             evidence=evidence,
-            cases=[case_at(module, call.node), *([case_at(module, guard)] if of_file else [])],
+            cases=[
+                case_of_node(module, call.node),
+                *([case_of_node(module, guard)] if of_file else []),
+            ],
         )
 
 

@@ -50,9 +50,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.compiled_generation_in_runs import recompiled_generations
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
+from truetune.checks.source.evidence.recompiled_generations import recompiled_generations
 
 
 class CompiledGenerationRecompiles(SourceRule):
@@ -74,8 +74,8 @@ class CompiledGenerationRecompiles(SourceRule):
                 "pad prompts on the left to a multiple: padding=True, pad_to_multiple_of=256"
                 + ("" if found.is_cache else "; or leave dynamic out"),
                 cases=[
-                    case_at(module, found.generation.node),
-                    case_at(module, found.fixed_by),
-                    case_at(module, found.encoding.node),
+                    case_of_node(module, found.generation.node),
+                    case_of_node(module, found.fixed_by),
+                    case_of_node(module, found.encoding.node),
                 ],
             )

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -103,7 +103,7 @@ class CompiledModelSaved(SourceRule):
                     "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
                     " and no base takes it",
                     ON_ADAPTER,
-                    cases=[case_at(module, call.node), case_at(module, wrapper)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, wrapper)],
                 )
         for call in module.methods("state_dict"):
             wrapper = _compile_call_of_model(module, call.receiver, compiled)
@@ -112,7 +112,7 @@ class CompiledModelSaved(SourceRule):
                     "the weights of a compiled model are saved with _orig_mod. before their names",
                     ON_WEIGHTS,
                     severity="warning",
-                    cases=[case_at(module, call.node), case_at(module, wrapper)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, wrapper)],
                 )
 
 

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.predicted_classes import class_decision
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -95,5 +95,5 @@ class CurveOfHardLabels(SourceRule):
                 " point, and the area lies far below that of the model",
                 "give it the probability or the logit of the positive class (of two logits, logits[:, 1] - logits[:,"
                 " 0])",
-                cases=[case_at(module, call.node), case_at(module, decision)],
+                cases=[case_of_node(module, call.node), case_of_node(module, decision)],
             )

@@ -58,16 +58,16 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.batch_labels_presence import batch_may_have_labels
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.custom_losses import (
     ITEM_COUNT,
     LOSS_KWARGS_FLAG,
     LossFunction,
+    accumulation_is_always_one_step,
     custom_loss_methods,
-    divides_by_steps,
+    divides_by_accumulation_steps,
     given_loss_functions,
-    never_accumulates,
-    says_whether_it_is_scaled,
+    sets_loss_flag,
     uses_item_count,
 )
 from truetune.source.module import Module
@@ -113,13 +113,15 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """The finding on the `compute_loss` of a class."""
         module = self.subject
         arguments = method.args
-        if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
+        if sets_loss_flag(owner) or arguments.vararg is not None:
             return
-        if uses_item_count(method) or divides_by_steps(method):
+        if uses_item_count(method) or divides_by_accumulation_steps(method):
             return
         names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
         missing = ITEM_COUNT not in names and arguments.kwarg is None
-        unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
+        unscaled = not accumulation_is_always_one_step(module) and batch_may_have_labels(
+            module, method
+        )
         if missing or unscaled:
             yield self._finding(owner, method, missing=missing, unscaled=unscaled)
 
@@ -127,11 +129,15 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """The finding on a function that a trainer is given as its loss."""
         module = self.subject
         arguments = function.args
-        if arguments.vararg is not None or uses_item_count(function) or divides_by_steps(function):
+        if (
+            arguments.vararg is not None
+            or uses_item_count(function)
+            or divides_by_accumulation_steps(function)
+        ):
             return
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
         missing = arguments.kwarg is None and ITEM_COUNT not in [one.arg for one in every]
-        if not missing and never_accumulates(module):
+        if not missing and accumulation_is_always_one_step(module):
             return
         fault = (
             f"the loss function does not take {ITEM_COUNT}: the Trainer stops"
@@ -144,7 +150,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             evidence=[
                 "the Trainer never divides the loss of compute_loss_func by the accumulation steps"
             ],
-            cases=[case_at(module, function, _head_of_function(function))],
+            cases=[case_of_node(module, function, _head_of_function(function))],
         )
 
     def _finding(
@@ -175,7 +181,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
                 "the Trainer divides by the accumulation steps only where the model takes no"
                 " loss arguments"
             ],
-            cases=[case_at(module, method, f"class {owner.name}: def compute_loss")],
+            cases=[case_of_node(module, method, f"class {owner.name}: def compute_loss")],
             fix=fix_of_changes(module, changes),
         )
 

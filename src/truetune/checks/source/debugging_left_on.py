@@ -51,7 +51,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
     runs_surely_before,
     runs_unconditionally,
@@ -107,7 +107,7 @@ class DebuggingLeftOn(SourceRule):
             yield self.finding(
                 f"a switch of debugging was left on in a training: {switch.why}",
                 f"remove {module.text_of(switch.node)[:80]}, or put it under an option (if args.debug:)",
-                cases=[case_at(module, switch.node)],
+                cases=[case_of_node(module, switch.node)],
             )
 
 

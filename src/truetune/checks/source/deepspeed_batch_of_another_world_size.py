@@ -49,7 +49,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.settings.stacks.find_config_consumer import launched_processes
 from truetune.source.module import Module
@@ -128,5 +128,5 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
             f"train_batch_size is {whole}, and {product}: DeepSpeed stops there",
             f"leave train_batch_size out, so that DeepSpeed computes it; or set it to {value}",
             evidence=[started[1]] if started is not None else [],
-            cases=[case_at(self.subject, node)],
+            cases=[case_of_node(self.subject, node)],
         )

@@ -50,14 +50,14 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
     launch_command,
     refuses_several_processes,
     signs_of_several_processes,
 )
+from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -159,7 +159,7 @@ class DeviceMapInADistributedScript(SourceRule):
             message,
             remedy,
             evidence=[f"several processes: {sign}"],
-            cases=[case_at(self.subject, call.node)],
+            cases=[case_of_node(self.subject, call.node)],
         )
 
 

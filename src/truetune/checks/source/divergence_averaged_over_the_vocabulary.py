@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -97,7 +97,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
                 " as good as zero",
                 'give reduction="batchmean", with positions flattened into the first dimension:'
                 " given.flatten(0, 1)",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

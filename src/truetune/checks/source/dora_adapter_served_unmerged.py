@@ -48,7 +48,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
@@ -85,7 +85,7 @@ class DoraAdapterServedUnmerged(SourceRule):
                     " computed in each forward pass",
                     "merge it once after loading: model = model.merge_and_unload()",
                     evidence=[says],
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

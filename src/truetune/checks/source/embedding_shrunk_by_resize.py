@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import has_encoder_models_only
 from truetune.checks.source.evidence.published_families import families_of_tokenizer
 from truetune.source.module import Module
@@ -86,7 +86,7 @@ class EmbeddingShrunkByResize(SourceRule):
                     " rows are cut off",
                     "leave the call out, or resize only where the tokenizer is longer than the"
                     " embedding",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

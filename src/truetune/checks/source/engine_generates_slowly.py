@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -91,7 +91,7 @@ class EngineGeneratesSlowly(SourceRule):
                     f"this engine answers slowly: {'; '.join(one.why for one in slow)}",
                     "; ".join(one.instead for one in slow),
                     severity="warning" if any(one.is_certain for one in slow) else "info",
-                    cases=[case_at(self.subject, call.node, one.spelled) for one in slow],
+                    cases=[case_of_node(self.subject, call.node, one.spelled) for one in slow],
                 )
 
 

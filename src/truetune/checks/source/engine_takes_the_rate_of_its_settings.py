@@ -52,8 +52,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.engine_rates import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.deepspeed_engine_rates import (
     EngineRate,
     engines_without_optimizer,
     find_engine_rates,
@@ -91,5 +91,5 @@ class EngineTakesTheRateOfItsSettings(SourceRule):
             f"set optimizer.params.lr to {unread.value:g} in {where}, or write it from {unread.name} before"
             " deepspeed.initialize; or give deepspeed.initialize an optimizer",
             severity="error" if is_far else None,
-            cases=[taken.case, case_at(self.subject, found.call.node), unread.case],
+            cases=[taken.case, case_of_node(self.subject, found.call.node), unread.case],
         )

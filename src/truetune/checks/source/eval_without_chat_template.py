@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding, Fix
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
@@ -72,7 +72,7 @@ class EvalWithoutChatTemplate(SourceRule):
                 "a chat model is evaluated without its chat template",
                 "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
                 " examples)",
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
                 fix=_fix(module, calls[node]) if node in calls else None,
             )
 

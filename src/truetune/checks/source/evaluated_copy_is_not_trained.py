@@ -64,8 +64,8 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
 
@@ -132,7 +132,7 @@ class EvaluatedCopyIsNotTrained(SourceRule):
                 " evaluation is that of the untrained model",
                 f"evaluate `{one.model}` itself, in eval() mode; or load its state into the copy before each"
                 " evaluation",
-                cases=[case_at(module, used), case_at(module, one.statement)],
+                cases=[case_of_node(module, used), case_of_node(module, one.statement)],
             )
 
 
@@ -163,7 +163,7 @@ def _is_pass(parent: ast.AST | None, name: ast.AST) -> bool:
 
 def _has_backward(block: ast.AST) -> bool:
     """Does a block make a backward pass?"""
-    return any(map(is_backward, ast.walk(block)))
+    return any(map(is_backward_call, ast.walk(block)))
 
 
 def _is_beside_backward(module: Module, name: ast.AST) -> bool:
@@ -176,7 +176,7 @@ def _is_training_pass(module: Module, name: ast.AST) -> bool:
     """Is a pass in the very loop that makes the backward pass? One beside it is an evaluation, if of a few rows."""
     loop = _loop_around(module, name)
     return loop is not None and any(
-        is_backward(part) and _loop_around(module, part) is loop for part in ast.walk(loop)
+        is_backward_call(part) and _loop_around(module, part) is loop for part in ast.walk(loop)
     )
 
 
@@ -206,7 +206,7 @@ def _runs_behind(module: Module, used: ast.AST, training: ast.For) -> bool:
     around = module.function_around(used)
     is_here = around is None or _is_within(training, around)
     places = [used] if around is None or is_here else list(module.flow.calls_of(around))
-    passes = [part for part in ast.walk(training) if is_backward(part)]
+    passes = [part for part in ast.walk(training) if is_backward_call(part)]
     last = max(getattr(part, "lineno", 0) for part in passes)
     return bool(places) and all(getattr(place, "lineno", 0) > last for place in places)
 

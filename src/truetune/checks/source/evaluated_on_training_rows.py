@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.held_out_loaders import (
     evaluation_file_options,
     files_given_twice,
@@ -104,7 +104,10 @@ class EvaluatedOnTrainingRows(SourceRule):
             yield self.finding(
                 f"`{pair.name}` gives the rows that are trained: its loss follows the training loss",
                 "make it of rows that are held out: random_split of the rows, or a file of its own",
-                cases=[case_at(self.subject, pair.held), case_at(self.subject, pair.train)],
+                cases=[
+                    case_of_node(self.subject, pair.held),
+                    case_of_node(self.subject, pair.train),
+                ],
             )
 
     def _of_commands(self) -> Iterator[Finding]:
@@ -131,8 +134,8 @@ class EvaluatedOnTrainingRows(SourceRule):
                     "rows are repeated before they are divided: copies of the same row are trained on and evaluated on",
                     "divide the rows first, and repeat rows of the training part alone",
                     cases=[
-                        case_at(self.subject, division.node),
-                        case_at(self.subject, repeats.node),
+                        case_of_node(self.subject, division.node),
+                        case_of_node(self.subject, repeats.node),
                     ],
                 )
                 return
@@ -147,12 +150,12 @@ class EvaluatedOnTrainingRows(SourceRule):
             return self.finding(
                 f"{ranges[0]} and {ranges[1]} overlap: evaluation rows are training rows",
                 "let the second slice begin where the first one ends",
-                cases=[case_at(self.subject, place), case_at(self.subject, trainer.node)],
+                cases=[case_of_node(self.subject, place), case_of_node(self.subject, trainer.node)],
             )
         return self.finding(
             "the evaluation rows are training rows",
             "split them off first: dataset.train_test_split(...), and train on the rest",
-            cases=[case_at(self.subject, place)],
+            cases=[case_of_node(self.subject, place)],
         )
 
 

@@ -61,8 +61,8 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
 from truetune.source.module import Module
 
@@ -138,14 +138,14 @@ class EvaluationAtEachTrainingStep(SourceRule):
                 f"{slow.why} at each training step, which takes many times as long as the step itself",
                 "do it every few hundred steps (`if step % 500 == 0`; eval_steps and save_steps of a trainer), or once"
                 " an epoch",
-                cases=[case_at(module, slow.node), case_at(module, place)],
+                cases=[case_of_node(module, slow.node), case_of_node(module, place)],
             )
 
 
 def _evaluates_rows(function: ast.FunctionDef) -> bool:
     """Does a function go over batches without gradients, and make no backward pass?"""
     nodes = list(ast.walk(function))
-    if any(is_backward(one) for one in nodes) or not _has_no_gradient(function):
+    if any(is_backward_call(one) for one in nodes) or not _has_no_gradient(function):
         return False
     return any(
         isinstance(one, ast.Call) and _is_model_call(one)

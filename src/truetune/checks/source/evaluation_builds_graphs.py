@@ -73,8 +73,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import Route, RouteStop, routes_to
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.execution_order import Route, RouteStep, call_routes_to
 from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -114,7 +114,7 @@ def _only_moves(node: ast.Call) -> bool:
 def _route_in_loop(module: Module, node: ast.Call) -> Route | None:
     """A way from the running script to a pass, through a loop, where gradients are recorded and none is wanted."""
     trains_nothing = _trains_nothing(module)
-    for route in routes_to(module, node):
+    for route in call_routes_to(module, node):
         # Who runs a function that nothing calls is not known.
         starts = isinstance(route[-1].scope, ast.Module)
         is_looped = any(_loops_around(module, stop.node) for stop in route)
@@ -138,7 +138,7 @@ def _trains_nothing(module: Module) -> bool:
     )
 
 
-def _evaluates(module: Module, stop: RouteStop) -> bool:
+def _evaluates(module: Module, stop: RouteStep) -> bool:
     """Is it a function that puts a model into eval mode above a place, and wants no gradient?"""
     if not isinstance(stop.scope, FUNCTIONS):
         return False
@@ -196,7 +196,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
                     "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone"
                     " keeps them",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                 )
             elif _is_second_model(module, node):
                 seen.add(name)
@@ -204,7 +204,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
                     " the backward pass, which computes gradients for all its weights",
                     f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                 )
 
     def _of_route(self, name: str, route: Route) -> Finding:
@@ -212,7 +212,7 @@ class EvaluationBuildsGraphs(SourceRule):
         module = self.subject
         loops = (stop.node for stop in route if _loops_around(module, stop.node))
         looped = next(loops, route[0].node)
-        cases = [case_at(module, node) for node in dict.fromkeys((route[0].node, looped))]
+        cases = [case_of_node(module, node) for node in dict.fromkeys((route[0].node, looped))]
         return self.finding(
             f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
             "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone keeps them",

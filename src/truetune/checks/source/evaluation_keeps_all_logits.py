@@ -51,8 +51,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.causal_token_metrics import causal_trainers_with_metrics
 from truetune.checks.source.evidence.metric_functions import (
     functions_in_argument,
     trainer_argument,
@@ -77,7 +77,7 @@ LARGE_OUTPUTS = ("output_hidden_states", "output_attentions")
 
 def _trainers_of_large_outputs(module: Module) -> Iterator[Call]:
     """Trainers of causal models, and those of others whose model returns more than logits."""
-    causal = list(trainers_of_causal(module))
+    causal = list(causal_trainers_with_metrics(module))
     yield from causal
     if next(_kept_outputs(module), None) is not None:
         known = {call.node for call in causal}
@@ -146,7 +146,7 @@ class EvaluationKeepsAllLogits(SourceRule):
             if given is None or not _keeps_logits(module, call):
                 continue
             if module.mentions(TO_HOST):
-                if any(one.node is call.node for one in trainers_of_causal(module)):
+                if any(one.node is call.node for one in causal_trainers_with_metrics(module)):
                     yield self._of_moved_logits(call, given)
             elif outputs is not None and not module.mentions("ignore_keys"):
                 yield self._of_hidden_states(given, outputs)
@@ -165,7 +165,7 @@ class EvaluationKeepsAllLogits(SourceRule):
             evidence=[
                 "each layer adds rows x length x width, attentions rows x heads x length x length"
             ],
-            cases=[case_at(module, outputs), case_at(module, given)],
+            cases=[case_of_node(module, outputs), case_of_node(module, given)],
         )
 
     def _of_logits(self, trainer: Call, given: ast.expr) -> Finding:
@@ -175,7 +175,7 @@ class EvaluationKeepsAllLogits(SourceRule):
             "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
             _remedy(module, trainer),
             evidence=["they take rows x length x vocabulary x 4 bytes"],
-            cases=[case_at(module, given)],
+            cases=[case_of_node(module, given)],
         )
 
     def _of_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
@@ -187,5 +187,5 @@ class EvaluationKeepsAllLogits(SourceRule):
             _remedy(module, trainer),
             severity="info",
             evidence=["they take rows x length x vocabulary x 4 bytes: fine for few or short rows"],
-            cases=[case_at(module, given)],
+            cases=[case_of_node(module, given)],
         )

@@ -47,15 +47,15 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.float16_evaluations import (
     AUTOCAST_SETTING,
     EvaluatedModel,
     Float16Evaluation,
     evaluated_model,
-    evaluations,
+    evaluation_places,
     float16_evaluations,
-    nan_beside,
+    nan_loss_line_beside,
 )
 
 OVERFLOWS_AS_LOADED = "gemma"
@@ -67,7 +67,7 @@ class EvaluationOverflowsFloat16(SourceRule):
     symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("evaluations", evaluations)
+    looks_at = CodePlaces("evaluations", evaluation_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -75,7 +75,7 @@ class EvaluationOverflowsFloat16(SourceRule):
             model = evaluated_model(module, found)
             if model is None or not _overflows(model, found):
                 continue
-            shown = nan_beside(module)
+            shown = nan_loss_line_beside(module)
             is_proved = model.is_sure or bool(shown)
             yield self.finding(
                 _message(model),
@@ -83,7 +83,7 @@ class EvaluationOverflowsFloat16(SourceRule):
                 severity="warning" if is_proved else "info",
                 evidence=[shown] if shown else [],
                 cases=[
-                    case_at(
+                    case_of_node(
                         module, found.node, module.lines.line(module.place(found.node)[0]).strip()
                     )
                 ],

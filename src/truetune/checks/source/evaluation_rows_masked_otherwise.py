@@ -58,10 +58,10 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.held_out_loaders import (
-    loaders_by_purpose,
     loaders_of_held_out_rows,
+    training_and_held_out_rows,
 )
 from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions import with_called_functions
@@ -124,7 +124,7 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
                 f" evaluation: only {(one if one.masks else other).function.name} writes -100 into labels, so that"
                 " the two losses are means over different tokens",
                 f"encode both by {one.function.name}",
-                cases=[case_at(module, other.function), case_at(module, one.function)],
+                cases=[case_of_node(module, other.function), case_of_node(module, one.function)],
             )
 
 
@@ -135,7 +135,7 @@ def _pairs_of_rows(module: Module) -> Iterator[tuple[Value, Value]]:
             train, held = (trainer.keywords.get(name) for name in DATA_SETS)
             if trainer.home.path == module.path and train is not None and held is not None:
                 yield train, held
-    yield from loaders_by_purpose(module)
+    yield from training_and_held_out_rows(module)
 
 
 def _labels_of(module: Module, rows: Value) -> Labelled | None:

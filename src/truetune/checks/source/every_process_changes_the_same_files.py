@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.checks.source.evidence.rows_of_processes import (
@@ -147,7 +147,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
             " write them on rank 0",
             severity="error" if several.is_certain else "warning",
             evidence=[several.how, "no condition on the process stands around it"],
-            cases=[case_at(self.subject, call.node)],
+            cases=[case_of_node(self.subject, call.node)],
         )
 
     def _finding(
@@ -176,7 +176,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
                 several.how,
                 "no condition on the process stands around it or around its callers",
             ],
-            cases=[case_at(module, call.node) for call in calls[:MAX_FINDING_CASES]],
+            cases=[case_of_node(module, call.node) for call in calls[:MAX_FINDING_CASES]],
             count=len(calls),
         )
 

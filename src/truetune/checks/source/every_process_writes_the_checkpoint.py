@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
     BY_RANK,
     is_for_some_processes,
@@ -79,7 +79,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
             yield self.finding(
                 "every process writes the same file at the same time",
                 "write it on one process (if torch.distributed.get_rank() == 0), with a barrier behind it",
-                cases=[case_at(module, call.node) for call in places],
+                cases=[case_of_node(module, call.node) for call in places],
             )
 
 

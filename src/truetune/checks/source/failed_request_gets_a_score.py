@@ -59,7 +59,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -116,14 +116,14 @@ class FailedRequestGetsAScore(SourceRule):
                 " every model this score",
                 "let the client try again (max_retries=8), return None where it still fails, and print how many these"
                 " are beside the mean of the others",
-                cases=[case_at(module, found.statement), case_at(module, found.request)],
+                cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
             )
         for found in _scores_of_unread_replies(module):
             yield self.finding(
                 f"a reply that can't be read is scored {found.value!r}: a refusal, a cut reply or the body of an error"
                 " counts as this score, for every model",
                 "return None, and print how many replies these are beside the mean of the others",
-                cases=[case_at(module, found.statement), case_at(module, found.request)],
+                cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
             )
 
 

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_limits_in_runs import LIGHTNING, TRAINERS, row_limits
 
 
@@ -62,7 +62,7 @@ class FewRowsReachTheTrainer(SourceRule):
             yield self.finding(
                 f"{limit.what} reach the training, and its model is saved",
                 f"remove {limit.cut}, or do it only where an option asks for it",
-                cases=[case_at(self.subject, limit.node)],
+                cases=[case_of_node(self.subject, limit.node)],
                 # A tutorial is often quick on purpose.
                 severity="info" if self.subject.path.endswith(".ipynb") else None,
             )

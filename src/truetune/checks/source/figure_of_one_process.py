@@ -73,13 +73,13 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.figures_of_processes import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.figures_of_single_processes import (
     LoggedFigure,
     PartialEvaluation,
-    lightning_figures,
     partial_evaluations,
-    step_figures,
+    unreduced_lightning_figures,
+    validation_log_calls,
 )
 from truetune.checks.source.evidence.several_process_scripts import several_processes
 from truetune.source.module import Module
@@ -88,7 +88,7 @@ from truetune.source.module import Module
 def _places(module: Module) -> Iterator[ast.AST]:
     """Figures of evaluations that run as several processes."""
     yield from (one.loop for one in partial_evaluations(module))
-    yield from (call.node for call in step_figures(module))
+    yield from (call.node for call in validation_log_calls(module))
 
 
 class FigureOfOneProcess(SourceRule):
@@ -103,7 +103,7 @@ class FigureOfOneProcess(SourceRule):
         for evaluation in partial_evaluations(module):
             if evaluation.logged is not None:
                 yield self._of_loop(evaluation, evaluation.logged, is_certain=is_certain)
-        for figure in lightning_figures(module):
+        for figure in unreduced_lightning_figures(module):
             yield self._of_lightning(figure)
 
     def _of_loop(
@@ -118,9 +118,9 @@ class FigureOfOneProcess(SourceRule):
             " divide then",
             severity="warning" if is_certain else "info",
             cases=[
-                case_at(module, evaluation.loop),
-                case_at(module, evaluation.dealt),
-                case_at(module, logged),
+                case_of_node(module, evaluation.loop),
+                case_of_node(module, evaluation.dealt),
+                case_of_node(module, logged),
             ],
         )
 
@@ -134,7 +134,7 @@ class FigureOfOneProcess(SourceRule):
             "give self.log(..., sync_dist=True), or log a metric of torchmetrics",
             severity="warning" if chooses else "info",
             cases=[
-                case_at(module, figure.call.node),
-                *(case_at(module, one) for one in (figure.chooser,) if one is not None),
+                case_of_node(module, figure.call.node),
+                *(case_of_node(module, one) for one in (figure.chooser,) if one is not None),
             ],
         )

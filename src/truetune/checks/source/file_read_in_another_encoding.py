@@ -44,7 +44,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
@@ -103,7 +103,7 @@ class FileReadInAnotherEncoding(SourceRule):
                     " beyond ASCII become two or more others each",
                     'read it with encoding="utf-8", and make what was written from it again',
                     evidence=[f"the script reads {found.sample!r} there"],
-                    cases=[case_at(module, found.node)],
+                    cases=[case_of_node(module, found.node)],
                 )
 
 

@@ -50,8 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -93,7 +93,7 @@ class FirstBatchAtEveryStep(SourceRule):
                 ),
                 f"loop over {name} itself: `for batch in islice({name}, steps):`, or make the iterator before the loop",
                 severity="info" if shuffled else self.severity,
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
             )
 
 
@@ -120,7 +120,7 @@ def _computes_gradients(node: ast.AST) -> bool:
     """Does a statement call backward, outside of loops within it?"""
     if isinstance(node, (ast.For, ast.While, *FUNCTIONS)):
         return False
-    return is_backward(node) or any(map(_computes_gradients, ast.iter_child_nodes(node)))
+    return is_backward_call(node) or any(map(_computes_gradients, ast.iter_child_nodes(node)))
 
 
 def _order_of(module: Module, loader: ast.expr) -> str | None:

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.narrow_weights_in_runs import (
     TRAINERS,
     NarrowWeights,
@@ -105,7 +105,10 @@ class Float16WeightsUnderAdam(SourceRule):
     ) -> Finding:
         """The finding on an optimizer or trainer, with what gives the dtype."""
         optimizer, cause = weights
-        places = [case_at(optimizer.home, optimizer.node), case_at(cause.home, cause.node)]
+        places = [
+            case_of_node(optimizer.home, optimizer.node),
+            case_of_node(cause.home, cause.node),
+        ]
         return self.finding(message, remedy, severity=severity, cases=places)
 
 

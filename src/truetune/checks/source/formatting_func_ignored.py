@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -87,8 +87,8 @@ class FormattingFuncIgnored(SourceRule):
                     ["the function renders the same template: the text is the same"] if same else []
                 ),
                 cases=[
-                    case_at(module, given, "formatting_func=" + module.text_of(given)),
-                    case_at(module, seen),
+                    case_of_node(module, given, "formatting_func=" + module.text_of(given)),
+                    case_of_node(module, seen),
                 ],
             )
 

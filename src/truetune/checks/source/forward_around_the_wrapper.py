@@ -63,8 +63,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
-from truetune.checks.source.evidence.backward_slices import backward_slice, records_gradient
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_slices import backward_slice, may_record_gradients
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.unaveraged_gradients_in_runs import unaveraged_passes
 from truetune.checks.source.evidence.wrapped_models import (
     called_inside,
@@ -134,7 +134,7 @@ class ForwardAroundTheWrapper(SourceRule):
             return
         for backward, part in _backward_with_calls_of_its_loss(module):
             inside = called_inside(module, part, bare)
-            if inside is not None and records_gradient(module, part):
+            if inside is not None and may_record_gradients(module, part):
                 yield self._finding(part, backward, *inside)
 
     def _never_synchronised(self) -> Iterator[Finding]:
@@ -146,7 +146,7 @@ class ForwardAroundTheWrapper(SourceRule):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
                 "leave no_sync for the last micro-batch of each optimizer step",
-                cases=[case_at(module, node) for node in around[:1] if node is not None],
+                cases=[case_of_node(module, node) for node in around[:1] if node is not None],
             )
 
     def _never_prepared(self) -> Iterator[Finding]:
@@ -164,7 +164,7 @@ class ForwardAroundTheWrapper(SourceRule):
                     severity="error"
                     if next(launches_of_several(Path(module.path)), None)
                     else "warning",
-                    cases=[case_at(module, call.node), case_at(module, backward.node)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, backward.node)],
                 )
                 return
 
@@ -181,8 +181,12 @@ class ForwardAroundTheWrapper(SourceRule):
                 "wrap it before the loop: model = DistributedDataParallel(model, device_ids=[local_rank]); save"
                 " model.module",
                 cases=[
-                    case_at(module, found.backward.node),
-                    *([case_at(module, found.step.node)] if _is_in(module, found.step) else []),
+                    case_of_node(module, found.backward.node),
+                    *(
+                        [case_of_node(module, found.step.node)]
+                        if _is_in(module, found.step)
+                        else []
+                    ),
                 ],
             )
 
@@ -198,7 +202,7 @@ class ForwardAroundTheWrapper(SourceRule):
             f"{module.text_of(model if is_given else called)} is called inside its wrapper: gradients are not averaged"
             " between the processes",
             f"call {wrapper}(...) itself in training, not the module inside it",
-            cases=[case_at(module, place) for place in places],
+            cases=[case_of_node(module, place) for place in places],
         )
 
 

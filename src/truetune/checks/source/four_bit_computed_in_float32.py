@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, find_quantization_configs
 from truetune.source.resolved_calls import Call
@@ -83,7 +83,7 @@ class FourBitComputedInFloat32(SourceRule):
                     f"the 4-bit model computes in float32, for {DTYPE} is not set: several times"
                     " slower than bfloat16",
                     f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
                         module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False
                     ),

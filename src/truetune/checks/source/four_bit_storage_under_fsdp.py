@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.errors import SpecError
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import launches_of
@@ -104,7 +104,7 @@ class FourBitStorageUnderFsdp(SourceRule):
                 " from_pretrained",
                 severity="error" if command is not None else "warning",
                 evidence=[f"FSDP: {sign}"],
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -77,7 +77,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
                 "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter:"
                 " it stops there (Must flatten tensors with uniform `requires_grad`)",
                 "pass use_orig_params=True",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

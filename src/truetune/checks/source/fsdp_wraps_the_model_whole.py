@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_name
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -90,7 +90,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
                 "FSDP shards nothing (NO_SHARD): each GPU holds all weights, gradients and optimizer states, as with"
                 " DDP",
                 "take ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
         elif _is_one_unit(module, call) and strategy in ("", "FULL_SHARD", "HYBRID_SHARD"):
             yield self.finding(
@@ -100,7 +100,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
                 if call.named(SECOND_VERSION)
                 else "give it auto_wrap_policy=functools.partial(transformer_auto_wrap_policy,"
                 " transformer_layer_cls={the class of the decoder layers})",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

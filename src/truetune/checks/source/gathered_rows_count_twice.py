@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -89,7 +89,7 @@ class GatheredRowsCountTwice(SourceRule):
                 yield self.finding(
                     "rows that fill up the last batch of each process are gathered too, and count twice",
                     "call accelerator.gather_for_metrics(...) in place of gather",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

@@ -53,12 +53,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.joined_rows_in_runs import wrong_joins
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,
     slice_through_loops,
 )
+from truetune.checks.source.evidence.wrong_row_joins import wrong_joins
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -109,7 +109,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
                     f" ({module.text_of(dealt)[:60]}): each stands beside another row of the file",
                     "deal them back (joined[rank::world] = part of that rank), or gather the row's number with each"
                     " answer and sort by it",
-                    cases=[case_at(module, call.node), case_at(module, dealt)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, dealt)],
                 )
 
 

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.training_step_places import (
     Function,
     place_in_each_step,
@@ -81,7 +81,7 @@ class GenerationAtEachTrainingStep(SourceRule):
                 " that most of the time goes there",
                 "generate every few hundred steps (`if step % 200 == 0`; `state.global_step` in a callback), or once"
                 " an epoch",
-                cases=[case_at(module, call.node), case_at(module, place)],
+                cases=[case_of_node(module, call.node), case_of_node(module, place)],
             )
             return
 

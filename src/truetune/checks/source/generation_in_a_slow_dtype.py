@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.answering_models import (
     load_dtypes,
     model_chains,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
@@ -128,7 +128,7 @@ class GenerationInASlowDtype(SourceRule):
             " bnb_4bit_compute_dtype=torch.bfloat16 take less",
             severity="warning" if is_certain else "info",
             evidence=_evidence_of_room(room) if fits and room else [],
-            cases=[case_at(module, load.node), case_at(module, asking.node)],
+            cases=[case_of_node(module, load.node), case_of_node(module, asking.node)],
         )
 
 

@@ -50,9 +50,9 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
-    certainly_lacks,
+    argument_is_certainly_missing,
     generate_calls,
     is_causal_model,
 )
@@ -110,7 +110,7 @@ class GenerationLengthNotSet(SourceRule):
         calls = [
             call
             for call in generate_calls(module)
-            if all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
+            if all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         ]
         if not calls or _sets_generation_config(module):
             return
@@ -126,7 +126,7 @@ class GenerationLengthNotSet(SourceRule):
                 " config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
     def _of_vllm(self) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ class GenerationLengthNotSet(SourceRule):
                 yield self.finding(
                     "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
                     "give max_tokens",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
     def _of_evaluations(self) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ class GenerationLengthNotSet(SourceRule):
                 "set generation_max_length to the longest answer in tokens"
                 + (f" ({cut})" if cut else ""),
                 severity="warning" if is_known else "info",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
     def _of_completions(self) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ class GenerationLengthNotSet(SourceRule):
             yield self.finding(
                 "a completion is asked for without max_tokens: it ends after 16 tokens",
                 "give max_tokens: chats run to the end of the context, completions have this default",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 
@@ -236,7 +236,7 @@ def _scopes_with_options(module: Module) -> list[Scope]:
     return [
         module.scopes.of[call.node]
         for call in generate_calls(module)
-        if not all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
+        if not all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         and any(
             keyword.arg is None and _is_parameter(module, keyword.value)
             for keyword in call.node.keywords

@@ -49,18 +49,18 @@ from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float16_loads import (
-    PIPELINE,
-    dtype_of_steps,
-    model_type_of_folder,
-    name_of_load,
-)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.model_dtypes import (
+    PIPELINE,
+    dtypes_cast_by_steps,
+    model_name_argument,
+    model_type_of_folder,
+)
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -96,7 +96,7 @@ class GenerationOverflowsFloat16(SourceRule):
                 f"{family} generates in float16, whose largest number is 65,504: its activations overflow, the"
                 " logits are NaN, and nothing but <pad> comes out",
                 "load it with dtype=torch.bfloat16; on a GPU without bfloat16 (T4, V100) with torch.float32",
-                cases=[case_at(module, load.node)],
+                cases=[case_of_node(module, load.node)],
             )
 
 
@@ -109,7 +109,7 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
         chains = model_chains(module, call.receiver) if call.receiver is not None else None
         for chain in chains or ():
             # Steps stand from the last to the first: the last that names a dtype decides.
-            dtype, is_cast = dtype_of_steps(module, chain.steps), True
+            dtype, is_cast = dtypes_cast_by_steps(module, chain.steps), True
             if not dtype:
                 dtype, is_cast = set(load_dtypes(module, chain.load)), False
             if dtype & FLOAT16.names:
@@ -121,11 +121,11 @@ def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
 
     None for any other.
     """
-    names = possible_texts(module, name_of_load(load))
+    names = possible_texts(module, model_name_argument(load))
     found = {
         overflowing_family(name)
         or overflowing_family(model_type_of_folder(module, name))
-        or overflowing_family_behind(Path(module.path), name)
+        or overflowing_family_of_folder(Path(module.path), name)
         for name in names
     }
     return found.pop() if len(found) == 1 else None

@@ -51,7 +51,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import is_model_folder
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -106,7 +106,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
                 f" eos_token_id={stops}",
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),
-                    *(case_at(module, call.node) for call in calls),
+                    *(case_of_node(module, call.node) for call in calls),
                 ],
             )
             return
@@ -122,7 +122,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
                 f"leave eos_token_id out: generation_config.json names the stops; or give {[*ids, family.text_id]}",
                 # A model of one's own may have been trained to end with the text's token all the same.
                 severity="warning",
-                cases=[case_at(self.subject, stop.node)],
+                cases=[case_of_node(self.subject, stop.node)],
             )
 
 

@@ -58,11 +58,14 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.awaited_one_by_one import is_asynchronous, waits_for_each
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generations_per_row_in_runs import generations_per_row
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.generations_per_row import generations_per_row
 from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
+from truetune.checks.source.evidence.requests_awaited_one_by_one import (
+    is_asynchronous,
+    waits_for_each_answer,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     CLIENT_FUNCTIONS,
     CLIENT_METHODS,
@@ -132,8 +135,8 @@ class GenerationRowByRow(SourceRule):
                 " place of async def, or await asyncio.to_thread(...)",
                 severity="warning",
                 cases=[
-                    case_at(module, blocking.call),
-                    case_at(module, blocking.handler, blocking.line),
+                    case_of_node(module, blocking.call),
+                    case_of_node(module, blocking.handler, blocking.line),
                 ],
             )
         seen: set[ast.AST] = set()
@@ -149,8 +152,8 @@ class GenerationRowByRow(SourceRule):
                     if asks == OF_ENGINE or _is_of_file(module, repeat)
                     else "info",
                     cases=[
-                        case_at(module, question.call.node),
-                        case_at(
+                        case_of_node(module, question.call.node),
+                        case_of_node(
                             module, repeat.node, module.text_of(repeat.node).partition("\n")[0]
                         ),
                     ],
@@ -170,8 +173,8 @@ class GenerationRowByRow(SourceRule):
                 instead,
                 severity="warning",
                 cases=[
-                    case_at(module, call.node),
-                    case_at(module, one.repeat, module.text_of(one.repeat).partition("\n")[0]),
+                    case_of_node(module, call.node),
+                    case_of_node(module, one.repeat, module.text_of(one.repeat).partition("\n")[0]),
                 ],
             )
 
@@ -218,7 +221,7 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
 def _may_run_beside_others(module: Module, call: Call) -> bool:
     """May several requests be under way at once? Of coroutines it is followed whether each is awaited in turn."""
     if is_asynchronous(module, call):
-        return not waits_for_each(module, call)
+        return not waits_for_each_answer(module, call)
     return module.mentions(*CONCURRENCY_SIGNS)
 
 

@@ -53,13 +53,13 @@ from truetune.checks.hyperparameter_limits import GENERATION
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.replies_beside import files_with_all_replies_cut
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.find_hyperparameter_arguments import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.high_temperature_requests import hot_requests
+from truetune.checks.source.evidence.hyperparameter_arguments import (
     generating_calls,
     has_judgeable_number,
     out_of_range_arguments,
 )
-from truetune.checks.source.evidence.hot_requests import hot_requests
 from truetune.checks.source.evidence.stopping_switches import stopping_switches
 from truetune.source.module import Module
 
@@ -133,7 +133,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     " noise, words of other languages included",
                     "set temperature to 0.7, or 0 where answers are to be the same each time",
                     evidence=["published models use 0.1 to 1.0"],
-                    cases=[case_at(self.subject, request.node)],
+                    cases=[case_of_node(self.subject, request.node)],
                 )
         for switch in stopping_switches(self.subject):
             if switch.node in told:
@@ -143,7 +143,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
                 switch.text,
                 f"leave {switch.name} out, but for benchmarks of speed",
                 evidence=[one.text() for one in replies],
-                cases=[case_at(self.subject, switch.node)],
+                cases=[case_of_node(self.subject, switch.node)],
             )
 
     def _of_stops(self) -> Iterator[Finding]:
@@ -161,5 +161,5 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     f" {chats.path.name}: they are cut off there",
                     "leave it out: the model ends by the stop token that it was trained on; or take a mark that no"
                     " answer holds",
-                    cases=[case_at(module, stop.node)],
+                    cases=[case_of_node(module, stop.node)],
                 )

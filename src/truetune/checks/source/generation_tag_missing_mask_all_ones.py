@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 EMPTY_MASK_TEST = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
@@ -90,7 +90,7 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
                     "where the template marks no answer, all tokens are supervised",
                     "raise an error there: a mask without a mark means that the template has no"
                     " generation tags",
-                    cases=[case_at(module, made)],
+                    cases=[case_of_node(module, made)],
                 )
 
 

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.source.module import Module
@@ -92,7 +92,7 @@ class GenerationUnderZero3(SourceRule):
             "gather them once (with deepspeed.zero.GatheredParameters(list(model.parameters())): ...), or generate"
             " after the training from the saved weights, by vLLM or without DeepSpeed",
             evidence=[f"ZeRO-3 by {sharding.where}"],
-            cases=[case_at(module, calls[0].node)],
+            cases=[case_of_node(module, calls[0].node)],
         )
 
 

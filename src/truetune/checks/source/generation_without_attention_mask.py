@@ -41,12 +41,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.source.source_edits import set_keyword
 
@@ -62,7 +62,7 @@ class GenerationWithoutAttentionMask(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in generate_calls(module):
-            ids = generate_ids(call)
+            ids = input_ids_argument(call)
             encoding = encoded_ids(module, ids) if ids is not None else None
             if (
                 ids is None
@@ -77,7 +77,7 @@ class GenerationWithoutAttentionMask(SourceRule):
                 "give it the attention_mask that the tokenizer made, or the whole encoding"
                 " (**encoding)",
                 evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
                 fix=(
                     fix_of_changes(module, set_keyword(module, call, "attention_mask", mask))
                     if encoding.direct

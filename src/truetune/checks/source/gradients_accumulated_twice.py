@@ -52,12 +52,12 @@ from pathlib import PurePath
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.double_accumulation import (
-    Accumulation,
     CountedTwice,
-    engine_calls,
-    find_counted_twice,
+    EngineAccumulation,
+    accumulating_engine_calls,
+    find_double_accumulation,
 )
 from truetune.source.module import Module
 
@@ -66,15 +66,15 @@ class GradientsAccumulatedTwice(SourceRule):
     code = "SRC268"
     symptoms = ("loss-does-not-fall", "several-gpus", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("steps of engines that accumulate gradients", engine_calls)
+    looks_at = CodePlaces("steps of engines that accumulate gradients", accumulating_engine_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in find_counted_twice(module):
+        for found in find_double_accumulation(module):
             yield self.finding(
                 _message(found),
                 _remedy(found),
-                cases=[case_at(module, found.node), *_case_of_number(module, found.engine)],
+                cases=[case_of_node(module, found.node), *_case_of_number(module, found.engine)],
             )
 
 
@@ -119,10 +119,10 @@ def _remedy(found: CountedTwice) -> str:
     )
 
 
-def _case_of_number(module: Module, accumulation: Accumulation) -> Iterator[Case]:
+def _case_of_number(module: Module, accumulation: EngineAccumulation) -> Iterator[Case]:
     """Where the number of the engine is set."""
     if accumulation.node is not None:
-        yield case_at(module, accumulation.node)
+        yield case_of_node(module, accumulation.node)
     elif accumulation.file:
         text = (
             f"gradient_accumulation_steps: {accumulation.text} ({PurePath(accumulation.file).name})"

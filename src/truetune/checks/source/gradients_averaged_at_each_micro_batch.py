@@ -63,7 +63,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 
@@ -134,7 +134,7 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
                 evidence=[
                     f"the condition in line {module.place(branch)[0]}: {ast.unparse(branch.test)}"
                 ],
-                cases=[case_at(module, backward), case_at(module, step)],
+                cases=[case_of_node(module, backward), case_of_node(module, step)],
             )
             return
 

@@ -51,10 +51,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import (
     OPTIMIZER_STEPS,
-    is_backward,
+    is_backward_call,
     optimizer_steps,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.source_edits import insert_after
 
 CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
@@ -82,12 +82,16 @@ class GradientsNeverCleared(SourceRule):
                 None,
             )
             statement = module.statement(call.node)
-            if loop is not None and statement is not None and any(map(is_backward, ast.walk(loop))):
+            if (
+                loop is not None
+                and statement is not None
+                and any(map(is_backward_call, ast.walk(loop)))
+            ):
                 name = module.text_of(optimizer)
                 yield self.finding(
                     f"{name} steps in a loop, and nothing clears the gradients",
                     f"call {name}.zero_grad() after each step",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
                         module, insert_after(module, statement, f"{name}.zero_grad()")
                     ),

@@ -62,27 +62,27 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.accumulation_conditions import (
-    clearings_at_every_batch,
-    counters_raised_inside,
-)
 from truetune.checks.source.evidence.backward_and_steps import (
     backward_calls,
-    is_backward,
+    is_backward_call,
     optimizer_steps,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.changes_behind_optimizers import (
-    ChangedLater,
-    changes_behind_optimizers,
-    places_that_part,
-)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.clearings_before_steps import (
     hooks_that_clear,
     steps_with_cleared_gradients,
 )
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
+from truetune.checks.source.evidence.gradient_accumulation_conditions import (
+    clearings_at_each_batch_of_accumulation,
+    counters_raised_only_when_stepping,
+)
+from truetune.checks.source.evidence.model_changes_after_optimizers import (
+    ChangedLater,
+    diverging_calls,
+    model_changes_after_optimizers,
+)
 from truetune.checks.source.evidence.optimizer_weights import (
     owners_of_parameters,
     weights_not_trained,
@@ -169,7 +169,7 @@ STEPPED_ELSEWHERE = re.compile(
 
 def _order_of_calls(found: ChangedLater) -> list[str]:
     """The lines of the two calls in the wrong order, where helpers make the optimizer or the change."""
-    first, second = places_that_part(found)
+    first, second = diverging_calls(found)
     if first is found.optimizer.node and second is found.change.node:
         return []
     lines = [getattr(node, "lineno", 0) for node in (first, second)]
@@ -179,7 +179,7 @@ def _order_of_calls(found: ChangedLater) -> list[str]:
 
 def _own_optimizers(module: Module) -> Iterator[Call]:
     """The optimizers of a file that computes gradients itself."""
-    if any(map(is_backward, module.nodes(ast.Call))):
+    if any(map(is_backward_call, module.nodes(ast.Call))):
         yield from _optimizers(module)
 
 
@@ -224,7 +224,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "the loss is differentiated, and the optimizer never steps: no weight moves",
                 "call optimizer.step() behind loss.backward()",
-                cases=[case_at(module, made[0].node)],
+                cases=[case_of_node(module, made[0].node)],
             )
         wrapped = _wrapped_after(module, made[0])
         if wrapped is not None and not wrapped_later:
@@ -232,14 +232,14 @@ class GradientsNeverUsed(SourceRule):
                 f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
                 " frozen then, and none of the adapter",
                 f"make the optimizer behind {ast.unparse(wrapped.node.func)}",
-                cases=[case_at(module, made[0].node), case_at(module, wrapped.node)],
+                cases=[case_of_node(module, made[0].node), case_of_node(module, wrapped.node)],
             )
         other = weights_not_trained(module, made[0])
         if other is not None and wrapped is None and not wrapped_later:
             yield self.finding(
                 other.text,
                 other.fix,
-                cases=[case_at(module, made[0].node), case_at(module, other.place)],
+                cases=[case_of_node(module, made[0].node), case_of_node(module, other.place)],
             )
         head = _head_alone(module, made[0])
         if head is not None:
@@ -248,7 +248,7 @@ class GradientsNeverUsed(SourceRule):
                 "give it model.parameters(), or put an adapter on the model and give it the parameters that"
                 " require gradients",
                 severity="warning",
-                cases=[case_at(module, made[0].node)],
+                cases=[case_of_node(module, made[0].node)],
             )
 
     def _of_clearings(self) -> Iterator[Finding]:
@@ -259,14 +259,14 @@ class GradientsNeverUsed(SourceRule):
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
                 " weight moves",
                 "call zero_grad() behind step(), or before backward()",
-                cases=[case_at(module, cleared), case_at(module, step)],
+                cases=[case_of_node(module, cleared), case_of_node(module, step)],
             )
         for call in hooks_that_clear(module):
             yield self.finding(
                 "zero_grad() stands in a method that runs between the backward pass and the step: each step sees"
                 " cleared gradients, and no weight moves",
                 "remove it: the trainer clears the gradients behind its step",
-                cases=[case_at(module, call)],
+                cases=[case_of_node(module, call)],
             )
 
     def _of_runs(self) -> Iterator[Finding]:
@@ -282,14 +282,14 @@ class GradientsNeverUsed(SourceRule):
                 if is_trainer
                 else f"make the optimizer behind {wrapper}",
                 cases=[
-                    case_at(module, found.optimizer.node),
-                    case_at(found.wrapper.home, found.wrapper.node),
+                    case_of_node(module, found.optimizer.node),
+                    case_of_node(found.wrapper.home, found.wrapper.node),
                 ],
             )
 
     def _of_changes(self) -> Iterator[Finding]:
         """Optimizers that lack weights which were made or unfrozen behind them."""
-        for found in changes_behind_optimizers(self.subject):
+        for found in model_changes_after_optimizers(self.subject):
             text, fix, severity = CHANGES[found.kind]
             yield self.finding(
                 text.format(found.name),
@@ -297,28 +297,28 @@ class GradientsNeverUsed(SourceRule):
                 severity=severity,
                 evidence=_order_of_calls(found),
                 cases=[
-                    case_at(self.subject, found.optimizer.node),
-                    case_at(found.change.home, found.change.node),
+                    case_of_node(self.subject, found.optimizer.node),
+                    case_of_node(found.change.home, found.change.node),
                 ],
             )
 
     def _of_accumulation(self) -> Iterator[Finding]:
         """Steps at every so many batches that see the gradients of one, or come once and never again."""
         module = self.subject
-        for clearing, step in clearings_at_every_batch(module):
+        for clearing, step in clearings_at_each_batch_of_accumulation(module):
             yield self.finding(
                 "zero_grad() comes at every batch and step() only at some: each step sees the gradients of one batch,"
                 " the others are cleared unused",
                 "call zero_grad() behind step(), under the same condition",
-                cases=[case_at(module, clearing), case_at(module, step)],
+                cases=[case_of_node(module, clearing), case_of_node(module, step)],
             )
-        for raised, step in counters_raised_inside(module):
+        for raised, step in counters_raised_only_when_stepping(module):
             counter = module.text_of(raised.target)
             yield self.finding(
                 f"the condition of step() counts {counter}, which is raised only where the condition holds: it holds"
                 " once at most, and no step follows",
                 f"raise {counter} outside of the condition, at every batch",
-                cases=[case_at(module, step), case_at(module, raised)],
+                cases=[case_of_node(module, step), case_of_node(module, raised)],
             )
 
     def _of_engines(self) -> Iterator[Finding]:
@@ -342,7 +342,7 @@ class GradientsNeverUsed(SourceRule):
                     evidence=[
                         "engine.step() updates the weights that the engine holds, and clears the gradients"
                     ],
-                    cases=[case_at(module, passes[0].node), case_at(module, engine.node)],
+                    cases=[case_of_node(module, passes[0].node), case_of_node(module, engine.node)],
                 )
 
     def _of_lightning(self) -> Iterator[Finding]:
@@ -354,7 +354,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "automatic_optimization is off, and nothing calls manual_backward: no weight moves",
                 "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
-                cases=[case_at(module, switched[0])],
+                cases=[case_of_node(module, switched[0])],
             )
         # Without its optimizer in sight, another file may step it.
         elif (
@@ -365,7 +365,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
                 "call step() of self.optimizers() behind self.manual_backward(loss)",
-                cases=[case_at(module, switched[0])],
+                cases=[case_of_node(module, switched[0])],
             )
 
     def _of_trainers(self) -> Iterator[Finding]:
@@ -379,7 +379,7 @@ class GradientsNeverUsed(SourceRule):
                 " moves",
                 "call self.accelerator.backward(loss) before the loss is returned, or return"
                 " super().training_step(...)",
-                cases=[case_at(module, step)],
+                cases=[case_of_node(module, step)],
             )
 
 

@@ -116,7 +116,7 @@ from truetune.checks.sibling_rows import (
     MIN_ROWS_PER_GROUP,
     SiblingRows,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import named_rows
 from truetune.data.column_names import COLUMN_ALIASES
 from truetune.source.module import Module
@@ -202,7 +202,7 @@ class GroupsOnBothSidesOfASplit(SourceRule):
                 f"rows are split one by one, and `{groups.column}` says which belong together: {groups.evidence}",
                 f"split by `{groups.column}`: GroupShuffleSplit(test_size=0.2, random_state=0).split(rows,"
                 f' groups=[row["{groups.column}"] for row in rows])',
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
             )
             return
 

@@ -74,8 +74,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.heads_of_sorted_files import difference_of_head, sorted_heads
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.heads_of_sorted_files import (
+    describe_head_difference,
+    sorted_heads,
+)
 from truetune.checks.source.evidence.kinds_of_rows import is_label
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
 from truetune.source.module import Module
@@ -119,9 +122,9 @@ class HeadOfASortedFileEvaluated(SourceRule):
         for head in sorted_heads(module):
             yield self.finding(
                 f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
-                f" {difference_of_head(head)}",
+                f" {describe_head_difference(head)}",
                 "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each"
                 f" {'kind' if head.lengths else 'label' if is_label(head.column) else head.column} apart",
-                cases=[case_at(module, head.node)],
+                cases=[case_of_node(module, head.node)],
             )
             return

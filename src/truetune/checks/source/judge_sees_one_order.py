@@ -60,7 +60,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_files import prompt_files
 from truetune.source.module import Module
 
@@ -160,7 +160,7 @@ class JudgeSeesOneOrder(SourceRule):
             "ask twice with the answers exchanged, and count a win only where both verdicts name the same answer; or"
             " draw the order of each pair at random",
             evidence=["nothing in the script changes which answer stands first"],
-            cases=[case_at(module, prompts[0])],
+            cases=[case_of_node(module, prompts[0])],
         )
 
 

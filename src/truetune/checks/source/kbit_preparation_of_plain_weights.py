@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -76,7 +76,7 @@ class KbitPreparationOfPlainWeights(SourceRule):
                 "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
                 " quantization",
                 "load it with quantization_config, or leave prepare_model_for_kbit_training out",
-                cases=[case_at(module, call.node), case_at(module, loaded.node)],
+                cases=[case_of_node(module, call.node), case_of_node(module, loaded.node)],
             )
 
 

@@ -53,16 +53,20 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cache_off_at_load_in_runs import caches_off_at_load
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    routes_to,
-    runs_after,
+    call_routes_to,
+    route_runs_after,
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.generations_in_training_hooks import calls_in_training_hooks
+from truetune.checks.source.evidence.generations_in_training_hooks import (
+    generations_in_training_hooks,
+)
+from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
+    generations_with_cache_off_at_load,
+)
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.repeated_code import repeats_of
 from truetune.source.module import Module
@@ -124,19 +128,22 @@ class KvCacheLeftOff(SourceRule):
         module = self.subject
         for value in _switched_off(module):
             yield self._of_switch(value)
-        for generate, load in caches_off_at_load(module):
+        for generate, load in generations_with_cache_off_at_load(module):
             yield self.finding(
                 "generation runs without the key-value cache: the model was loaded with use_cache=False, which generate"
                 " obeys, and each token runs the whole text again",
                 "leave use_cache out of the load, or set model.generation_config.use_cache = True before generate",
-                cases=[case_at(generate.home, generate.node), case_at(load.home, load.node)],
+                cases=[
+                    case_of_node(generate.home, generate.node),
+                    case_of_node(load.home, load.node),
+                ],
             )
         for called, grown in _decoding_loops(module):
             yield self.finding(
                 "a decoding loop runs the whole text through the model again for each token: it keeps no"
                 " past_key_values",
                 "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
-                cases=[case_at(module, called), case_at(module, grown)],
+                cases=[case_of_node(module, called), case_of_node(module, grown)],
             )
         yield from self._of_callbacks()
         yield from self._of_saved_config()
@@ -149,7 +156,7 @@ class KvCacheLeftOff(SourceRule):
                 "call model.eval() before generate, and model.train() before the next step"
                 if trained.in_loop
                 else "call model.eval() and model.gradient_checkpointing_disable() before generate",
-                cases=[case_at(module, trained.call), case_at(module, trained.switch)],
+                cases=[case_of_node(module, trained.call), case_of_node(module, trained.switch)],
             )
 
     def _of_switch(self, value: ast.expr) -> Finding:
@@ -163,7 +170,7 @@ class KvCacheLeftOff(SourceRule):
         return self.finding(
             "generation runs without the key-value cache",
             "set use_cache = True for generation; training alone does without it",
-            cases=[case_at(module, where or value)],
+            cases=[case_of_node(module, where or value)],
             fix=fix,
         )
 
@@ -174,7 +181,10 @@ class KvCacheLeftOff(SourceRule):
                 f"generation runs without the key-value cache: {path.name} of the folder that is loaded has"
                 " use_cache: false",
                 'set "use_cache": true there, or generate(..., use_cache=True)',
-                cases=[case_at(self.subject, load), Case('"use_cache": false', file=str(path))],
+                cases=[
+                    case_of_node(self.subject, load),
+                    Case('"use_cache": false', file=str(path)),
+                ],
             )
 
     def _of_callbacks(self) -> Iterator[Finding]:
@@ -186,7 +196,10 @@ class KvCacheLeftOff(SourceRule):
                 " the key-value cache out, and each token runs the whole text again",
                 "call model.eval() before generate and model.train() behind it, or generate where the model is in eval"
                 " mode: on_evaluate of transformers, the validation hooks of Lightning",
-                cases=[case_at(module, one.call), case_at(module.home(one.switch), one.switch)],
+                cases=[
+                    case_of_node(module, one.call),
+                    case_of_node(module.home(one.switch), one.switch),
+                ],
             )
 
 
@@ -238,7 +251,7 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
     )
     if switch is None or module.imports_unsloth:
         return
-    for call in calls_in_training_hooks(module, ENDS_TRAINING_MODE):
+    for call in generations_in_training_hooks(module, ENDS_TRAINING_MODE):
         yield StillTraining(call, switch)
 
 
@@ -290,7 +303,7 @@ def _generation_while_training(
     module: Module, places: list[ast.AST], switch: ast.AST
 ) -> StillTraining | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
-    early = [route for place in places for route in routes_to(module, place)]
+    early = [route for place in places for route in call_routes_to(module, place)]
     # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
     is_switched = any(
         call.receiver is not None and _may_be_model(module, call.receiver)
@@ -298,8 +311,8 @@ def _generation_while_training(
     )
     for call in _generations_of_models(module):
         # A helper that is called before the training too is slow in the calls after it.
-        for late in routes_to(module, call.node):
-            if any(runs_after(late, one) for one in early):
+        for late in call_routes_to(module, call.node):
+            if any(route_runs_after(late, one) for one in early):
                 return StillTraining(call.node, switch)
             if is_switched and _runs_inside(module, late, places):
                 return StillTraining(call.node, switch, in_loop=True)

@@ -52,21 +52,21 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.label_numberings import (
     APPEARANCE,
     LISTING,
     SET,
     SORTED,
     DifferentOrders,
-    Numbering,
+    LabelNumbering,
     different_orders,
     label_numberings,
     numberings_beside,
-    numbers_alone,
+    set_holds_numbers_only,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
 from truetune.source.module import Module
 
 CLASSIFIERS = (
@@ -113,12 +113,14 @@ class LabelIdsInNoFixedOrder(SourceRule):
             return
         numberings = list(label_numberings(module))
         yield from self._of_files_numbered(numberings)
-        unfixed = [one for one in numberings if one.kind in ORDERS and not numbers_alone(one)]
+        unfixed = [
+            one for one in numberings if one.kind in ORDERS and not set_holds_numbers_only(one)
+        ]
         effect = _effect(module) if unfixed else ""
-        if effect and not hashes_are_seeded(module):
+        if effect and not project_fixes_hash_seed(module):
             yield self._of_unfixed(unfixed[0], effect)
 
-    def _of_unfixed(self, first: Numbering, effect: str) -> Finding:
+    def _of_unfixed(self, first: LabelNumbering, effect: str) -> Finding:
         """That ids come from an order that differs in each process."""
         module = self.subject
         others = [one for one in numberings_beside(module) if one.kind == first.kind]
@@ -129,10 +131,10 @@ class LabelIdsInNoFixedOrder(SourceRule):
             # A folder on one machine is mostly listed in one order.
             severity="error" if first.kind == SET else "warning",
             evidence=[_other_in_words(one) for one in others[:2]],
-            cases=[case_at(module, first.node)],
+            cases=[case_of_node(module, first.node)],
         )
 
-    def _of_files_numbered(self, numberings: list[Numbering]) -> Iterator[Finding]:
+    def _of_files_numbered(self, numberings: list[LabelNumbering]) -> Iterator[Finding]:
         """Two numberings in the order of two files."""
         own = [one for one in numberings if one.kind in OF_FILES]
         others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
@@ -151,7 +153,10 @@ class LabelIdsInNoFixedOrder(SourceRule):
             f"labels are numbered {OF_FILES[found.here.kind]}: {found.number} is {name!r} by {file}, and"
             f" {other_name!r} by {other_file}",
             "number the sorted names of the training rows once, and use them in both places",
-            cases=[case_at(module, found.here.node), case_at(found.other.module, found.other.node)],
+            cases=[
+                case_of_node(module, found.here.node),
+                case_of_node(found.other.module, found.other.node),
+            ],
         )
 
 
@@ -191,7 +196,7 @@ def _keeps_names(module: Module) -> bool:
     )
 
 
-def _other_in_words(other: Numbering) -> str:
+def _other_in_words(other: LabelNumbering) -> str:
     """Another script with such ids."""
     line = other.module.place(other.node)[0]
     return f"{Path(other.module.path).name}, line {line}, numbers labels in such an order too"

@@ -57,12 +57,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.label_matches_in_runs import wrong_matches
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.label_searches_by_name import (
     find_label_inside_another,
     find_letter_inside_answers,
 )
+from truetune.checks.source.evidence.wrong_label_matches import wrong_matches
 from truetune.source.module import Module
 
 
@@ -86,7 +86,7 @@ class LabelMatchedByItsPart(SourceRule):
         module = self.subject
         proved = list(wrong_matches(module))
         for found in proved:
-            yield self.finding(found.what, found.remedy, cases=[case_at(module, found.node)])
+            yield self.finding(found.what, found.remedy, cases=[case_of_node(module, found.node)])
         known = [found.node for found in proved]
         for named in (find_label_inside_another(module), find_letter_inside_answers(module)):
             if named is None or named.node in known:
@@ -96,5 +96,5 @@ class LabelMatchedByItsPart(SourceRule):
                 named.what,
                 named.remedy,
                 severity="warning",
-                cases=[case_at(module, named.node)],
+                cases=[case_of_node(module, named.node)],
             )

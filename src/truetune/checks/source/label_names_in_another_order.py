@@ -48,12 +48,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.label_orders import (
     LabelOrder,
     label_orders,
-    label_orders_beside,
+    label_orders_of_same_names_beside,
 )
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
@@ -82,7 +82,10 @@ class LabelNamesInAnotherOrder(SourceRule):
         module = self.subject
         own = list(_label_orders_of_generation(module))
         for place, order in enumerate(own):
-            others = [*own[:place], *label_orders_beside(module, frozenset(order.names))]
+            others = [
+                *own[:place],
+                *label_orders_of_same_names_beside(module, frozenset(order.names)),
+            ]
             other = next((one for one in others if _is_another(order, one)), None)
             if other is not None:
                 first = next(
@@ -93,7 +96,10 @@ class LabelNamesInAnotherOrder(SourceRule):
                     f"label {number} is {first[0]!r} here and {first[1]!r} in"
                     f" {_place_of_other(module, other)}: the names are in another order",
                     "keep one list of the names, in the order of the data, and use it in both places",
-                    cases=[case_at(module, order.node), case_at(other.module, other.node)],
+                    cases=[
+                        case_of_node(module, order.node),
+                        case_of_node(other.module, other.node),
+                    ],
                 )
 
 

@@ -61,11 +61,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     encoding_pads,
 )
 from truetune.checks.source.evidence.labels_and_padding import (
@@ -148,7 +148,7 @@ class LabelsCopyInputIds(SourceRule):
                     "labels are a copy of padded input_ids: pads are learned",
                     "fill labels up with -100 where input_ids get pads",
                     evidence=[f"line {module.place(pads)[0]} pads"],
-                    cases=[case_at(module, node), case_at(module, pads)],
+                    cases=[case_of_node(module, node), case_of_node(module, pads)],
                 )
 
     def _of_targets(self, reported: set[ast.AST]) -> Iterator[Finding]:
@@ -184,7 +184,7 @@ class LabelsCopyInputIds(SourceRule):
             "set labels to -100 where attention_mask is 0",
             severity=self.severity if trained else "info",
             evidence=evidence,
-            cases=[case_at(module, node), case_at(module, copied.call.node)],
+            cases=[case_of_node(module, node), case_of_node(module, copied.call.node)],
             fix=fix,
         )
 
@@ -207,7 +207,7 @@ class LabelsCopyInputIds(SourceRule):
                     "set labels to -100 where attention_mask is 0",
                     severity="warning",
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
-                    cases=[case_at(module, labels), case_at(module, padding.node)],
+                    cases=[case_of_node(module, labels), case_of_node(module, padding.node)],
                 )
         yield from self._of_evaluated_copies()
 
@@ -232,7 +232,7 @@ class LabelsCopyInputIds(SourceRule):
                 "set labels to -100 where attention_mask is 0, and divide by the labels that are left",
                 severity="warning",
                 evidence=[f"line {module.place(copied.call.node)[0]} pads"],
-                cases=[case_at(module, node), case_at(module, copied.call.node)],
+                cases=[case_of_node(module, node), case_of_node(module, copied.call.node)],
             )
 
 
@@ -285,7 +285,12 @@ def _padding_of(module: Module, labels: ast.expr) -> Call | None:
     if place is None or place[1] != "input_ids":
         return None
     return next(
-        (call for call in encoding_calls(module, place[0]) if encoding_pads(module, call)), None
+        (
+            call
+            for call in encoding_calls_of_dictionary(module, place[0])
+            if encoding_pads(module, call)
+        ),
+        None,
     )
 
 

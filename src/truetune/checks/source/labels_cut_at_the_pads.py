@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.labels_cut_at_the_pads_in_runs import CutLabels, cut_labels
 from truetune.source.module import Module
 
@@ -104,7 +104,7 @@ class LabelsCutAtThePads(SourceRule):
                 FIX,
                 severity=None if cut.padding.is_told and cut.padding.is_fixed else "warning",
                 evidence=() if cut.padding.is_told else (SIDE_NOT_SET,),
-                cases=[case_at(module, cut.node), case_at(module, cut.padding.node)],
+                cases=[case_of_node(module, cut.node), case_of_node(module, cut.padding.node)],
             )
 
 

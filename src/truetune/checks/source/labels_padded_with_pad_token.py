@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.source_edits import replace_expression
 
@@ -91,6 +91,6 @@ class LabelsPaddedWithPadToken(SourceRule):
             yield self.finding(
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
                 fix=fix_of_changes(module, replace_expression(module, filler, "-100")),
             )

@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.shifted_labels import (
     leaves_last_out,
     same_tokens,
@@ -131,7 +131,7 @@ class LabelsShiftedByHand(SourceRule):
             " learns the token after the next",
             "give labels that stand where their tokens stand (a copy of the ids, -100 where"
             " nothing is learned)",
-            cases=[case_at(self.subject, place) for place in places],
+            cases=[case_of_node(self.subject, place) for place in places],
         )
 
 

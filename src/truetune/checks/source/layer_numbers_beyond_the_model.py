@@ -50,7 +50,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import name_of_model, written_text
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.layer_numbers import (
     COUNT_KEYS,
     LAYER_IN_NAME,
@@ -181,7 +181,7 @@ def _remedy(layers: int, count: int) -> str:
 
 
 def _cases(module: Module, choice: _Choice) -> list[Case]:
-    return [case_at(module, choice.node)]
+    return [case_of_node(module, choice.node)]
 
 
 def _model_name(module: Module, model: ast.expr | None) -> str | None:

@@ -72,7 +72,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.wrapped_models import model_objects, wrapped_models
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
@@ -172,7 +172,11 @@ class LayerWithoutGradientUnderDdp(SourceRule):
             " false gives it no gradient, DDP waits for it, and the next step stops",
             f"{flag}, or add 0.0 x the sum of its weights to the loss of each batch",
             severity="warning",
-            cases=[case_at(module, branch.test), case_at(module, layer), case_at(module, place)],
+            cases=[
+                case_of_node(module, branch.test),
+                case_of_node(module, layer),
+                case_of_node(module, place),
+            ],
         )
 
     def _finding(self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
@@ -183,7 +187,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
             f"{name} of {class_node.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
             " the second step stops (Expected to have finished reduction in the prior iteration)",
             f"remove {name}, use it in forward, or pass find_unused_parameters=True to the wrapper",
-            cases=[case_at(module.home(layer), layer), case_at(module, place)],
+            cases=[case_of_node(module.home(layer), layer), case_of_node(module, place)],
         )
 
 

@@ -47,7 +47,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
 from truetune.source.option_defaults import GivenOption, find_given_option
@@ -109,7 +109,7 @@ class LearningRateBeyondReason(SourceRule):
             yield from self._soft_prompts()
             return
         for call in _model_optimizers(module):
-            rate, cases = call.argument(1, "lr"), [case_at(module, call.node)]
+            rate, cases = call.argument(1, "lr"), [case_of_node(module, call.node)]
             given = _rate_of_command(module, rate)
             rates = possible_numbers(module, rate)
             if given is not None and isinstance(given.value, int | float):
@@ -143,7 +143,7 @@ class LearningRateBeyondReason(SourceRule):
                     evidence=(
                         "published are 0.3 (Lester et al., with Adafactor), PEFT's examples take 3e-2 and 1e-2",
                     ),
-                    cases=[case_at(module, call.node), case_at(module, made.node)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, made.node)],
                 )
 
 

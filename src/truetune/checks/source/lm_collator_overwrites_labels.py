@@ -56,7 +56,7 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.labels_and_padding import LM_COLLATOR_CALLS, lm_collator_calls
 from truetune.checks.source.evidence.masked_labels import (
     enclosing_unit,
@@ -97,7 +97,7 @@ class LmCollatorOverwritesLabels(SourceRule):
                 " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
                 evidence=[_masking_evidence(module, made[0])],
-                cases=[case_at(module, call.node), case_at(module, made[0])],
+                cases=[case_of_node(module, call.node), case_of_node(module, made[0])],
                 fix=fix_of_changes(module, _collator_changes(module, call), safe=False),
             )
 

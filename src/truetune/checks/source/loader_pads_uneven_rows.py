@@ -87,7 +87,7 @@ from truetune.checks.padding_share import (
     estimate_tokens,
 )
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
 from truetune.source.module import Module
@@ -162,7 +162,7 @@ class LoaderPadsUnevenRows(SourceRule):
                 f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; the"
                 " collator pads each batch to its longest row"
             ],
-            cases=[case_at(module, loader.call.node)],
+            cases=[case_of_node(module, loader.call.node)],
         )
 
 

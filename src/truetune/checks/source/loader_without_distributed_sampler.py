@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import for_loops
 from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
@@ -135,7 +135,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
                     " call sampler.set_epoch(epoch) in each epoch",
                     severity="error" if _runs_several(module) else "warning",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
     def _made_by_hand(self) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
                 " with a DistributedSampler",
                 severity="error" if _runs_several(module) else "warning",
-                cases=[case_at(module, loop.iter)],
+                cases=[case_of_node(module, loop.iter)],
             )
 
     def _left_out_of_prepare(self) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     " divides it",
                     "give it to accelerator.prepare beside the model and the optimizer",
                     severity="error" if is_several else "warning",
-                    cases=[case_at(module, call.node), case_at(module, prepared[0].node)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, prepared[0].node)],
                 )
 
 

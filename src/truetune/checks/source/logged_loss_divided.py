@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.logged_losses import DividedLoss, divided_losses, logged_reads
 from truetune.source.module import Module
 
@@ -86,5 +86,5 @@ class LoggedLossDivided(SourceRule):
             " beside the loss of an evaluation",
             f"log the loss before it is divided, or {divided.name}.item() * {module.text_of(divided.divisor)}",
             evidence=["the gradients are right: only the figure is not"],
-            cases=[case_at(module, read), case_at(module, divided.statement)],
+            cases=[case_of_node(module, read), case_of_node(module, divided.statement)],
         )

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import Change, Changes
@@ -68,7 +68,7 @@ class LoraTargetNamesJoined(SourceRule):
                         yield self.finding(
                             f"a comma is missing in {name}: {node.value!r} is one name",
                             "put a comma between the names",
-                            cases=[case_at(module, node), case_at(module, call.node)],
+                            cases=[case_of_node(module, node), case_of_node(module, call.node)],
                             fix=fix_of_changes(module, changes),
                         )
 

@@ -53,8 +53,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
-from truetune.checks.source.evidence.backward_slices import records_gradient
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.losses_off_the_graph import (
     TAKES_GRADIENTS_ITSELF,
     LossSearch,
@@ -97,7 +97,7 @@ class LossForcedToRequireGrad(SourceRule):
                     "remove the line that gives the loss requires_grad; then find what cuts the"
                     " graph: frozen weights, no_grad, detach(), item()",
                     severity="error" if is_cut else "warning",
-                    cases=[case_at(module, forced.node)],
+                    cases=[case_of_node(module, forced.node)],
                 )
         yield from self._off_the_graph(told)
 
@@ -124,7 +124,7 @@ class LossForcedToRequireGrad(SourceRule):
                     " trained",
                     "compute the loss from the model's output itself, without item(), detach() or torch.tensor()",
                     severity="error",
-                    cases=[case_at(module, leaf), case_at(module, loss)],
+                    cases=[case_of_node(module, leaf), case_of_node(module, loss)],
                 )
 
 
@@ -181,7 +181,7 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
 def _is_made_without_gradients(module: Module, loss: ast.expr) -> bool:
     """Is a loss surely computed where no gradient is recorded: in a `no_grad` block, or a function of that kind?"""
     made = [origin.node for origin in module.flow.origins(loss)]
-    return all(one is not loss and not records_gradient(module, one) for one in made)
+    return all(one is not loss and not may_record_gradients(module, one) for one in made)
 
 
 def _function_around(module: Module, node: ast.AST) -> ast.AST | None:

@@ -53,7 +53,7 @@ from dataclasses import dataclass
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.score_scales import ScoreScale, scale_of
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -105,10 +105,10 @@ class LossOfProbabilities(SourceRule):
                     continue
                 seen.add(call.node)
                 origin = found.given.origin.node
-                cases = [case_at(module, call.node)]
+                cases = [case_of_node(module, call.node)]
                 # What made the scores may stand in another file, whose places are not known here.
                 if origin is not None and origin is not call.node and _stands_in(module, origin):
-                    cases.append(case_at(module, origin))
+                    cases.append(case_of_node(module, origin))
                 yield self.finding(found.text, found.fix, cases=cases)
 
 

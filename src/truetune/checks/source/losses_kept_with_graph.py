@@ -59,15 +59,15 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.accumulated_losses import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.losses_kept_in_loops import (
     KeptLoss,
-    backward_of,
-    has_graph,
+    backward_on_kept_loss,
     is_renewed_or_bounded,
+    keeps_graph,
     kept_losses,
     reaches_backward,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.source_edits import replace_expression
 
@@ -82,7 +82,7 @@ class LossesKeptWithGraph(SourceRule):
         for kept in kept_losses(module):
             if not _grows_with_graph(module, kept):
                 continue
-            backward = backward_of(module, kept)
+            backward = backward_on_kept_loss(module, kept)
             retains = backward is not None and _retains_graph(backward)
             whole = (backward is None and not kept.of_trainer) or retains
             detached = _detached_code(module, kept.value)
@@ -93,7 +93,7 @@ class LossesKeptWithGraph(SourceRule):
                 f"keep {detached}{also}",
                 severity="error" if whole else "warning",
                 cases=[
-                    case_at(module, node)
+                    case_of_node(module, node)
                     for node in (kept.node, backward if retains else None)
                     if node
                 ],
@@ -103,7 +103,7 @@ class LossesKeptWithGraph(SourceRule):
 
 def _grows_with_graph(module: Module, kept: KeptLoss) -> bool:
     """Does what is kept hold a graph, from step to step, that no backward pass is still to use?"""
-    if not has_graph(module, kept) or is_renewed_or_bounded(module, kept):
+    if not keeps_graph(module, kept) or is_renewed_or_bounded(module, kept):
         return False
     return not reaches_backward(module, kept.holder)
 

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.learning_rate_schedules import (
     SCHEDULES,
     expressions_within,
@@ -77,7 +77,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     "the length of the schedule is divided by the number of processes, and a prepared scheduler steps"
                     " once for each process: on N GPUs it ends after 1/N of the run",
                     "leave the number of processes out of the length, or do not prepare the scheduler",
-                    cases=[case_at(module, total), case_at(module, accelerator)],
+                    cases=[case_of_node(module, total), case_of_node(module, accelerator)],
                 )
             elif not _knows_processes(module, total):
                 yield from self._of_prepared_length(total, accelerator)
@@ -100,7 +100,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
             "the schedule is as long as the prepared loader, and a prepared scheduler steps"
             " once for each process: on N GPUs it ends after 1/N of the run",
             f"multiply its length by {text}, or do not prepare the scheduler",
-            cases=[case_at(module, total), case_at(module, prepared[0])],
+            cases=[case_of_node(module, total), case_of_node(module, prepared[0])],
             fix=fix_of_changes(module, replace_expression(module, total, longer)),
         )
 

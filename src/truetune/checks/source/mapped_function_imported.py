@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
 from truetune.source.resolved_calls import Call
@@ -98,7 +98,7 @@ class MappedFunctionImported(SourceRule):
                     f"the cache of datasets knows {name} by its name alone: rows stay old when its"
                     " module changes",
                     "give load_from_cache_file=False while that module changes",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
                         module, set_keyword(module, call, "load_from_cache_file", "False")
                     ),

@@ -46,7 +46,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -105,7 +105,7 @@ class MarginPrefersTheRejected(SourceRule):
                     "the margin is that of the rejected answer over the chosen one: the loss falls where the model"
                     " prefers what was rejected",
                     "subtract the other way round: chosen minus rejected, of policy and reference alike",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

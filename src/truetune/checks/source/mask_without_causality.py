@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.masks_without_causality import MASK_NAMES, open_masks
 from truetune.source.module import Module
 
@@ -79,5 +79,5 @@ class MaskWithoutCausality(SourceRule):
                 " predict",
                 "combine it with & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the mask_mod), and"
                 " train again from the base",
-                cases=[case_at(self.subject, mask.node)],
+                cases=[case_of_node(self.subject, mask.node)],
             )

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.quantized_models import quantized_load
 
 
@@ -65,5 +65,5 @@ class MergeIntoQuantizedBase(SourceRule):
                     "an adapter is merged into a quantized base: most of it is rounded away",
                     "save the adapter, load the base without a quantization (from a repository of plain weights)"
                     " in float32 or bfloat16, on a CPU if need be, and merge there",
-                    cases=[case_at(module, call.node), case_at(module, loaded)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, loaded)],
                 )

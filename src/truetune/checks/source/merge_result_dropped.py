@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.source_edits import replace_expression
 
@@ -69,7 +69,7 @@ class MergeResultDropped(SourceRule):
                 f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the"
                 " wrapper",
                 f"write {kept}",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
                 fix=fix_of_changes(module, replace_expression(module, call.node, kept))
                 if simple
                 else None,
@@ -81,7 +81,7 @@ class MergeResultDropped(SourceRule):
                     f"the merged model that {module.text_of(node.value)} returns is dropped: what is used afterwards is"
                     " not merged",
                     f"keep it: model = {module.text_of(node.value)}",
-                    cases=[case_at(module, node.value), case_at(module, merge)],
+                    cases=[case_of_node(module, node.value), case_of_node(module, merge)],
                 )
 
 

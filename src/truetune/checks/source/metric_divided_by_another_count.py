@@ -61,8 +61,8 @@ from typing import Literal
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import records_gradient
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.loop_score_counts import counts_of_last_batch, skipped_rows
 from truetune.checks.source.evidence.loss_expressions import is_plain_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
@@ -111,8 +111,8 @@ class MetricDividedByAnotherCount(SourceRule):
                 " the last batch alone",
                 f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
                 cases=[
-                    case_at(module, counted_alone.assigned),
-                    case_at(module, counted_alone.read),
+                    case_of_node(module, counted_alone.assigned),
+                    case_of_node(module, counted_alone.read),
                 ],
             )
 
@@ -133,7 +133,7 @@ class MetricDividedByAnotherCount(SourceRule):
                 )
                 + "; and print how many these are",
                 severity="warning",
-                cases=[case_at(module, skipped.skip), case_at(module, skipped.counting)],
+                cases=[case_of_node(module, skipped.skip), case_of_node(module, skipped.counting)],
             )
 
     def _of_mean(self, mean: Mean, divisor: str, unit: Unit, size: int) -> Iterator[Finding]:
@@ -145,19 +145,19 @@ class MetricDividedByAnotherCount(SourceRule):
                     f"right answers are counted one by one and divided by {divisor}, the number of"
                     f" batches: with {size} rows a batch the figure goes far beyond 1",
                     "divide by the number of rows: len(loader.dataset)",
-                    cases=[case_at(module, mean.node), case_at(module, term)],
+                    cases=[case_of_node(module, mean.node), case_of_node(module, term)],
                 )
             # A loss that is differentiated is summed for the gradient, where a factor is a learning rate.
             elif (
                 unit == "rows"
                 and is_plain_loss(module, term)
-                and not records_gradient(module, term)
+                and not may_record_gradients(module, term)
             ):
                 yield self.finding(
                     f"the mean losses of batches are added up and divided by {divisor}, the number of"
                     f" rows: the figure is about {size} times too small",
                     "divide by the number of batches, or add up loss * rows of the batch",
-                    cases=[case_at(module, mean.node), case_at(module, term)],
+                    cases=[case_of_node(module, mean.node), case_of_node(module, term)],
                 )
 
 

@@ -43,7 +43,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -97,7 +97,7 @@ class MetricNamedAsAnother(SourceRule):
                 yield self.finding(
                     f"a figure is called {other} and averaged by {one.average}: {MEANINGS[one.average]}",
                     f"give average={other!r}, or call it {one.average}",
-                    cases=[case_at(module, one.call.node)],
+                    cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
             yield from self._of_two_files(averages)
@@ -119,7 +119,10 @@ class MetricNamedAsAnother(SourceRule):
                     f" {own.average}: {MEANINGS[own.average]}",
                     "take one average in both, and write its name beside each figure",
                     severity="info",
-                    cases=[case_at(module, own.call.node), case_at(other, another.call.node)],
+                    cases=[
+                        case_of_node(module, own.call.node),
+                        case_of_node(other, another.call.node),
+                    ],
                 )
 
 

@@ -45,8 +45,8 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
@@ -128,7 +128,7 @@ class MetricSidesExchanged(SourceRule):
                 f"{module.text_of(sides.call.node.func)} gets `{module.text_of(sides.true)}` as the true labels and"
                 f" `{module.text_of(sides.predicted)}` as the predictions: precision and recall change places",
                 "exchange the two arguments (scikit-learn: true labels first)",
-                cases=[case_at(module, sides.call.node)],
+                cases=[case_of_node(module, sides.call.node)],
             )
 
 
@@ -146,6 +146,6 @@ def _fields_behind(module: Module, side: ast.expr) -> Iterator[str]:
     for origin in module.flow.origins(side):
         if isinstance(origin.node, ast.expr):
             for part in ast.walk(origin.node):
-                field = field_read(part)
+                field = field_name_read(part)
                 if field is not None:
                     yield field

@@ -65,14 +65,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.causal_model_metrics import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.causal_token_metrics import (
     COMPARISON_NOT_SEEN,
     METRICS_NOT_SEEN,
+    causal_trainers_with_metrics,
     token_picking_scopes,
-    trainers_of_causal,
 )
-from truetune.checks.source.evidence.causal_model_metrics import TOKEN_COMPARISONS as COMPARISONS
+from truetune.checks.source.evidence.causal_token_metrics import TOKEN_COMPARISONS as COMPARISONS
 from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions import (
     functions_in_argument,
@@ -163,7 +163,7 @@ class MetricsCountIgnoredLabels(SourceRule):
         if missing is not None:
             return missing
         module = self.subject
-        for call in trainers_of_causal(module):
+        for call in causal_trainers_with_metrics(module):
             functions = functions_in_argument(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
@@ -176,7 +176,7 @@ class MetricsCountIgnoredLabels(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in trainers_of_causal(module):
+        for call in causal_trainers_with_metrics(module):
             functions = functions_in_argument(module, call)
             if functions is None or _leaves_out_labels(module, functions):
                 continue
@@ -189,7 +189,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 " -100 are not left out",
                 "compare predictions[labels != -100] with labels[labels != -100]",
                 evidence=[where],
-                cases=[case_at(module, compared)],
+                cases=[case_of_node(module, compared)],
             )
         yield from self._in_own_steps()
         yield from self._of_decoded()
@@ -208,7 +208,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 " are no references",
                 "replace it first: labels = labels.masked_fill(labels == -100, tokenizer.pad_token_id), or"
                 " np.where(labels != -100, labels, tokenizer.pad_token_id)",
-                cases=[case_at(module, call.node), case_at(module, kept[0].node)],
+                cases=[case_of_node(module, call.node), case_of_node(module, kept[0].node)],
             )
             return
 
@@ -230,7 +230,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
                     "count the positions where labels != -100 alone, above and below the line",
                     evidence=[where],
-                    cases=[case_at(module, compared)],
+                    cases=[case_of_node(module, compared)],
                 )
 
 

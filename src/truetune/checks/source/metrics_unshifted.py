@@ -60,13 +60,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.causal_model_metrics import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.causal_token_metrics import (
     COMPARISON_NOT_SEEN,
     METRICS_NOT_SEEN,
     TOKEN_COMPARISONS,
+    causal_trainers_with_metrics,
     token_picking_scopes,
-    trainers_of_causal,
 )
 from truetune.checks.source.evidence.metric_functions import (
     functions_in_argument,
@@ -93,7 +93,7 @@ class MetricsUnshifted(SourceRule):
         if missing is not None:
             return missing
         module = self.subject
-        for call in trainers_of_causal(module):
+        for call in causal_trainers_with_metrics(module):
             functions = functions_in_argument(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
@@ -124,14 +124,14 @@ class MetricsUnshifted(SourceRule):
         return self.finding(
             "predictions are compared with the labels of their own position, not of the next",
             "compare predictions[:, :-1] with labels[:, 1:]",
-            cases=[case_at(self.subject, node)],
+            cases=[case_of_node(self.subject, node)],
         )
 
     def _of_text(self) -> Iterator[Finding]:
         """The comparisons that the text of the file shows."""
         # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
-        for call in trainers_of_causal(module):
+        for call in causal_trainers_with_metrics(module):
             functions = functions_in_argument(module, call)
             if functions is None or shifts_tokens(functions):
                 continue
@@ -141,7 +141,7 @@ class MetricsUnshifted(SourceRule):
                     "compute_metrics compares predictions with the labels of their own position,"
                     " not of the next",
                     "compare predictions[:, :-1] with labels[:, 1:]",
-                    cases=[case_at(module, compared)],
+                    cases=[case_of_node(module, compared)],
                 )
         for step in token_picking_scopes(module):
             compared = _first_comparison(module, step)

@@ -54,7 +54,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -159,7 +159,7 @@ class ModelArgumentNeverLoaded(SourceRule):
                     f"`{option.name}` {use}, and the model is loaded from {paths[0]!r}: every run measures these"
                     " weights, whatever the option says",
                     f"load the model, and its tokenizer, from `{option.name}`",
-                    cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
+                    cases=[case_of_node(module, loads[0][1]), case_of_node(module, option.node)],
                 )
             elif NAMES_AN_ADAPTER.search(option.name) and not is_adapter_loaded:
                 base = ast.unparse(loads[0][1])
@@ -167,7 +167,7 @@ class ModelArgumentNeverLoaded(SourceRule):
                     f"`{option.name}` {use}, and nothing loads an adapter: the script measures `{base}` as it is,"
                     " with the option and without it",
                     f"if {option.name}: model = PeftModel.from_pretrained(model, {option.name})",
-                    cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
+                    cases=[case_of_node(module, loads[0][1]), case_of_node(module, option.node)],
                 )
         yield from self._of_parameters(loads)
 
@@ -185,7 +185,7 @@ class ModelArgumentNeverLoaded(SourceRule):
             yield self.finding(
                 f"`{function.name}` is given `{parameter.arg}` and loads {path!r}: every call measures these weights",
                 f"load `{parameter.arg}` in place of it",
-                cases=[case_at(module, given[0]), case_at(module, parameter)],
+                cases=[case_of_node(module, given[0]), case_of_node(module, parameter)],
             )
 
 

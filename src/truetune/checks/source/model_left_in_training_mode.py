@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.training_mode_in_runs import (
     FOR_TRAINING,
@@ -115,8 +115,8 @@ class ModelLeftInTrainingMode(SourceRule):
         yield from self._of_hooks()
         for one in uses_in_training_mode(module):
             places = [
-                case_at(one.use.home, one.use.node),
-                case_at(one.switch.home, one.switch.node),
+                case_of_node(one.use.home, one.use.node),
+                case_of_node(one.switch.home, one.switch.node),
             ]
             yield self.finding(
                 f"the model is used for evaluation in training mode: {_what_is_on(module)}",
@@ -134,7 +134,7 @@ class ModelLeftInTrainingMode(SourceRule):
             yield self.finding(
                 f"the callback generates while the model is in training mode: {_what_is_on(module)}",
                 "call model.eval() before, and model.train() after",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

@@ -54,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.models_used_on_cpu import (
     PIPELINE,
@@ -96,7 +96,7 @@ class ModelLeftOnTheCpu(SourceRule):
             return
         for use in models_used_on_cpu(module):
             message, remedy = _words(use)
-            cases = [case_at(module.home(place.node), place.node) for place in use.places]
+            cases = [case_of_node(module.home(place.node), place.node) for place in use.places]
             yield self.finding(message, remedy, cases=cases)
 
     def _of_llama_cpp(self) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ class ModelLeftOnTheCpu(SourceRule):
                     f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and every answer is generated"
                     " there",
                     f"give {LAYERS}=-1, with a build that has CUDA (CMAKE_ARGS=-DGGML_CUDA=on)",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

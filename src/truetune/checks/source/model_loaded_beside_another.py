@@ -66,7 +66,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_held_on_the_gpu import (
     HeldModel,
     SecondLoad,
@@ -112,7 +112,7 @@ class ModelLoadedBesideAnother(SourceRule):
                 _message(module, one),
                 _remedy(module, one),
                 severity=_severity_for(module, size),
-                cases=[case_at(module, one.second.node), case_at(module, one.first.node)],
+                cases=[case_of_node(module, one.second.node), case_of_node(module, one.first.node)],
             )
         yield from self._of_callbacks()
 
@@ -129,7 +129,7 @@ class ModelLoadedBesideAnother(SourceRule):
                 'generate with the model that the callback is given (kwargs["model"]), in eval() mode and under'
                 " torch.no_grad(), and call train() after it",
                 severity=_severity_for(module, size),
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

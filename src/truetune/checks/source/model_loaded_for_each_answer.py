@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.repeated_code import (
     CodeRepetition,
@@ -162,13 +162,13 @@ class ModelLoadedForEachAnswer(SourceRule):
                 "keep_alive is 0: Ollama takes the model off the GPU after each answer, and loads it again for"
                 " the next",
                 'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
-                cases=[case_at(module, body)],
+                cases=[case_of_node(module, body)],
             )
         for context in _changing_contexts(module):
             yield self.finding(
                 "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
                 "set one num_ctx that holds the longest prompt and its answer, in every request",
-                cases=[case_at(module, context)],
+                cases=[case_of_node(module, context)],
             )
         reported: set[ast.AST] = set()
         for load in _model_loads(module):
@@ -181,8 +181,10 @@ class ModelLoadedForEachAnswer(SourceRule):
                 f"the model is loaded again {when}: every answer waits for it",
                 remedy,
                 cases=[
-                    case_at(module, load.node),
-                    case_at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
+                    case_of_node(module, load.node),
+                    case_of_node(
+                        module, repeat.node, module.text_of(repeat.node).partition("\n")[0]
+                    ),
                 ],
             )
             if repeat.kind == "rerun":

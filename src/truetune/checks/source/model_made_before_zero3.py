@@ -43,8 +43,8 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes_to, runs_before
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.execution_order import call_routes_to, route_runs_only_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.module import Module
@@ -80,14 +80,21 @@ class ModelMadeBeforeZero3(SourceRule):
         sharding = sharding_of(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
-        argument_routes = routes_to(module, arguments[0].node)
+        argument_routes = call_routes_to(module, arguments[0].node)
         for call in module.calls(*LOADS):
-            early = routes_to(module, call.node)
+            early = call_routes_to(module, call.node)
             # On every way: a load that one branch runs later is in order there.
-            if all(runs_before(module, one, late) for one in early for late in argument_routes):
+            if all(
+                route_runs_only_before(module, one, late)
+                for one in early
+                for late in argument_routes
+            ):
                 yield self.finding(
                     "every process loads the whole model: it is made before TrainingArguments, from which"
                     " transformers learns of ZeRO-3 (zero.Init)",
                     "make the arguments first, then load the model",
-                    cases=[case_at(module, call.node), case_at(module, arguments[0].node)],
+                    cases=[
+                        case_of_node(module, call.node),
+                        case_of_node(module, arguments[0].node),
+                    ],
                 )

@@ -53,11 +53,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    routes_to,
-    runs_before,
+    call_routes_to,
+    route_runs_only_before,
     training_places,
 )
 from truetune.source.module import Module
@@ -100,7 +100,9 @@ class ModelSavedBeforeTraining(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         saves = list(_weight_saves(module))
-        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
+        trainings = [
+            route for node in training_places(module) for route in call_routes_to(module, node)
+        ]
         if not saves or not trainings or _saves_by_itself(module):
             return
         if not all(_is_always_before(module, save, trainings) for save in saves):
@@ -111,7 +113,7 @@ class ModelSavedBeforeTraining(SourceRule):
             yield self.finding(
                 f"{name} runs before the training, and nothing saves the weights after it",
                 f"call {name} after the training",
-                cases=[case_at(module, model), case_at(module, trainings[0][0].node)],
+                cases=[case_of_node(module, model), case_of_node(module, trainings[0][0].node)],
             )
 
 
@@ -145,7 +147,7 @@ def _is_always_before(module: Module, save: ast.AST, trainings: list[Route]) -> 
     One save that may run after a training is enough: the trained weights are then on the disk.
     """
     return all(
-        runs_before(module, route, training)
-        for route in routes_to(module, save)
+        route_runs_only_before(module, route, training)
+        for route in call_routes_to(module, save)
         for training in trainings
     )

@@ -46,7 +46,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -99,7 +99,7 @@ class NameFilterMatchesNoWeight(SourceRule):
                     f"no weight of this model has a name that begins with {named}: {why[0]}. The test is false for"
                     " each of them, so the weights that it is to choose stay as they were (frozen, or trained)",
                     f"write {why[1]}, or test `in name`; then count the weights that are chosen, and stop at 0",
-                    cases=[case_at(module, one.call.node), case_at(module, one.model)],
+                    cases=[case_of_node(module, one.call.node), case_of_node(module, one.model)],
                 )
 
 

@@ -44,7 +44,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 NODE_COUNTS = ("num_nodes", "nnodes", "num_machines")
@@ -130,5 +130,5 @@ class NcclTransportSwitchedOffInCode(SourceRule):
                     lost.why,
                     lost.instead,
                     severity=lost.severity,
-                    cases=[case_at(module, setting.node)],
+                    cases=[case_of_node(module, setting.node)],
                 )

@@ -61,13 +61,13 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.accumulated_losses import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.losses_kept_in_loops import (
     KeptLoss,
     backward_of_holder,
     carries_graph_of_model,
     kept_losses,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 FEW_PASSES = 4
@@ -95,7 +95,7 @@ class OneBackwardForManyBatches(SourceRule):
                 f"`{ast.unparse(kept.holder)}` keeps the graphs of all batches of the loop until one backward():"
                 " memory grows with each batch, as if all were one",
                 "call backward() on the loss of each batch, divided by the number of batches, and add up its .item()",
-                cases=[case_at(module, kept.node), case_at(module, backward)],
+                cases=[case_of_node(module, kept.node), case_of_node(module, backward)],
             )
 
 

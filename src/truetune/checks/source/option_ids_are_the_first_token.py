@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.module import Module
@@ -91,7 +91,7 @@ class OptionIdsAreTheFirstToken(SourceRule):
             "the first id of each option is that of the tokenizer's BOS: all options are one token",
             "encode them with add_special_tokens=False, with the space that the prompt's end leaves"
             " to them, and take the last id",
-            cases=[case_at(module, node) for node, _ in first_ids],
+            cases=[case_of_node(module, node) for node, _ in first_ids],
         )
 
 

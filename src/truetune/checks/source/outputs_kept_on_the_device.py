@@ -53,8 +53,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.outputs_kept_in_loops import kept_outputs
 from truetune.source.module import Module
 from truetune.source.source_edits import replace_expression
 
@@ -86,7 +86,7 @@ class OutputsKeptOnTheDevice(SourceRule):
                 if whole
                 else f"keep {moved}, or only what is needed of it (its argmax, a count)",
                 evidence=DETACHED if ".detach()" in module.text_of(kept.value) else (),
-                cases=[case_at(module, kept.node), case_at(module, kept.forward)],
+                cases=[case_of_node(module, kept.node), case_of_node(module, kept.forward)],
                 fix=None
                 if whole
                 else fix_of_changes(module, replace_expression(module, kept.value, moved)),

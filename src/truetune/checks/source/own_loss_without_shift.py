@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.own_losses_in_runs import own_losses
 
 
@@ -70,5 +70,5 @@ class OwnLossWithoutShift(SourceRule):
                     "logits are compared with the labels of their own place: the model learns to repeat the token"
                     " that it reads",
                     "compare logits[:, :-1] with labels[:, 1:]",
-                    cases=[case_at(self.subject, loss.call.node)],
+                    cases=[case_of_node(self.subject, loss.call.node)],
                 )

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.labels_and_padding import masks_eos
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
@@ -89,7 +89,7 @@ class PadEqualsEosLmCollator(SourceRule):
             yield self.finding(
                 "labels that equal EOS are masked: EOS is never learned, the model will not stop",
                 "mask pads by position (attention_mask == 0), not by an id that ends each answer",
-                cases=[case_at(module, node)],
+                cases=[case_of_node(module, node)],
             )
 
     def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
@@ -111,8 +111,8 @@ class PadEqualsEosLmCollator(SourceRule):
             severity="warning" if is_likely else "error",
             evidence=evidence,
             cases=[
-                *(case_at(module, one.node) for one in reached),
-                *(case_at(module, sink.node) for sink in sinks[:2]),
+                *(case_of_node(module, one.node) for one in reached),
+                *(case_of_node(module, sink.node) for sink in sinks[:2]),
             ],
             count=len(reached),
             fix=fix_of_changes(

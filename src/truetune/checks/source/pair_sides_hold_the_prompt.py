@@ -61,7 +61,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompts_inside_pairs_in_runs import prompts_inside_pairs
 from truetune.source.module import Module
 
@@ -90,5 +90,5 @@ class PairSidesHoldThePrompt(SourceRule):
                 " one is learned as part of the answer",
                 "give the three as lists of messages, each with its own turns alone (prompt: user, chosen and rejected:"
                 " assistant), or leave the prompt out of the pair",
-                cases=[case_at(self.subject, found.node)],
+                cases=[case_of_node(self.subject, found.node)],
             )

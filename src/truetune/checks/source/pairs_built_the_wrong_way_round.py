@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.pair_directions_in_runs import ordered_pairs, wrong_pairs
 from truetune.source.module import Module
 from truetune.source.resolved_calls import called_name
@@ -65,7 +65,7 @@ class PairsBuiltTheWrongWayRound(SourceRule):
             yield self.finding(
                 f"the pair is the wrong way round: {found.why}",
                 f"exchange chosen and rejected, or turn the order around{_how_to_turn(found.ordering)}",
-                cases=[case_at(module, found.node), case_at(module, found.ordering)],
+                cases=[case_of_node(module, found.node), case_of_node(module, found.ordering)],
             )
 
 

@@ -78,12 +78,12 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_patterns import (
+from truetune.checks.source.evidence.answer_reading_patterns import (
     AnswerReader,
     answer_readers,
-    runs_of_answers,
+    answers_run_or_parsed,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import Row, scored_rows
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
@@ -121,7 +121,7 @@ class Reading(NamedTuple):
 def _readers_of_rows(module: Module) -> Iterator[object]:
     """Functions that read answers by patterns, and places that run them."""
     yield from answer_readers(module)
-    yield from runs_of_answers(module)
+    yield from answers_run_or_parsed(module)
 
 
 class PatternMissesTheAnswers(SourceRule):
@@ -152,7 +152,7 @@ class PatternMissesTheAnswers(SourceRule):
                         f"rows of {rows.source}",
                         f"one of them ends: {_end_of(rows.rows, missed.column)!r}",
                     ],
-                    cases=[case_at(module, reader.node)],
+                    cases=[case_of_node(module, reader.node)],
                     count=missed.of - missed.read,
                     total=missed.of,
                 )
@@ -163,7 +163,7 @@ class PatternMissesTheAnswers(SourceRule):
         # A file that speaks of fences strips them somewhere.
         if FENCE in module.text or "fence" in module.text.lower():
             return
-        for run in runs_of_answers(module):
+        for run in answers_run_or_parsed(module):
             rows = scored_rows(module, (run.column,))
             texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
             failing = _count_failing(run.function, texts)
@@ -179,7 +179,7 @@ class PatternMissesTheAnswers(SourceRule):
                     f"rows of {rows.source}",
                     f"one of them begins: {_first_fenced(texts)[:SHOWN_CHARS]!r}",
                 ],
-                cases=[case_at(module, run.node)],
+                cases=[case_of_node(module, run.node)],
             )
             return
 

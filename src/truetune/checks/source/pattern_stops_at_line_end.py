@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.patterns_and_forms import searching_calls, stopped_patterns
 from truetune.checks.source.evidence.rewards_of_references import TRAINERS
 
@@ -84,5 +84,5 @@ class PatternStopsAtLineEnd(SourceRule):
                 f" has {stopped.lines} lines, so an answer in that form {effect}",
                 "give re.DOTALL to the pattern, then call the function on an answer in that form"
                 " before the run",
-                cases=[case_at(module, stopped.search), case_at(module, stopped.form)],
+                cases=[case_of_node(module, stopped.search), case_of_node(module, stopped.form)],
             )

@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.readings_of_answers import OtherReading, other_reading
 from truetune.checks.source.evidence.taken_matches import (
     PART_NAMES,
@@ -108,7 +108,7 @@ class PatternTakesAnotherMatch(SourceRule):
                 " wrong",
                 found.reading.remedy,
                 evidence=list(_evidence(found)),
-                cases=[case_at(self.subject, match.node)],
+                cases=[case_of_node(self.subject, match.node)],
             )
 
 

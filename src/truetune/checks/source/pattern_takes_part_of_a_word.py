@@ -67,8 +67,11 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_patterns import columns_of_text, pattern_of
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.answer_reading_patterns import (
+    columns_of_text,
+    compiled_pattern_of_call,
+)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import scored_rows
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -96,7 +99,7 @@ def _searches(module: Module) -> Iterator[Call]:
     """Calls that search a text for one character."""
     for call in module.all_calls:
         if call.named("re.search") or call.method == "search":
-            pattern = pattern_of(module, call)
+            pattern = compiled_pattern_of_call(module, call)
             if pattern is not None and ONE_CHARACTER.fullmatch(pattern.pattern):
                 yield call
 
@@ -121,7 +124,7 @@ class PatternTakesPartOfAWord(SourceRule):
         if not module.mentions("re"):
             return
         for call in _searches(module):
-            pattern = pattern_of(module, call)
+            pattern = compiled_pattern_of_call(module, call)
             text = call.argument(0 if call.method == "search" else 1, "string")
             matches = None
             if pattern is not None and text is not None:
@@ -135,7 +138,7 @@ class PatternTakesPartOfAWord(SourceRule):
                 f"{pattern.pattern!r} takes a part of a word or number in {len(matches.parts):,} of {matches.found:,}"
                 f" texts of `{matches.column}`: {taken!r} of {first!r}",
                 _remedy(pattern),
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
                 count=len(matches.parts),
                 total=matches.found,
             )

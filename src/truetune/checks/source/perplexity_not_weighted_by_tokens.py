@@ -57,8 +57,8 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import records_gradient
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.loss_expressions import (
     exponent_of,
     exponential_of_loss_in,
@@ -96,11 +96,11 @@ def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:
 
 def _is_differentiable(module: Module, loss: ast.expr) -> bool:
     """May gradients be recorded where a loss is read, and where the forward pass that it comes from runs?"""
-    if not records_gradient(module, loss):
+    if not may_record_gradients(module, loss):
         return False
     names = (node for node in ast.walk(loss) if isinstance(node, ast.Name))
     makers = (module.flow.producing_call(name) for name in names)
-    return all(records_gradient(module, maker.node) for maker in makers if maker is not None)
+    return all(may_record_gradients(module, maker.node) for maker in makers if maker is not None)
 
 
 def _values_averaged_by_lightning(module: Module) -> Iterator[ast.expr]:
@@ -138,7 +138,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 " twice, and those at the beginning of a window are predicted from next to nothing",
                 "set labels[:, :-new] = -100, where new is the number of tokens that the window before did not have,"
                 " and weigh its loss by them",
-                cases=[case_at(module, window.call), case_at(module, window.loop.iter)],
+                cases=[case_of_node(module, window.call), case_of_node(module, window.loop.iter)],
             )
         followed = list(averaged_perplexities(module))
         yield from self._of_runs(followed)
@@ -154,7 +154,9 @@ class PerplexityNotWeightedByTokens(SourceRule):
         module = self.subject
         is_of_one_length = any(part.mentions(*OF_ONE_LENGTH) for part in module.with_linked)
         for one in followed:
-            cases = [case_at(module, node) for node in dict.fromkeys((one.mean, one.exponential))]
+            cases = [
+                case_of_node(module, node) for node in dict.fromkeys((one.mean, one.exponential))
+            ]
             if one.is_of_perplexities:
                 yield self.finding(OF_PERPLEXITIES, REMEDY, cases=cases)
             elif one.are_padded and not is_of_one_length:
@@ -173,7 +175,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                     yield self.finding(
                         OF_PERPLEXITIES,
                         REMEDY,
-                        cases=[case_at(module, mean.node), case_at(module, node)],
+                        cases=[case_of_node(module, mean.node), case_of_node(module, node)],
                     )
             yield from self._of_batches(mean, exponentials)
         for value in _values_averaged_by_lightning(module):
@@ -184,7 +186,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                     " decide",
                     "log the loss with batch_size=<tokens of the batch>, and take exp of its mean in"
                     " on_validation_epoch_end",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                 )
 
     def _of_batches(
@@ -208,5 +210,5 @@ class PerplexityNotWeightedByTokens(SourceRule):
                     OF_LOSSES,
                     REMEDY,
                     severity="info",
-                    cases=[case_at(module, mean.node), case_at(module, node)],
+                    cases=[case_of_node(module, mean.node), case_of_node(module, node)],
                 )

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.picture_sizes import (
     PROCESSORS,
     find_picture_sizes,
@@ -79,5 +79,5 @@ class PicturesAtFullSize(SourceRule):
                 f" {USUAL_PICTURE_TOKENS:,} tokens at most, or resize them before they are read; max_length is no help:"
                 " it would cut the picture's own tokens",
                 evidence=[f"sizes of {sizes.rows:,} pictures are known"],
-                cases=[case_at(module, processor.call.node)],
+                cases=[case_of_node(module, processor.call.node)],
             )

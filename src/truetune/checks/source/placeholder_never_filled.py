@@ -66,7 +66,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.unfilled_placeholders_in_runs import (
     PLACEHOLDER,
     unfilled_placeholders,
@@ -101,11 +101,11 @@ class PlaceholderNeverFilled(SourceRule):
                 if name.isidentifier()
                 else "put an f in front of the text"
             )
-            place = case_at(found.use.home, found.use.node)
+            place = case_of_node(found.use.home, found.use.node)
             yield self.finding(
                 f"the placeholder {found.placeholder} goes to the model as it is written, and nothing fills it in:"
                 f" {effect}",
                 f"{fill}; make the rows again, and ask the model with the same prompt",
                 severity=None if found.is_whole else "warning",
-                cases=[case_at(module, found.text), place],
+                cases=[case_of_node(module, found.text), place],
             )

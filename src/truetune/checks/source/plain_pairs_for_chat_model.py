@@ -58,7 +58,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     line_asking_by_template,
     scripts_beside,
@@ -102,7 +102,7 @@ class PlainPairsForChatModel(SourceRule):
             f"write {columns} as lists of messages ({{'role': 'user' or 'assistant', 'content': ...}}), so that they go"
             " through the chat template",
             cases=[
-                case_at(module, trainer.node),
+                case_of_node(module, trainer.node),
                 Case(f"prompt {str(first['prompt'])[-60:]!r}", file=file, line=line),
                 Case(asking[1], file=asking[0].path, line=asking[2]),
             ],

@@ -60,8 +60,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.causal_token_metrics import causal_trainers_with_metrics
 from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.settings.run_spec import Severity
@@ -90,7 +90,7 @@ class PredictionsAreNotGenerated(SourceRule):
         "trainers of Seq2Seq and causal models with compute_metrics",
         lambda module: (
             *(call for call in module.calls(*TRAINERS) if "compute_metrics" in call.keywords),
-            *trainers_of_causal(module),
+            *causal_trainers_with_metrics(module),
         ),
     )
 
@@ -114,13 +114,13 @@ class PredictionsAreNotGenerated(SourceRule):
                 + (": each token is picked behind the right ones" if picks else ""),
                 "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
                 severity=_severity_of_picked(module, functions) if picks else "error",
-                cases=[case_at(module, decoded), case_at(module, settings.node)],
+                cases=[case_of_node(module, decoded), case_of_node(module, settings.node)],
             )
 
     def _of_causal_models(self) -> Iterator[Finding]:
         """Trainers of causal models whose metric scores the texts of picked tokens."""
         module = self.subject
-        for call in trainers_of_causal(module):
+        for call in causal_trainers_with_metrics(module):
             functions = functions_in_argument(module, call)
             if not functions or not _scores_texts(module, functions):
                 continue
@@ -134,7 +134,7 @@ class PredictionsAreNotGenerated(SourceRule):
                 "believe the score of model.generate, and compute this one on it (in a TrainerCallback, or after the"
                 " training, for some rows of the evaluation); of the logits report the loss or token accuracy",
                 severity="warning",
-                cases=[case_at(module, decoded), case_at(module, picked[0])],
+                cases=[case_of_node(module, decoded), case_of_node(module, picked[0])],
             )
 
 

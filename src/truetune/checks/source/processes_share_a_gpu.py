@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import wrapped_models
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_default
@@ -105,7 +105,7 @@ class ProcessesShareAGpu(SourceRule):
             yield self.finding(
                 "every process puts its model on GPU 0: `cuda` is the current device, and nothing sets it",
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first tensor on a GPU',
-                cases=[case_at(module, moved.node), case_at(module, wrapped[0].node)],
+                cases=[case_of_node(module, moved.node), case_of_node(module, wrapped[0].node)],
             )
 
     def _all_set_to_one(self) -> Iterator[Finding]:
@@ -120,7 +120,7 @@ class ProcessesShareAGpu(SourceRule):
             yield self.finding(
                 "every process sets GPU 0 as its device: all models lie on it, and NCCL stops at a duplicate GPU",
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and make the device of that number',
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
             return
 

@@ -60,12 +60,15 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answers_in_runs import answers_with_prompt, replies_with_marks
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.decoded_answers import (
+from truetune.checks.source.evidence.answers_used_with_prompt import (
+    answers_with_prompt,
+    replies_put_back_with_marks,
+)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     decodes_of_generated_ids,
     searches_in_text,
-    use_as_answer,
+    use_as_answer_with_prompt,
 )
 from truetune.checks.source.evidence.texts_with_prompt import (
     CUT_DECODED_IDS,
@@ -92,7 +95,7 @@ class PromptLeftInAnswers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         reported: set[ast.AST] = set()
-        for reply in replies_with_marks(module):
+        for reply in replies_put_back_with_marks(module):
             reported.add(reply.decode.node)
             yield self.finding(
                 "a reply goes back into the history with its special tokens, or with all of its prompt: the"
@@ -100,10 +103,10 @@ class PromptLeftInAnswers(SourceRule):
                 " its own around it again, and from turn to turn the prompt is less like those of the training",
                 'decode what follows the prompt, without marks: tokenizer.decode(out[0][inputs["input_ids"].shape[1]:],'
                 " skip_special_tokens=True), and append that",
-                cases=[case_at(module, reply.use), case_at(module, reply.decode.node)],
+                cases=[case_of_node(module, reply.use), case_of_node(module, reply.decode.node)],
             )
         for text in texts_with_prompt(module):
-            use = use_as_answer(module, text.node)
+            use = use_as_answer_with_prompt(module, text.node)
             if text.node in reported:
                 continue
             if use is not None:
@@ -111,7 +114,7 @@ class PromptLeftInAnswers(SourceRule):
                 yield self.finding(
                     f"an answer is used with its prompt in front: {text.why}",
                     text.remedy,
-                    cases=[case_at(module, text.node), case_at(module, use)],
+                    cases=[case_of_node(module, text.node), case_of_node(module, use)],
                 )
                 continue
             for finding in self._of_words(text):
@@ -123,7 +126,10 @@ class PromptLeftInAnswers(SourceRule):
                     f"an answer is used with its prompt in front: {PROMPT_IN_GENERATION}",
                     CUT_DECODED_IDS,
                     severity="info" if answer.is_only_shown else "warning",
-                    cases=[case_at(module, answer.decode.node), case_at(module, answer.use)],
+                    cases=[
+                        case_of_node(module, answer.decode.node),
+                        case_of_node(module, answer.use),
+                    ],
                 )
 
     def _of_words(self, text: PromptedText) -> Iterator[Finding]:
@@ -136,6 +142,6 @@ class PromptLeftInAnswers(SourceRule):
                     f"an answer is searched for {word!r} with its prompt in front, and the prompt holds that word:"
                     f" {text.why}",
                     text.remedy,
-                    cases=[case_at(module, text.node), case_at(module, search)],
+                    cases=[case_of_node(module, text.node), case_of_node(module, search)],
                 )
                 return

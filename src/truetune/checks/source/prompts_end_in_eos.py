@@ -44,8 +44,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.eos_behind_prompts_in_runs import prompts_with_eos
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.eos_after_prompts import prompts_ending_in_eos
 from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
 
 
@@ -56,12 +56,12 @@ class PromptsEndInEos(SourceRule):
     looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
-        for found in prompts_with_eos(self.subject):
+        for found in prompts_ending_in_eos(self.subject):
             nodes = [found.generation.node, *([] if found.sign is None else [found.sign])]
             yield self.finding(
                 f"the tokenizer writes EOS behind the prompt ({found.why}): the model is to continue a text that has"
                 " ended",
                 "load the tokenizer for inference with add_eos_token=False",
                 severity=None if found.is_sure else "warning",
-                cases=[case_at(self.subject, node) for node in nodes],
+                cases=[case_of_node(self.subject, node) for node in nodes],
             )

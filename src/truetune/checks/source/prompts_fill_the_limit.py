@@ -82,7 +82,7 @@ from truetune.checks.config.evidence.script_token_rows import rows_at_limit
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
 from truetune.data.script_rows.trained_rows import LIGHTNING_TRAINERS
 from truetune.source.module import Module
@@ -143,6 +143,6 @@ class PromptsFillTheLimit(SourceRule):
             ],
             cases=[
                 Case("the first row that is cut", file=cut.file, line=cut.line),
-                case_at(module, loader),
+                case_of_node(module, loader),
             ],
         )

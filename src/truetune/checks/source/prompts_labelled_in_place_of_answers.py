@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.module import Module
 
@@ -111,7 +111,7 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
                     " nothing of the answers",
                     "mask the prompt: `labels = [-100] * len(prompt) + answer`, or"
                     " `labels[: len(prompt)] = [-100] * len(prompt)`",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                 )
 
 

@@ -42,13 +42,13 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     generate_calls,
-    generate_ids,
     has_encoder_models_only,
+    input_ids_argument,
 )
 from truetune.source.module import Module
 from truetune.source.qualified_names import holder_of_entry
@@ -86,14 +86,14 @@ class PromptsLoseTheirEnd(SourceRule):
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
                     'set truncation_side="left" on the tokenizer, or shorten the document before the prompt is made',
-                    cases=[case_at(module, batch.node), case_at(module, call.node)],
+                    cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 )
 
 
 def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     # Ids may stand in a subscript: `inputs["input_ids"]` comes from the call that made `inputs`.
     for value in spread if ids is None else [*spread, holder_of_entry(ids)]:
-        yield from encoding_calls(module, value)
+        yield from encoding_calls_of_dictionary(module, value)

@@ -42,12 +42,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
@@ -94,7 +94,7 @@ class PromptsPaddedToAFixedLength(SourceRule):
             yield self.finding(
                 f"every prompt is padded to {to} before generation",
                 "set padding=True, which pads to the longest prompt of the batch",
-                cases=[case_at(module, batch.node), case_at(module, call.node)],
+                cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 fix=fix_of_changes(module, set_keyword(module, batch, "padding", "True")),
             )
 
@@ -103,11 +103,11 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     for keyword in call.node.keywords:
         if keyword.arg is None:
-            yield from encoding_calls(module, keyword.value)
-    ids = generate_ids(call)
+            yield from encoding_calls_of_dictionary(module, keyword.value)
+    ids = input_ids_argument(call)
     if ids is not None:
         inner = holder_of_entry(ids)
-        yield from encoding_calls(module, inner)
+        yield from encoding_calls_of_dictionary(module, inner)
 
 
 def _is_fixed(module: Module, batch: Call) -> bool:

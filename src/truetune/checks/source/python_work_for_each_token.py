@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 PROCESSORS = ("LogitsProcessor", "LogitsWarper")
@@ -88,7 +88,7 @@ class PythonWorkForEachToken(SourceRule):
                         " each of which may wait for the GPU",
                         "make a mask once and add it: masked = torch.full_like(scores, -inf); masked[:, ids] ="
                         " scores[:, ids]",
-                        cases=[case_at(module, node.iter)],
+                        cases=[case_of_node(module, node.iter)],
                     )
                     break
             decoded = _whole_text(method, names[1:2]) if _is_one_of(owner, CRITERIA) else None
@@ -99,7 +99,7 @@ class PythonWorkForEachToken(SourceRule):
                     "decode the last tokens alone (ids[0, -20:]), or generate(stop_strings=[...],"
                     " tokenizer=tokenizer)",
                     severity="info",
-                    cases=[case_at(module, decoded)],
+                    cases=[case_of_node(module, decoded)],
                 )
 
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.quantization_configs import QUANTIZATION_SETTINGS, is_unused_config
 from truetune.source.resolved_calls import Call
 
@@ -60,7 +60,7 @@ class QuantizationConfigUnused(SourceRule):
                     f"{_what_is_built(call)} is built and given to no model: weights are loaded without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"
                     " by name: in model_init_kwargs)",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

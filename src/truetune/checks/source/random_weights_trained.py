@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.random_weights_in_runs import RANDOM_MODELS, random_weights
 
 
@@ -70,5 +70,5 @@ class RandomWeightsTrained(SourceRule):
                 " with the pretrained ones",
                 f"remove {made}, and load the weights by from_pretrained({name})",
                 evidence=[f"it is a fine-tuning: {found.sign}"],
-                cases=[case_at(self.subject, found.construction.node)],
+                cases=[case_of_node(self.subject, found.construction.node)],
             )

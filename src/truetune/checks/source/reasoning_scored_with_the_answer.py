@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
 from truetune.source.module import Module
 
@@ -104,7 +104,7 @@ class ReasoningScoredWithTheAnswer(SourceRule):
                     " compared with the reference",
                     "give apply_chat_template enable_thinking=False, or compare what stands behind"
                     " </think>",
-                    cases=[case_at(module, compare), case_at(module, model)],
+                    cases=[case_of_node(module, compare), case_of_node(module, model)],
                 )
                 return
 

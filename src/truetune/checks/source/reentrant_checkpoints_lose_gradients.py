@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reentrant_checkpoints import (
     ReentrantCheckpoints,
     checkpoint_places,
@@ -75,7 +75,10 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             " gradients, so that no layer gets any, the adapter's weights neither",
             "say use_reentrant=False, or call model.enable_input_require_grads() before the training",
             evidence=["nothing in these files makes the embedding's output require gradients"],
-            cases=[case_at(found.home, found.place), case_at(found.other_home, found.other)],
+            cases=[
+                case_of_node(found.home, found.place),
+                case_of_node(found.other_home, found.other),
+            ],
         )
 
     def _refused(self, found: ReentrantCheckpoints) -> Finding:
@@ -85,5 +88,8 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             " the first backward pass fails",
             "say use_reentrant=False, or find_unused_parameters=False",
             evidence=["a reentrant checkpoint runs a backward pass of its own inside of DDP's"],
-            cases=[case_at(found.home, found.place), case_at(found.other_home, found.other)],
+            cases=[
+                case_of_node(found.home, found.place),
+                case_of_node(found.other_home, found.other),
+            ],
         )

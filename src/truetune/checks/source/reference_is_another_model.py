@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.references_in_runs import (
     LOG_SIGMOIDS,
     POLICY_TRAINERS,
@@ -74,7 +74,7 @@ class ReferenceIsAnotherModel(SourceRule):
                 f"load the reference from {found.policy_name} too, or give no ref_model: the trainer then takes the"
                 " policy as it starts",
                 cases=[
-                    case_at(self.subject, found.reference.node),
-                    case_at(found.policy.home, found.policy.node),
+                    case_of_node(self.subject, found.reference.node),
+                    case_of_node(found.policy.home, found.policy.node),
                 ],
             )

@@ -71,7 +71,7 @@ from collections.abc import Iterator, Sequence
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.logprob_model_uses import (
     ModelUse,
     is_in_one_pass,
@@ -154,9 +154,9 @@ class ReferenceIsThePolicy(SourceRule):
         in_runs = list(references_that_are_the_policy(module))
         for found in in_runs:
             is_trainer = found.reference is found.policy
-            cases = [case_at(module, found.reference.node)]
+            cases = [case_of_node(module, found.reference.node)]
             if not is_trainer:
-                cases.append(case_at(found.policy.home, found.policy.node))
+                cases.append(case_of_node(found.policy.home, found.policy.node))
             yield self.finding(
                 "the trainer gets the policy as its ref_model: the reference moves with it, and the loss stays at"
                 " 0.6931 (TRL's later releases refuse it)"
@@ -182,7 +182,7 @@ class ReferenceIsThePolicy(SourceRule):
                 yield self.finding(
                     _fault_of_one_object(has_log_sigmoid),
                     REMEDY,
-                    cases=[case_at(module, reference.call), case_at(module, policy.call)],
+                    cases=[case_of_node(module, reference.call), case_of_node(module, policy.call)],
                 )
                 return
 

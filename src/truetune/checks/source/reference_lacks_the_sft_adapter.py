@@ -70,7 +70,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.logprob_model_uses import REFERENCE
 from truetune.checks.source.evidence.references_in_runs import LOG_SIGMOIDS, PREFERENCE_TRAINERS
 from truetune.source.module import Module
@@ -129,7 +129,7 @@ class ReferenceLacksTheSftAdapter(SourceRule):
             evidence=[
                 "the rewards of the first step are not 0 then, and the loss is not ln 2 = 0.693"
             ],
-            cases=[case_at(module, load.node), case_at(module, place.node)],
+            cases=[case_of_node(module, load.node), case_of_node(module, place.node)],
         )
 
 

@@ -52,7 +52,7 @@ from typing import Any
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import rows_with_column
 from truetune.data.roles import is_answering_role
 from truetune.source.module import Module
@@ -116,7 +116,7 @@ class ReferenceStandsInThePrompt(SourceRule):
                 f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source}"
                 " ends with the assistant's answer, and the model answers after it: it repeats what it reads",
                 f'render row["{column}"][:-1], so that the prompt ends with the turn of the user',
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
             return
 

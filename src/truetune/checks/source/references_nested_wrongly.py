@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -90,7 +90,7 @@ class ReferencesNestedWrongly(SourceRule):
                     "sacrebleu is given the references as one flat list, and takes each text for a whole set of"
                     " references, of one character for each row",
                     "put the list inside of a list: corpus_bleu(predictions, [references])",
-                    cases=[case_at(module, call.node), case_at(module, flat)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, flat)],
                 )
             if shape is None:
                 continue
@@ -101,7 +101,7 @@ class ReferencesNestedWrongly(SourceRule):
                 evidence=[
                     "the printed hyp_len is then that of one sentence, however many rows there are"
                 ],
-                cases=[case_at(module, call.node), case_at(module, shape)],
+                cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 
     def _of_nltk(self, call: Call) -> Iterator[Finding]:
@@ -116,14 +116,14 @@ class ReferencesNestedWrongly(SourceRule):
                 " each reference for many",
                 "split both: corpus_bleu([[r.split()] for r in references], [p.split() for p in predictions]); or"
                 " sacrebleu.corpus_bleu(predictions, [references]), which takes texts",
-                cases=[case_at(module, call.node), case_at(module, texts)],
+                cases=[case_of_node(module, call.node), case_of_node(module, texts)],
             )
         if shape is not None:
             yield self.finding(
                 "NLTK's corpus_bleu is given the words of one reference for each row, and takes each word for a"
                 " reference of its own",
                 "give a list of references for each row: [[r.split()] for r in references]",
-                cases=[case_at(module, call.node), case_at(module, shape)],
+                cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 
 
@@ -154,7 +154,9 @@ def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
         if _is_text(module, element):
             return element
     for rows in _comprehensions(module, references):
-        if field_read(rows.elt) is not None and _is_rows_of_a_file(module, rows.generators[0].iter):
+        if field_name_read(rows.elt) is not None and _is_rows_of_a_file(
+            module, rows.generators[0].iter
+        ):
             return rows
     makers = [origin.node for origin in module.flow.origins(references) if not origin.path]
     if len(makers) != 1 or not isinstance(makers[0], ast.Call):
@@ -169,7 +171,7 @@ def _gives_a_text_for_each_row(made: Call) -> bool:
     listed = made.receiver if made.method in ("tolist", "to_list") else None
     if made.named("list") and len(made.args) == 1:
         listed = made.args[0]
-    return listed is not None and field_read(listed) is not None
+    return listed is not None and field_name_read(listed) is not None
 
 
 def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:

@@ -56,7 +56,7 @@ from collections.abc import Iterator, Mapping
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.columns_read_by_loss import (
     FORWARD_METHODS,
     columns_read_by_collator,
@@ -124,8 +124,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 "remove_unused_columns is True by default: only parameters of forward are kept"
             ],
             cases=[
-                *(case_at(module, node) for node in list(lost.values())[:2]),
-                case_at(module, settings.node),
+                *(case_of_node(module, node) for node in list(lost.values())[:2]),
+                case_of_node(module, settings.node),
             ],
             fix=fix_of_changes(
                 module,

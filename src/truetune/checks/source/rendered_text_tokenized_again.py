@@ -46,10 +46,10 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.double_bos import (
     BosCount,
-    ChatTemplateSet,
+    GivenChatTemplate,
     bos_of_rendered_text,
 )
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
@@ -103,7 +103,7 @@ class RenderedTextTokenizedAgain(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._sent_as_messages()
-        template = ChatTemplateSet(module)
+        template = GivenChatTemplate(module)
         for call, text in _tokenized_texts(module):
             if not call.lacks("add_special_tokens"):
                 continue
@@ -134,7 +134,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                         else "it is not known what this model's tokenizer and template write"
                     ),
                 ],
-                cases=[case_at(module, call.node), case_at(module, rendered)],
+                cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 fix=fix_of_changes(
                     module, set_keyword(module, call, "add_special_tokens", "False")
                 ),
@@ -142,7 +142,7 @@ class RenderedTextTokenizedAgain(SourceRule):
 
         yield from self._given_to_engines(template)
 
-    def _given_to_engines(self, template: ChatTemplateSet) -> Iterator[Finding]:
+    def _given_to_engines(self, template: GivenChatTemplate) -> Iterator[Finding]:
         """Rendered texts that vLLM tokenizes with special tokens."""
         module = self.subject
         for call, texts in _engine_texts(module):
@@ -160,7 +160,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                         f"rendered in line {home.place(rendered)[0]}",
                         "the tokenizer and the template of a model that is named here both write BOS",
                     ],
-                    cases=[case_at(module, call.node), case_at(module, rendered)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 )
 
     def _sent_as_messages(self) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                     " chat template around it once more",
                     "send the messages themselves to chat.completions, or the rendered text to completions",
                     severity="error",
-                    cases=[case_at(module, content), case_at(module, rendered)],
+                    cases=[case_of_node(module, content), case_of_node(module, rendered)],
                 )
 
 

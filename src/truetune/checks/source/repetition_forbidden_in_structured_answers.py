@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.structured_answers import ASKS, MIN_WORDS, structured_answers
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -154,5 +154,5 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
                 " brackets that structured answers repeat",
                 f"leave {setting.name} out for these answers",
                 severity="error" if forbids else "warning",
-                cases=[case_at(module, setting.node), case_at(module, structured)],
+                cases=[case_of_node(module, setting.node), case_of_node(module, structured)],
             )

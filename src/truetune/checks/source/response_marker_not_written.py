@@ -51,7 +51,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.response_marker_of_another_family import Marker, searched_markers
 from truetune.source.module import Module
 from truetune.source.response_marker_masking import (
@@ -130,7 +130,7 @@ class ResponseMarkerNotWritten(SourceRule):
                     f"the marker {marker.text!r} is in no text that the script writes, whose headers are"
                     f" {', '.join(map(repr, headers))}: no answer is found, and no token has a label",
                     f"give {answer!r}, the header before the answer in this text",
-                    cases=[case_at(module, marker.place), case_at(module, place)],
+                    cases=[case_of_node(module, marker.place), case_of_node(module, place)],
                 )
                 return
 

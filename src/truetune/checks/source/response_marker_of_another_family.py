@@ -60,7 +60,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
 from truetune.source.module import Module
@@ -226,7 +226,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
                 evidence=[
                     "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
                 ],
-                cases=[case_at(module, marker.place)],
+                cases=[case_of_node(module, marker.place)],
             )
             return
 

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.rewards_of_references import TRAINERS, never_rewarded
 
 
@@ -78,9 +78,9 @@ class RewardIsNeverGiven(SourceRule):
             return
         for found in never_rewarded(module):
             home = found.function.home
-            cases = [case_at(home, found.function.definition)]
+            cases = [case_of_node(home, found.function.definition)]
             if found.node in home.scopes.parent:
-                cases.insert(0, case_at(home, found.node))
+                cases.insert(0, case_of_node(home, found.node))
             yield self.finding(
                 f"{found.function.name} compares {found.taken_out} with {found.compared_with}, which it never equals:"
                 f" the own results of all {found.rows} rows that were tried get no reward",

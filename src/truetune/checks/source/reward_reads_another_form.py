@@ -64,7 +64,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.rewards_of_references import TRAINERS, paid_in_another_form
 
 SHOWN_CHARS = 160
@@ -91,7 +91,7 @@ class RewardReadsAnotherForm(SourceRule):
                 f"let {found.function.name} read {asked}, or let the prompts ask for {paid}; then call the function on"
                 " an answer in the form of the prompts before the run",
                 evidence=[f"a prompt: {around!r}"],
-                cases=[case_at(found.function.home, found.function.definition)],
+                cases=[case_of_node(found.function.home, found.function.definition)],
             )
 
 

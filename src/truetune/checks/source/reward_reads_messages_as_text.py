@@ -63,7 +63,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reward_functions import (
     completion_names,
     loops_over_completions,
@@ -122,8 +122,8 @@ class RewardReadsMessagesAsText(SourceRule):
                 'read the text of the message first: completion[0]["content"]; and catch no more than what a wrong'
                 " answer raises",
                 cases=[
-                    case_at(module, use),
-                    *([case_at(module, made)] if made is not None else []),
+                    case_of_node(module, use),
+                    *([case_of_node(module, made)] if made is not None else []),
                 ],
             )
 

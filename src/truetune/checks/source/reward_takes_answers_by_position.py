@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reward_functions import (
     COMPLETIONS,
     called_by,
@@ -67,7 +67,7 @@ class RewardTakesAnswersByPosition(SourceRule):
                     " a batch holds several completions of rows that are drawn at random, so that it is another row's",
                     f"take the column of the rows as an argument: def {function.name}(completions, answer, **kwargs),"
                     " zip(completions, answer), with the reference of each row in its column answer",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                 )
                 break
 

@@ -45,15 +45,15 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     encoding_pads,
     generate_calls,
-    generate_ids,
     has_encoder_models_only,
+    input_ids_argument,
 )
 from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
@@ -106,7 +106,7 @@ class RightPaddingAtGeneration(SourceRule):
             f"a batch is padded {side}, and generated from: new tokens would follow the pads",
             'set padding_side="left" on the tokenizer (or in its call) before generation',
             severity=severity,
-            cases=[case_at(self.subject, generation), case_at(self.subject, padding)],
+            cases=[case_of_node(self.subject, generation), case_of_node(self.subject, padding)],
         )
 
 
@@ -127,8 +127,8 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer on several texts whose result this `generate` gets."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for node in starred:
-        yield from encoding_calls(module, node)
-    ids = generate_ids(call)
+        yield from encoding_calls_of_dictionary(module, node)
+    ids = input_ids_argument(call)
     encoded = encoded_ids(module, ids) if ids is not None else None
     if encoded is not None:
         yield encoded.call

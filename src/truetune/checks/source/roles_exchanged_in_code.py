@@ -49,8 +49,10 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answers_given_back import answers_given_back_as_users
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.answers_given_back_as_user_turns import (
+    answers_given_back_as_users,
+)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
@@ -125,7 +127,7 @@ class RolesExchangedInCode(SourceRule):
                 "the model's answer is added to the chat as a turn of the user: from the second question on the model"
                 " reads a talk in which it never spoke",
                 'add it with {"role": "assistant", "content": ...}',
-                cases=[case_at(self.subject, added)],
+                cases=[case_of_node(self.subject, added)],
             )
         for node in _role_places(self.subject):
             exchange = _describe_exchange(node)
@@ -133,7 +135,7 @@ class RolesExchangedInCode(SourceRule):
                 yield self.finding(
                     f"the roles are exchanged: {exchange}",
                     "give who asks the role user, and who answers the role assistant",
-                    cases=[case_at(self.subject, node)],
+                    cases=[case_of_node(self.subject, node)],
                 )
 
     def _of_markers(self) -> Iterator[Finding]:
@@ -150,7 +152,7 @@ class RolesExchangedInCode(SourceRule):
                 " say, and the model learns to ask",
                 "give the header of the user's turns as instruction_part (instruction_template of TRL), and that of the"
                 " assistant's as response_part (response_template); decode the labels that are not -100 once to see",
-                cases=[case_at(module, argument)],
+                cases=[case_of_node(module, argument)],
             )
 
 

@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import ScoredRows, scored_rows
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -109,7 +109,7 @@ class RougeDropsTheScript(SourceRule):
                     "give a tokenizer: RougeScorer([...], tokenizer=T()) with tokenize(text) of words (jieba, MeCab) or"
                     " of characters, list(text); or compute chrF",
                     evidence=[f"rows of {rows.source}", f"one of them begins: {empty[0][:40]!r}"],
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
                 return
 

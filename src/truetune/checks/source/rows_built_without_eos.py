@@ -62,16 +62,16 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.encoded_rows_in_runs import (
-    EncodedRow,
-    encoded_rows,
-    texts_of_unsloth,
-)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_endings import (
     appends_no_eos,
     may_end_rows,
     trains_causal_model,
+)
+from truetune.checks.source.evidence.texts_encoded_for_training import (
+    EncodedRow,
+    encoded_rows,
+    texts_of_unsloth,
 )
 from truetune.checks.source.evidence.texts_joined_for_packing import packed_texts
 from truetune.source.module import Module
@@ -115,7 +115,7 @@ class RowsBuiltWithoutEos(SourceRule):
                 " between them:"
                 " unless each row ends in one, the model learns that after an answer the next row follows",
                 "put tokenizer.eos_token behind each row before the texts are joined",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
             return
         rows = _rows_of_training(module)
@@ -132,7 +132,7 @@ class RowsBuiltWithoutEos(SourceRule):
             "append [tokenizer.eos_token_id] to the ids of each answer and to its labels, and cut rows before it"
             " is appended",
             severity="warning" if is_known else "info",
-            cases=[case_at(last.home, last.node)],
+            cases=[case_of_node(last.home, last.node)],
         )
 
 

@@ -56,7 +56,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     mentions_process,
@@ -108,7 +108,7 @@ class RowsDividedDifferently(SourceRule):
                         "every process starts with a random state of its own, and nothing seeds"
                         f" {GENERATORS[draw.generator]} alike"
                     ],
-                    cases=[case_at(module, draw.call.node)],
+                    cases=[case_of_node(module, draw.call.node)],
                 )
 
 

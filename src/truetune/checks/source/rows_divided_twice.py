@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.twice_divided_rows import divisions, find_twice_divided
 
 
@@ -71,5 +71,5 @@ class RowsDividedTwice(SourceRule):
                     "an epoch has 1/N of the steps that it should have: compare the rows of the file with"
                     " `Num examples` in the log"
                 ],
-                cases=[case_at(module, found.part), case_at(module, found.again)],
+                cases=[case_of_node(module, found.part), case_of_node(module, found.again)],
             )

@@ -53,12 +53,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_joined_by_position import (
     FilesInOtherOrder,
     files_in_other_order,
 )
-from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.listings_joined_by_position import (
     AS_GIVEN,
     WORDS,
@@ -70,6 +69,7 @@ from truetune.checks.source.evidence.sides_filtered_apart import (
     joins_of_filtered_files,
     joins_of_shuffled_file,
 )
+from truetune.checks.source.evidence.wrong_row_joins import WrongJoin, wrong_joins
 from truetune.source.module import Module
 
 DONE = {
@@ -121,7 +121,7 @@ class RowsJoinedByPosition(SourceRule):
             # Without ids only the numbers of rows say that the files belong together.
             severity="warning" if found.files is not None and not found.files.column else None,
             evidence=[] if found.files is None else [found.files.describe()],
-            cases=[case_at(module, found.node), case_at(module, found.change.node)],
+            cases=[case_of_node(module, found.node), case_of_node(module, found.change.node)],
         )
 
     def _of_files(self, join: FilesInOtherOrder) -> Finding:
@@ -132,7 +132,7 @@ class RowsJoinedByPosition(SourceRule):
             f" {join.different:,} of {join.rows:,} places ({join.first[0]} beside {join.first[1]}): each row gets"
             " the value of another, an answer or a reference that is not its own",
             f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
-            cases=[case_at(self.subject, join.node)],
+            cases=[case_of_node(self.subject, join.node)],
         )
 
     def _of_shuffled_files(self) -> Iterator[Finding]:
@@ -143,7 +143,10 @@ class RowsJoinedByPosition(SourceRule):
                 "zip joins two files by position, and one of them was shuffled: each question gets the answer of"
                 " another",
                 "join first, and shuffle the joined rows",
-                cases=[case_at(module, shuffled.node), case_at(module, shuffled.change.node)],
+                cases=[
+                    case_of_node(module, shuffled.node),
+                    case_of_node(module, shuffled.change.node),
+                ],
             )
 
     def _of_filtered_files(self) -> Iterator[Finding]:
@@ -157,8 +160,8 @@ class RowsJoinedByPosition(SourceRule):
                 " look each row up, and filter the joined rows",
                 severity="warning",
                 cases=[
-                    case_at(module, two.node),
-                    *(case_at(module, one.node) for one in two.changes),
+                    case_of_node(module, two.node),
+                    *(case_of_node(module, one.node) for one in two.changes),
                 ],
             )
 
@@ -180,8 +183,8 @@ class RowsJoinedByPosition(SourceRule):
                 " look each one up; then build the rows again",
                 severity="error" if join.is_seen else "warning",
                 cases=[
-                    case_at(module, join.node),
-                    *(case_at(module, side.node) for side in join.sides),
+                    case_of_node(module, join.node),
+                    *(case_of_node(module, side.node) for side in join.sides),
                 ],
             )
 

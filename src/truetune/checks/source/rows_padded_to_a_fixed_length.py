@@ -52,10 +52,10 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.fixed_padding_in_runs import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.fixed_length_paddings import (
     FixedPadding,
-    estimated_tokens,
+    estimate_median_and_longest_tokens,
     fixed_paddings,
 )
 from truetune.source.module import Module
@@ -93,7 +93,7 @@ class RowsPaddedToAFixedLength(SourceRule):
         for padding in fixed_paddings(module):
             message = _message(padding)
             if message:
-                yield self.finding(message, INSTEAD, cases=[case_at(module, padding.node)])
+                yield self.finding(message, INSTEAD, cases=[case_of_node(module, padding.node)])
 
 
 def _message(padding: FixedPadding) -> str:
@@ -114,7 +114,7 @@ def _described_rows(padding: FixedPadding) -> str:
     """How long the rows are that are padded; empty where that is not known, or pads are few."""
     if padding.rows is None:
         return ""
-    median, longest = estimated_tokens(padding.rows)
+    median, longest = estimate_median_and_longest_tokens(padding.rows)
     if padding.length is not None and padding.length < MIN_TIMES_ROWS * longest:
         return ""
     if padding.length is None:

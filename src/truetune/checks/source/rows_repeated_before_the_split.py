@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.overlapping_parts import divided_windows
 from truetune.checks.source.evidence.repeated_rows import (
     FOLDS,
@@ -94,14 +94,14 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
                 f"{found.what}, and the rows are divided after that: copies of one row are trained on and"
                 " evaluated on",
                 "divide the rows first, and repeat rows of the training part alone",
-                cases=[case_at(module, found.division), case_at(module, found.repeat)],
+                cases=[case_of_node(module, found.division), case_of_node(module, found.repeat)],
             )
         for windows in divided_windows(module):
             yield self.finding(
                 f"a text is cut into windows that overlap ({windows.what}), and these are divided at random: most"
                 " windows of the evaluation stand in part among those of the training",
                 "divide the documents first, and cut each part by itself",
-                cases=[case_at(module, windows.division), case_at(module, windows.cut)],
+                cases=[case_of_node(module, windows.division), case_of_node(module, windows.cut)],
             )
 
 

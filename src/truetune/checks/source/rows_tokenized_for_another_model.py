@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.rows_of_ids_between_scripts import (
     group_of,
     ids_of_other_models,
@@ -75,6 +75,6 @@ class RowsTokenizedForAnotherModel(SourceRule):
                 " piece of text to it, and the loss begins near that of guessing",
                 f'make the rows again with the tokenizer of this model, from_pretrained("{found.model}"), and delete'
                 f" {found.path} before",
-                cases=[case_at(module, found.node), case_at(found.maker, found.made_by)],
+                cases=[case_of_node(module, found.node), case_of_node(found.maker, found.made_by)],
             )
             return

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
@@ -128,7 +128,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     "set do_sample=False"
                     if call.method == "generate"
                     else "set temperature=0, or n=8 and report the mean with its interval",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
     def _of_requests(self) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
                     "send temperature=0",
                     severity="warning",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import is_steered, loops_around
 from truetune.source.module import Module
 
@@ -85,7 +85,7 @@ class SamplerRepeatsItsOrder(SourceRule):
                 yield self.finding(
                     "the sampler gives the same order in every epoch: nothing calls set_epoch",
                     "call sampler.set_epoch(epoch) at the beginning of each epoch",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

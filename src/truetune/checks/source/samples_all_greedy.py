@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -85,7 +85,7 @@ class SamplesAllGreedy(SourceRule):
                 yield self.finding(
                     f"several answers are asked for with {greedy_argument}: they are all the same",
                     "give temperature=0.9; for generate, do_sample=True",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

@@ -59,7 +59,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.module import Module
 
@@ -120,7 +120,7 @@ class SavedRowsOlderThanData(SourceRule):
                     f"rows saved: {_time_text(saved)}",
                     f"data changed: {_time_text(changed)}",
                 ],
-                cases=[case_at(module, node), Case("the data", file=str(file))],
+                cases=[case_of_node(module, node), Case("the data", file=str(file))],
             )
             return
 

@@ -56,7 +56,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_within
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
@@ -111,7 +111,7 @@ class ScheduleNeverStepped(SourceRule):
             yield self.finding(
                 f"the schedule is made and never stepped: the learning rate stays at {rest}",
                 "call scheduler.step() behind each optimizer.step()",
-                cases=[case_at(module, call.node), case_at(part, first.node)],
+                cases=[case_of_node(module, call.node), case_of_node(part, first.node)],
             )
 
 

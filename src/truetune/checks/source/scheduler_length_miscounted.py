@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.learning_rate_schedules import (
     BY_NAME,
     SchedulerPace,
@@ -134,7 +134,7 @@ class SchedulerLengthMiscounted(SourceRule):
             "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
             f" {module.text_of(total)} batches",
             "give it len(loader) * epochs steps, or step it once an epoch",
-            cases=[case_at(module, total), case_at(module, step.call.node)],
+            cases=[case_of_node(module, total), case_of_node(module, step.call.node)],
         )
 
     def _of_lightning(self, total: ast.expr) -> Finding:
@@ -144,7 +144,7 @@ class SchedulerLengthMiscounted(SourceRule):
             " learning rate hardly leaves the beginning",
             'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
             ' "interval": "step"}}',
-            cases=[case_at(self.subject, total)],
+            cases=[case_of_node(self.subject, total)],
         )
 
     def _of_each_batch(self, total: ast.expr, step: SchedulerPace, every: ast.expr) -> Finding:
@@ -156,7 +156,11 @@ class SchedulerLengthMiscounted(SourceRule):
             f"the schedule counts optimizer steps, one for {text} batches, and scheduler.step() comes at each batch: it"
             f" ends after {share} of the run, and from there the learning rate is 0 (or swings up again, of a cosine)",
             "call scheduler.step() behind optimizer.step(), under the same condition",
-            cases=[case_at(module, step.call.node), case_at(module, total), case_at(module, every)],
+            cases=[
+                case_of_node(module, step.call.node),
+                case_of_node(module, total),
+                case_of_node(module, every),
+            ],
         )
 
     def _of_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
@@ -171,17 +175,17 @@ class SchedulerLengthMiscounted(SourceRule):
             f" epochs: from the second on the learning rate {swings}",
             f"multiply its length by {module.text_of(epochs)}",
             cases=[
-                case_at(module, total),
-                case_at(module, epochs),
-                case_at(module, step.call.node),
+                case_of_node(module, total),
+                case_of_node(module, epochs),
+                case_of_node(module, step.call.node),
             ],
         )
 
     def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
         """A schedule whose length is the number of rows."""
-        cases = [case_at(self.subject, total)]
+        cases = [case_of_node(self.subject, total)]
         if row_count is not total:
-            cases.append(case_at(self.subject, row_count))
+            cases.append(case_of_node(self.subject, row_count))
         return self.finding(
             "the schedule counts rows, not steps",
             "use len(loader) * epochs // accumulation steps",
@@ -203,7 +207,7 @@ class SchedulerLengthMiscounted(SourceRule):
                     f"the rate is multiplied by {gamma:g} at every {f'{every} batches' if every > 1 else 'batch'}:"
                     f" after {batches} batches a thousandth of it is left",
                     "step it once an epoch, behind the loop over batches, or count its steps in batches",
-                    cases=[case_at(module, call.node), case_at(module, step.call.node)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, step.call.node)],
                 )
 
     def _by_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Iterator[Finding]:
@@ -226,7 +230,7 @@ class SchedulerLengthMiscounted(SourceRule):
             " rate " + ("never gets through its warm-up" if is_too_long else "hardly changes"),
             "call scheduler.step() behind each optimizer.step()",
             evidence=why,
-            cases=[case_at(module, step.call.node), case_at(module, total)],
+            cases=[case_of_node(module, step.call.node), case_of_node(module, total)],
         )
 
     def _by_accumulation(self, call: Call, total: ast.expr) -> Iterator[Finding]:
@@ -244,7 +248,7 @@ class SchedulerLengthMiscounted(SourceRule):
             "the schedule counts every batch, and scheduler.step() comes only every"
             f" {every_text} batches",
             f"divide its length by {every_text}",
-            cases=[case_at(module, total), case_at(module, every)],
+            cases=[case_of_node(module, total), case_of_node(module, every)],
             fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
             if simple
             else None,

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scores_over_given_fields import scores_over_given_fields
 from truetune.source.module import Module
 
@@ -80,5 +80,5 @@ class ScoreOverTheFieldsGiven(SourceRule):
                 f" as wrong nor in `{score.counter}`, so that the figure is a precision and no accuracy",
                 f"go over the fields of the reference: for key in {score.reference}, with"
                 f" {score.given}.get(key) == {score.reference}[key]; and report precision and recall by field",
-                cases=[case_at(self.subject, score.node)],
+                cases=[case_of_node(self.subject, score.node)],
             )

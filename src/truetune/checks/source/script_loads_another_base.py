@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.adapted_models import (
     name_of_model,
     written_text,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.run_spec import Severity
 from truetune.source.resolved_calls import Call
 
@@ -97,7 +97,7 @@ class ScriptLoadsAnotherBase(SourceRule):
                 # Merged, the wrong base can't be seen any more, nor taken off.
                 severity=self._severity(apart, folder),
                 cases=[
-                    case_at(module, call.node),
+                    case_of_node(module, call.node),
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )
@@ -115,7 +115,7 @@ class ScriptLoadsAnotherBase(SourceRule):
             f'load what it was trained on: from_pretrained("{base}")',
             severity="error" if other.is_proved else "warning",
             cases=[
-                case_at(self.subject, call.node),
+                case_of_node(self.subject, call.node),
                 Case(f"base_model_name_or_path: {base}", file=str(file)),
                 *other.cases,
             ],

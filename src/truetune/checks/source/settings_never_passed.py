@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.settings_left_behind import (
     KINDS,
     SettingsLeftBehind,
@@ -71,7 +71,7 @@ class SettingsNeverPassed(SourceRule):
             yield self.finding(
                 f"{_with_article(left.name)} is built and never passed on: {left.effect}",
                 _remedy(left, place),
-                cases=[case_at(module, left.made.node)],
+                cases=[case_of_node(module, left.made.node)],
                 severity="error" if left.kind.is_adapter else None,
             )
 

@@ -61,14 +61,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
     SingleProcessStart,
     find_single_process_starts,
 )
+from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.constant_values import UNKNOWN
@@ -134,8 +134,8 @@ class SeveralGpusInOneProcess(SourceRule):
             " DistributedDataParallel with a DistributedSampler; or leave DataParallel out, on one GPU",
             evidence=[start.where] if start is not None else [],
             cases=[
-                case_at(module, wrap.node),
-                *([case_at(module, visible)] if visible is not None else []),
+                case_of_node(module, wrap.node),
+                *([case_of_node(module, visible)] if visible is not None else []),
             ],
         )
 
@@ -180,8 +180,8 @@ class SeveralGpusInOneProcess(SourceRule):
             severity="warning" if fits else "info",
             evidence=[start.where] if start is not None else [],
             cases=[
-                case_at(module, load.node),
-                *([case_at(module, visible)] if visible is not None else []),
+                case_of_node(module, load.node),
+                *([case_of_node(module, visible)] if visible is not None else []),
             ],
         )
 
@@ -192,8 +192,8 @@ class SeveralGpusInOneProcess(SourceRule):
         module = self.subject
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         cases = [
-            case_at(module, trainer.node),
-            *([case_at(module, visible)] if visible is not None else []),
+            case_of_node(module, trainer.node),
+            *([case_of_node(module, visible)] if visible is not None else []),
         ]
         return self.finding(
             f"{gpus} GPUs are shown to one process: {_what_happens(module, trainer)}",

@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
 from truetune.checks.source.evidence.wrapped_models import UNWRAPS
 from truetune.source.module import Module
@@ -120,7 +120,7 @@ class ShardedWeightsNotGathered(SourceRule):
             remedy,
             severity="error" if sharding.certain else "warning",
             evidence=[f"{sharding.how}: {sharding.where}"],
-            cases=[case_at(module, call.node)],
+            cases=[case_of_node(module, call.node)],
         )
 
 

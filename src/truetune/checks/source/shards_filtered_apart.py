@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.shards_filtered_apart import WRAPS_MODEL, filtered_shards
 from truetune.source.module import Module
 
@@ -93,5 +93,5 @@ class ShardsFilteredApart(SourceRule):
                 " batches, and at the end of an epoch those with more wait for the others until NCCL's time is over",
                 "filter the rows before they are divided, and divide them by DistributedSampler(drop_last=True); or"
                 " stop all ranks at the least number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
-                cases=[case_at(module, found.part), case_at(module, found.condition)],
+                cases=[case_of_node(module, found.part), case_of_node(module, found.condition)],
             )

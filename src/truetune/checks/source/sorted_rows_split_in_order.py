@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import one_sided_splits
 from truetune.errors import name_list
 from truetune.source.module import Module
@@ -100,5 +100,5 @@ class SortedRowsSplitInOrder(SourceRule):
                 f"{split.source} is sorted by `{split.column}` and split in its order: {shown}{rest} only in the"
                 f" {split.test_rows:,} test rows, none is trained",
                 "shuffle before the split (shuffle=True, seed=0), or stratify by the column",
-                cases=[case_at(module, split.node)],
+                cases=[case_of_node(module, split.node)],
             )

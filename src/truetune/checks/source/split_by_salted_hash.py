@@ -53,9 +53,9 @@ from typing import Literal
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.field_reads import field_read
-from truetune.checks.source.evidence.hash_seeds import hashes_are_seeded
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import rows_with_column
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
@@ -112,7 +112,7 @@ class SplitBySaltedHash(SourceRule):
             if _divides_rows(module, remainder)
         }
         salted = [place for place, kind in kinds.items() if kind != "number"]
-        if not salted or hashes_are_seeded(module):
+        if not salted or project_fixes_hash_seed(module):
             return
         is_text = any(kinds[place] == "text" for place in salted)
         yield self.finding(
@@ -122,7 +122,7 @@ class SplitBySaltedHash(SourceRule):
             " evaluates rows that were trained on",
             "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
             severity="warning" if is_text else "info",
-            cases=[case_at(module, place) for place in salted],
+            cases=[case_of_node(module, place) for place in salted],
         )
 
 
@@ -151,7 +151,7 @@ def _kind_of_one(module: Module, node: ast.AST) -> Hashed:
         return "text"
     if isinstance(node, ast.Call):
         return _kind_of_result(module.flow.call(node))
-    column = field_read(node) if isinstance(node, ast.expr) else None
+    column = field_name_read(node) if isinstance(node, ast.expr) else None
     return "unknown" if column is None else _kind_of_column(module, column)
 
 

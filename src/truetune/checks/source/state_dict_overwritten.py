@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.module import Module
 from truetune.source.source_edits import delete_statement
 
@@ -74,7 +74,7 @@ class StateDictOverwritten(SourceRule):
                     " when it saves",
                     "remove the assignment; save_pretrained of a peft model saves the adapter"
                     " alone",
-                    cases=[case_at(module, node)],
+                    cases=[case_of_node(module, node)],
                     fix=fix_of_changes(module, delete_statement(module, node)),
                 )
 

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.lightning_processes import (
     lightning_trainers,
     starts_lightning_processes,
@@ -142,7 +142,7 @@ class StreamReadWholeByEveryRank(SourceRule):
                     "every process reads the whole stream: the IterableDataset gives all rows to each",
                     "let its __iter__ skip the rows of other processes: every world_size-th row from the rank on,"
                     " and of workers too (torch.utils.data.get_worker_info)",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
                 continue
             if (
@@ -155,5 +155,5 @@ class StreamReadWholeByEveryRank(SourceRule):
                     "every process reads the whole stream: all train on the same rows",
                     "give it to datasets.distributed.split_dataset_by_node, with the rank and the"
                     " number of processes",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )

@@ -48,7 +48,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -109,7 +109,7 @@ class TargetLanguageNotForced(SourceRule):
             "give generate forced_bos_token_id, made by convert_tokens_to_ids of the target's code (deu_Latn of NLLB,"
             " de_DE of mBART-50; M2M100 has get_lang_id); for a trainer set"
             " model.generation_config.forced_bos_token_id",
-            cases=[case_at(module, call.node) for call in calls],
+            cases=[case_of_node(module, call.node) for call in calls],
         )
 
 

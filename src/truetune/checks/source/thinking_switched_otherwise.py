@@ -52,7 +52,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     imported_scripts,
     is_written_by_script,
@@ -105,7 +105,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
                     " prompt than in training",
                     f"ask with enable_thinking={trained.thinks} (of a server:"
                     f' extra_body={{"chat_template_kwargs": {{"enable_thinking": {trained.thinks}}}}}), as in training',
-                    cases=[case_at(module, question.node), case_at(home, trained.node)],
+                    cases=[case_of_node(module, question.node), case_of_node(home, trained.node)],
                 )
                 return
 

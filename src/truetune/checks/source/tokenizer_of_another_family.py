@@ -45,8 +45,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, generate_ids
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.generate_call_inputs import (
+    encoding_calls_of_dictionary,
+    input_ids_argument,
+)
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.module import Module
 from truetune.source.qualified_names import holder_of_part
@@ -72,7 +75,7 @@ def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
         if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_given(call):
-            for encoded in encoding_calls(module, holder_of_part(value)):
+            for encoded in encoding_calls_of_dictionary(module, holder_of_part(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield Pair(call, model, tokenizer)
 
@@ -89,7 +92,7 @@ def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
 def _inputs_given(call: Call) -> list[ast.expr]:
     """What a model is called with: `**inputs`, and its ids."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     return starred if ids is None else [*starred, ids]
 
 
@@ -115,6 +118,6 @@ class TokenizerOfAnotherFamily(SourceRule):
                     f"the model {model} has the vocabulary of {groups[0]}, "
                     f"the tokenizer {tokenizer} that of {groups[1]}",
                     f'load the tokenizer of this model: from_pretrained("{model}")',
-                    cases=[case_at(module, pair.where.node)],
+                    cases=[case_of_node(module, pair.where.node)],
                 )
                 return

@@ -55,8 +55,8 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import added_tokens
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     is_written_by_script,
@@ -103,7 +103,7 @@ def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | No
             is_written_by_script(one, folders) for one in loaded
         ):
             continue
-        for added in added_tokens(training, without_pad=True):
+        for added in added_tokens_unknown_to_model(training, without_pad=True):
             if name not in model_names_of_tokenizer(training, added.call.receiver):
                 continue
             for token in added.names:
@@ -139,9 +139,9 @@ class TokensAddedAtTrainingOnly(SourceRule):
                 "load the tokenizer that the training saved, and call model.resize_token_embeddings(len(tokenizer))"
                 " before the adapter is put on the base",
                 cases=[
-                    case_at(module, added.loads.node),
-                    case_at(module, added.written),
-                    case_at(added.training, added.adds.node),
+                    case_of_node(module, added.loads.node),
+                    case_of_node(module, added.written),
+                    case_of_node(added.training, added.adds.node),
                 ],
             )
             return

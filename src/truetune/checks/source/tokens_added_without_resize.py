@@ -43,8 +43,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding, Severity
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.added_tokens import (
+    TOKENS_ADDED,
+    AddedTokens,
+    added_tokens_unknown_to_model,
+)
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -73,7 +77,7 @@ class TokensAddedWithoutResize(SourceRule):
         module = self.subject
         if module.mentions("resize_token_embeddings") or not _loads_model_to_train(module):
             return
-        for added in added_tokens(module):
+        for added in added_tokens_unknown_to_model(module):
             new = [name for name in added.names if not name.startswith(RESERVED)]
             if not new or _has_room(added, len(new)):
                 continue
@@ -103,7 +107,7 @@ class TokensAddedWithoutResize(SourceRule):
             _resize_advice(self.subject, added),
             severity=severity,
             evidence=[evidence],
-            cases=[case_at(self.subject, added.call.node)],
+            cases=[case_of_node(self.subject, added.call.node)],
         )
 
 

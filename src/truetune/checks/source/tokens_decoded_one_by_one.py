@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -93,7 +93,7 @@ class TokensDecodedOneByOne(SourceRule):
                     " the pieces are joined",
                     "keep the ids, decode all of them at each step and give what is new; or generate with"
                     " TextIteratorStreamer",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

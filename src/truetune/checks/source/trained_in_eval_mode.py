@@ -62,12 +62,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.evaluation_modes_in_runs import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.models_left_in_eval_mode import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
     models_left_in_eval_mode,
-    settings_that_are_off,
+    settings_off_in_eval_mode,
 )
 from truetune.source.module import Module
 
@@ -91,7 +91,7 @@ class TrainedInEvalMode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for left in models_left_in_eval_mode(self.subject):
-            off = settings_that_are_off(left.trace)
+            off = settings_off_in_eval_mode(left.trace)
             yield self.finding(
                 f"the model stays in eval() mode for the training steps behind this: {_what_is_off(off)}",
                 "call model.train() behind the evaluation, before the next step"
@@ -102,9 +102,9 @@ class TrainedInEvalMode(SourceRule):
     def _cases(self, left: LeftInEvalMode) -> list[Case]:
         """The switch, and the backward pass that meets it."""
         module = self.subject
-        cases = [case_at(module, left.switch.node)]
+        cases = [case_of_node(module, left.switch.node)]
         if left.backward is not None and left.backward.home.path == module.path:
-            cases.append(case_at(module, left.backward.node))
+            cases.append(case_of_node(module, left.backward.node))
         return cases
 
 

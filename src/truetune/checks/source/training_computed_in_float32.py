@@ -63,7 +63,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
@@ -148,8 +148,8 @@ class TrainingComputedInFloat32(SourceRule):
                 + '; torch.set_float32_matmul_precision("high") alone switches TF32 on',
                 severity="warning" if training.is_certain else "info",
                 cases=[
-                    case_at(training.place.home, training.place.node),
-                    case_at(load.home, load.node),
+                    case_of_node(training.place.home, training.place.node),
+                    case_of_node(load.home, load.node),
                 ],
             )
 

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 LIGHTNING = "LightningModule"
@@ -83,7 +83,7 @@ class TrainingStepReturnsNothing(SourceRule):
             yield self.finding(
                 "training_step returns nothing: Lightning skips each batch, and no weight is ever changed",
                 f"end training_step with `return {loss}`",
-                cases=[case_at(module, step)],
+                cases=[case_of_node(module, step)],
             )
 
 

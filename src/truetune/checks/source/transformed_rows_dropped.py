@@ -48,11 +48,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.dropped_transformations import (
-    Dropped,
+    DroppedTransformation,
     dropped_transformations,
-    pure_statements,
+    statements_of_pure_methods,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
@@ -66,7 +66,7 @@ HARMLESS = frozenset(("shuffle", "sort", "sort_values", "sample", "reset_index",
 
 def _transformations(module: Module) -> Iterator[object]:
     """Calls that transform rows, with their result kept or not."""
-    yield from pure_statements(module)
+    yield from statements_of_pure_methods(module)
     yield from _maps(module)
 
 
@@ -95,10 +95,10 @@ class TransformedRowsDropped(SourceRule):
                 yield self.finding(
                     "the function of map changes its row and returns nothing: map then keeps the rows as they were",
                     "return the row at the end of the function",
-                    cases=[case_at(module, call.node), case_at(module, function)],
+                    cases=[case_of_node(module, call.node), case_of_node(module, function)],
                 )
 
-    def _report(self, dropped: Dropped) -> Finding:
+    def _report(self, dropped: DroppedTransformation) -> Finding:
         """A transformation whose result is dropped."""
         module, call = self.subject, dropped.call
         written = module.text_of(call)
@@ -118,7 +118,7 @@ class TransformedRowsDropped(SourceRule):
             if is_simple
             else "give the result to a name, and use that afterwards",
             severity="warning" if method in HARMLESS or dropped.kind == "text" else None,
-            cases=[case_at(module, call), case_at(module, dropped.used)],
+            cases=[case_of_node(module, call), case_of_node(module, dropped.used)],
             fix=fix_of_changes(
                 module, replace_expression(module, call, f"{target} = {written}"), safe=False
             )

@@ -59,7 +59,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.limits_switched_on import limits_switched_on
 from truetune.checks.source.evidence.row_limits_in_runs import TRAINERS
 
@@ -81,7 +81,7 @@ class TrialLimitSwitchedOn(SourceRule):
                 " trial on",
                 f"remove {given.name} from {file} (line {given.line}), and train again from the base",
                 cases=[
-                    case_at(self.subject, limit.node),
+                    case_of_node(self.subject, limit.node),
                     Case(f"{given.name}={given.value}", file=place, line=given.line),
                 ],
             )

@@ -47,7 +47,7 @@ from packaging.version import Version
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
 from truetune.source.module import Module
@@ -120,7 +120,7 @@ class TrlNameGone(SourceRule):
             "; ".join(remedies),
             severity=severity,
             evidence=[pins.told("trl")],
-            cases=[case_at(self.subject, use.node, use.name) for use in gone],
+            cases=[case_of_node(self.subject, use.node, use.name) for use in gone],
             count=len(gone),
             is_loud=pins.of("trl") is None,
             fix=fix_of_changes(

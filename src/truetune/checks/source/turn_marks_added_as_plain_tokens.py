@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -86,7 +86,7 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
                     " after the tokenizer is loaded again)",
                     'give add_tokens special_tokens=True; of a tokenizer that is saved already, set "special": true for'
                     " these tokens in tokenizer.json and tokenizer_config.json",
-                    cases=[case_at(module, call.node)],
+                    cases=[case_of_node(module, call.node)],
                 )
 
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import family_of_model
@@ -104,7 +104,7 @@ class UntouchedBaseSaved(SourceRule):
                 f"{module.text_of(saves[0].node.func)} saves the base as it was loaded: nothing was trained in it,"
                 " and no adapter is on it",
                 f"call {saves[0].method} of the model that was trained or merged",
-                cases=[case_at(module, saves[0].node), case_at(module, loads[0].node)],
+                cases=[case_of_node(module, saves[0].node), case_of_node(module, loads[0].node)],
             )
 
 

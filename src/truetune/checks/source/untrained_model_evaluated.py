@@ -54,11 +54,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    routes_to,
-    runs_after,
+    call_routes_to,
+    route_runs_after,
     training_places,
 )
 from truetune.checks.source.evidence.loaded_models import (
@@ -110,7 +110,9 @@ class UntrainedModelEvaluated(SourceRule):
         if module.mentions(*TAKES_UP):
             return
         trained = list(trained_models(module))
-        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
+        trainings = [
+            route for node in training_places(module) for route in call_routes_to(module, node)
+        ]
         late = [
             one for one in _generations_beside_training(module) if _is_late(module, one, trainings)
         ]
@@ -128,9 +130,9 @@ class UntrainedModelEvaluated(SourceRule):
             'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
             " whole weights",
             cases=[
-                case_at(module, generation.node),
-                case_at(module, generation.loads[0]),
-                case_at(module, base),
+                case_of_node(module, generation.node),
+                case_of_node(module, generation.loads[0]),
+                case_of_node(module, base),
             ],
         )
 
@@ -138,7 +140,7 @@ class UntrainedModelEvaluated(SourceRule):
 def _is_late(module: Module, generation: AskedModel, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
-        runs_after(late, training)
-        for late in routes_to(module, generation.node)
+        route_runs_after(late, training)
+        for late in call_routes_to(module, generation.node)
         for training in trainings
     )

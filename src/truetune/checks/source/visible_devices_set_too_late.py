@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -81,7 +81,7 @@ class VisibleDevicesSetTooLate(SourceRule):
                 yield self.finding(
                     f"{VARIABLE} is set after CUDA was started, which has read it already: all GPUs stay visible",
                     f"set it above the imports, or in the command: {VARIABLE}=1 python SCRIPT",
-                    cases=[case_at(module, setting), case_at(module, start)],
+                    cases=[case_of_node(module, setting), case_of_node(module, start)],
                 )
                 return
 

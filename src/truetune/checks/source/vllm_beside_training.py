@@ -62,7 +62,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
 from truetune.source.resolved_calls import Call
@@ -124,7 +124,7 @@ class VllmBesideTraining(SourceRule):
                 f"vLLM takes {share:.0%} of the GPU on which this script trains"
                 f"{', by default' if share_argument is None else ''}",
                 "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
-                cases=[case_at(module, call.node)],
+                cases=[case_of_node(module, call.node)],
             )
 
 

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.kept_checkpoints import (
     KeptCheckpoint,
     best_checkpoint_choices,
@@ -66,5 +66,5 @@ class WorstCheckpointKept(SourceRule):
                 yield self.finding(
                     f"the checkpoint that is kept is the one with the {kept} {choice.metric}: the worst one",
                     choice.remedy,
-                    cases=[case_at(module, choice.node)],
+                    cases=[case_of_node(module, choice.node)],
                 )

@@ -55,7 +55,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.source.module import Module
@@ -172,7 +172,7 @@ class WrapperKeysNotLoaded(SourceRule):
                 yield self.finding(
                     f"{fitting.keys}, and {_leaves_out(module, call)} leaves them all out: nothing is loaded{stays}",
                     fitting.remedy,
-                    cases=[case_at(module, call.node), fitting.case],
+                    cases=[case_of_node(module, call.node), fitting.case],
                 )
 
 
@@ -274,7 +274,7 @@ def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
         name = _file_pattern(module, call.argument(1, "f") or call.keywords.get("filename"))
         if name is None:
             continue
-        case, saved = case_at(module, call.node), call.argument(0, "obj")
+        case, saved = case_of_node(module, call.node), call.argument(0, "obj")
         parts = _parts_of(module, saved)
         if parts:
             keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
@@ -290,7 +290,7 @@ def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
         )
         prefix = None if wrapped is None else _prefix_of(module, wrapped)
         if prefix is not None and name is not None:
-            yield _saved_with_prefix(case_at(module, call.node), prefix, name, "")
+            yield _saved_with_prefix(case_of_node(module, call.node), prefix, name, "")
 
 
 def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: str) -> Saved:

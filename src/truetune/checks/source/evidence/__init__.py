@@ -1,1 +1,4 @@
-"""What several rules on scripts look at: calls, models, losses, labels, prompts, processes. No rule stands here."""
+"""Questions about scripts that several rules share: calls, models, losses, labels, prompts,
+processes. Each module finds places or facts in source; the rules judge them. No rule stands
+here.
+"""

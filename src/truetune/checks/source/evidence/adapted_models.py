@@ -1,7 +1,9 @@
-"""Models that are given an adapter, those that are merged with one, and the names that models are loaded under.
+"""Finds models that are given an adapter or merged with one, and the names that models are loaded
+under.
 
-A name is told only where the code leaves one choice: every origin of the expression is followed, through wrappers of
-PEFT and accelerate, and two different names (or one that is not written in the file) give none.
+A name is told only where the code leaves one choice: every origin of the expression is followed,
+through wrappers of PEFT and accelerate, and two different names (or one that is not written in the
+file) give none.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ def adapted_models(module: Module) -> Iterator[AdaptedModel]:
         adapter = call.argument(0, "model_id") or call.keywords.get("peft_model_id")
         if call.receiver is not None and adapter is not None:
             yield AdaptedModel(call, call.receiver, adapter)
-    yield from _adapted_by_vllm(module)
+    yield from _models_adapted_by_vllm(module)
 
 
-def _adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
-    """The engine of a file with the adapters of its requests."""
+def _models_adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
+    """The models of vLLM engines that are given an adapter by their requests."""
     engines = [call.argument(0, "model") for call in module.calls(*VLLM_ENGINES)]
     # A request names no engine: with two of them it is not known which one gets the adapter.
     if len(engines) != 1 or engines[0] is None:
@@ -65,8 +67,9 @@ def name_of_model(module: Module, model: ast.expr) -> str | None:
 
 
 def written_text(module: Module, expression: ast.expr | None) -> str | None:
-    """The text that an expression stands for, as the file writes it: also as the default of a variable of the
-    environment (`os.environ.get("BASE", "owner/model")`) or of an option, and inside of `str()` and `Path()`.
+    """The text that an expression stands for, as the file writes it: also as the default of a
+    variable of the environment (`os.environ.get("BASE", "owner/model")`) or of an option, and
+    inside of `str()` and `Path()`.
 
     A launch may give another value; what the file writes is what it does without one.
     """
@@ -79,19 +82,23 @@ def written_text(module: Module, expression: ast.expr | None) -> str | None:
         given = _text_given_by_command(module, expression)
         if given is not None:
             return given
-        expression = _inner_expression(module, expression)
+        expression = _wrapped_text_expression(module, expression)
     return None
 
 
 def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
-    """The text that the commands beside a script give for the option that an expression is; None where it is none."""
+    """The text that the commands beside a script give for the option that an expression is; None
+    where it is none.
+    """
     origins = module.flow.origins(expression)
     given = find_given_option(module, origins[0].node) if len(origins) == 1 else None
     return given.value if given is not None and isinstance(given.value, str) else None
 
 
-def _inner_expression(module: Module, expression: ast.expr) -> ast.expr | None:
-    """What a wrapper of a text holds: its default, its argument, or what a name was given."""
+def _wrapped_text_expression(module: Module, expression: ast.expr) -> ast.expr | None:
+    """The expression inside of a wrapper of a text: its default, its argument, or what a name was
+    given; None otherwise.
+    """
     origins = [origin.node for origin in module.flow.origins(expression)]
     if len(origins) != 1:
         return None
@@ -109,13 +116,15 @@ def _inner_expression(module: Module, expression: ast.expr) -> ast.expr | None:
 
 
 def loaded_name(module: Module, expression: ast.expr) -> str | None:
-    """The one name that it is loaded under; None where there are several, or one is not written in the file."""
+    """The one name that it is loaded under; None where there are several, or one is not written in
+    the file.
+    """
     names: set[object] = set()
     for origin in module.flow.origins(expression):
         name = (
             module.flow.value(origin.node)
             if isinstance(origin.node, ast.Constant)
-            else _name_of_load(module, origin.node)
+            else _name_of_loaded_model(module, origin.node)
         )
         names.add(name)
     if len(names) != 1:
@@ -124,8 +133,10 @@ def loaded_name(module: Module, expression: ast.expr) -> str | None:
     return only if isinstance(only, str) else None
 
 
-def _name_of_load(module: Module, node: ast.AST) -> object:
-    """The name that a chain of wrappers ends in; no text where it is not one, or not written in the file."""
+def _name_of_loaded_model(module: Module, node: ast.AST) -> object:
+    """The name that the load at the end of a chain of wrappers is given; no text where it is not
+    written in the file.
+    """
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.named("*.from_pretrained") and not call.named("peft.*"):

@@ -1,4 +1,6 @@
-"""Folders that hold an adapter and no model: loaded as a model, they give their base with the adapter in it."""
+"""Finds models that are loaded from a folder which holds only an adapter. transformers then loads
+their base with the adapter in it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MAX_FOLDERS_UP = 2
 
 
 def loads_adapter_folder(module: Module, model: ast.AST) -> bool:
-    """Is it a model that is loaded from a folder with an adapter in it, or the name of such a folder?"""
+    """Is it a model that is loaded from a folder with an adapter in it, or the name of such a
+    folder?
+    """
     if isinstance(model, ast.Call):
         call = module.flow.call(model)
         if not call.named(*MODEL_LOADS):
@@ -37,7 +41,7 @@ def _is_adapter_folder(module: Module, named: ast.expr) -> bool:
         _saves_adapter(module, call)
         for part in module.with_linked
         for call in part.methods("save_pretrained", "save_model")
-        if module.flow.value(_folder_saved_to(call)) == path and _saves_weights(module, call)
+        if module.flow.value(_folder_saved_to(call)) == path and _saves_model_weights(module, call)
     ]
     return bool(saved) and all(saved)
 
@@ -54,13 +58,13 @@ def _folder_saved_to(call: Call) -> ast.expr | None:
     return call.argument(0, "save_directory") or call.keywords.get("output_dir")
 
 
-def _saves_weights(module: Module, call: Call) -> bool:
+def _saves_model_weights(module: Module, call: Call) -> bool:
     """Does a call save a model, and no tokenizer or processor?"""
     return not module.flow.types(call.receiver) & {"tokenizer", "processor"}
 
 
 def _saves_adapter(module: Module, call: Call) -> bool:
-    """Is what is saved a model of peft, or a trainer that makes one of its `peft_config`?"""
+    """Is what a call saves a model of PEFT, or a trainer that makes one of its `peft_config`?"""
     if call.method == "save_pretrained":
         return "peft-model" in module.flow.types(call.receiver)
     trainer = module.flow.producing_call(call.receiver)

@@ -24,12 +24,16 @@ def is_kept_from_adapters(module: Module, node: ast.AST) -> bool:
 
 
 def _is_conjunction(test: ast.expr) -> TypeGuard[ast.BoolOp]:
-    """`a and b`"""
+    """Is a test an `and` of others: `a and b`?"""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 
 def _tests_for_no_adapter(module: Module, test: ast.expr) -> bool:
-    """`not isinstance(model, PeftModel)`, or a name for it; `getattr(model, "peft_config", None) is None`"""
+    """Does a test hold only for a model without an adapter?
+
+    `not isinstance(model, PeftModel)`, or a name for it; `getattr(model, "peft_config", None) is
+    None`.
+    """
     for origin in module.flow.origins(test):
         node = origin.node
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -42,7 +46,10 @@ def _tests_for_no_adapter(module: Module, test: ast.expr) -> bool:
 
 
 def _tests_for_adapter(module: Module, test: ast.expr) -> bool:
-    """`isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`, or a name for it."""
+    """Does a test hold only for a model with an adapter?
+
+    `isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`, or a name for it.
+    """
     for origin in module.flow.origins(test):
         if isinstance(origin.node, ast.Call) and len(origin.node.args) > 1:
             call = module.flow.call(origin.node)

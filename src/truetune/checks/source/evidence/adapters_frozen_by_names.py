@@ -1,11 +1,12 @@
-"""Loops over a model's parameters that freeze every weight of an adapter, by what their tests say of its names.
+"""Finds loops over a model's parameters that freeze every weight of an adapter, by what their tests
+say of the weights' names.
 
-How it works: the body of `for name, p in model.named_parameters()` is evaluated for names as PEFT gives them to LoRA's
-weights, in models of several families and at each layer. The loop freezes the adapter where the last thing that it
-sets is False for all of them.
+How it works: the body of `for name, p in model.named_parameters()` is evaluated for names as PEFT
+gives them to LoRA's weights, in models of several families and at each layer. The loop freezes the
+adapter where the last thing that it sets is False for all of them.
 
-The trade-off: a test that is not written out (a pattern, a list from elsewhere) leaves the loop alone, and so does any
-other place that sets `requires_grad`, for it may come later.
+The trade-off: a test that is not written out (a pattern, a list from elsewhere) leaves the loop
+alone, and so does any other place that sets `requires_grad`, for it may come later.
 """
 
 from __future__ import annotations
@@ -53,21 +54,23 @@ class FreezingLoop(NamedTuple):
 
 
 def loops_that_freeze_adapters(module: Module) -> Iterator[FreezingLoop]:
-    """The loops over all parameters of a model, in the files that run together, after which no LoRA weight trains."""
+    """The loops over all parameters of a model, in the files that run together, after which no LoRA
+    weight trains.
+    """
     for part in module.with_linked:
         for loop in part.nodes(ast.For):
             call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
             if call is None or call.method not in ("parameters", "named_parameters"):
                 continue
-            if call.receiver is None or _is_set_elsewhere(module, loop):
+            if call.receiver is None or _may_be_unfrozen_elsewhere(module, loop):
                 continue
-            body = _LoopBody(module, loop)
+            body = _LoopBodyEvaluator(module, loop)
             names = ADAPTER_NAMES if body.reads_names else ADAPTER_NAMES[:1]
-            if all(body.trains(name) is False for name in names):
+            if all(body.trains_weight(name) is False for name in names):
                 yield FreezingLoop(loop, call.receiver, body.reads_names)
 
 
-def _is_set_elsewhere(module: Module, loop: ast.For) -> bool:
+def _may_be_unfrozen_elsewhere(module: Module, loop: ast.For) -> bool:
     """May another place of the files give gradients to the adapter?"""
     inside = set(ast.walk(loop))
     for part in module.with_linked:
@@ -88,8 +91,8 @@ def _is_set_elsewhere(module: Module, loop: ast.For) -> bool:
     return False
 
 
-class _LoopBody:
-    """What one pass of a loop sets, for a name."""
+class _LoopBodyEvaluator:
+    """Evaluates one pass of a loop over parameters for the name of one weight."""
 
     def __init__(self, module: Module, loop: ast.For) -> None:
         self.module = module
@@ -106,14 +109,16 @@ class _LoopBody:
         self.state: bool | None = True
         self.known: dict[str, bool | None] = {}
 
-    def trains(self, name: str) -> bool | None:
-        """Does a weight of the adapter with this name train behind the loop? None where that is not known."""
+    def trains_weight(self, name: str) -> bool | None:
+        """Does a weight of the adapter with this name train behind the loop? None where that is not
+        known.
+        """
         # get_peft_model leaves the adapter's weights trainable.
         self.state, self.known = True, {}
-        self._run(self.loop.body, name)
+        self._run_statements(self.loop.body, name)
         return self.state
 
-    def _run(self, statements: Sequence[ast.stmt], name: str) -> bool:
+    def _run_statements(self, statements: Sequence[ast.stmt], name: str) -> bool:
         """Run the statements; False where the pass ends (`continue`)."""
         for statement in statements:
             if isinstance(statement, ast.Continue | ast.Break | ast.Return | ast.Raise):
@@ -128,11 +133,13 @@ class _LoopBody:
         return True
 
     def _run_branch(self, statement: ast.If, name: str) -> bool:
-        """Run the arm that is taken for this name; False where the pass ends, or it is not known which is taken."""
+        """Run the arm that is taken for this name; False where the pass ends, or it is not known
+        which is taken.
+        """
         test = self._truth(statement.test, name)
         if test is not None:
-            return self._run(statement.body if test else statement.orelse, name)
-        if self._sets(statement):
+            return self._run_statements(statement.body if test else statement.orelse, name)
+        if self._mentions_switch_or_ends_pass(statement):
             self.state = None
             return False
         return True
@@ -140,20 +147,20 @@ class _LoopBody:
     def _run_plain(self, statement: ast.stmt, name: str) -> None:
         """Run a statement that never ends the pass."""
         if isinstance(statement, ast.Assign):
-            self._assign(statement, name)
+            self._run_assignment(statement, name)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._switch_by_method(statement.value, name)
-        elif self._sets(statement):
+        elif self._mentions_switch_or_ends_pass(statement):
             self.state = None
 
-    def _sets(self, statement: ast.stmt) -> bool:
+    def _mentions_switch_or_ends_pass(self, statement: ast.stmt) -> bool:
         """Does a statement mention the switch, or end the pass?"""
         return "requires_grad" in ast.unparse(statement) or any(
             isinstance(node, ast.Continue) for node in ast.walk(statement)
         )
 
-    def _assign(self, statement: ast.Assign, name: str) -> None:
-        """`p.requires_grad = ...`, or a name for a test."""
+    def _run_assignment(self, statement: ast.Assign, name: str) -> None:
+        """Run `p.requires_grad = ...`, or the assignment of a test to a name."""
         target = ast.unparse(statement.targets[0])
         value = self._truth(statement.value, name)
         if target == f"{self.weight}.requires_grad":
@@ -162,17 +169,17 @@ class _LoopBody:
             self.known[target] = value
 
     def _switch_by_method(self, node: ast.Call, name: str) -> None:
-        """`p.requires_grad_(...)`."""
+        """Run `p.requires_grad_(...)`, which switches the gradient of the weight."""
         if ast.unparse(node.func) == f"{self.weight}.requires_grad_":
             self.state = self._truth(node.args[0], name) if node.args else True
 
     def _truth(self, node: ast.expr, name: str) -> bool | None:
-        """Is a test true for this name? None where that is not known."""
+        """Is a test true for a weight of this name? None where that is not known."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self._truth(node.operand, name)
             return None if inner is None else not inner
         if isinstance(node, ast.BoolOp):
-            return self._truth_of_several(node, name)
+            return self._truth_of_and_or(node, name)
         if isinstance(node, ast.Name) and node.id in self.known:
             return self.known[node.id]
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -182,8 +189,11 @@ class _LoopBody:
         value = self.module.flow.value(node)
         return value if isinstance(value, bool) else None
 
-    def _truth_of_several(self, node: ast.BoolOp, name: str) -> bool | None:
-        """`a or b`, `a and b`."""
+    def _truth_of_and_or(self, node: ast.BoolOp, name: str) -> bool | None:
+        """Is `a or b`, or `a and b`, true for a weight of this name?
+
+        None where that is not known.
+        """
         parts = [self._truth(part, name) for part in node.values]
         decides = isinstance(node.op, ast.Or)
         if decides in parts:
@@ -191,7 +201,10 @@ class _LoopBody:
         return None if None in parts else not decides
 
     def _truth_of_membership(self, node: ast.Compare, name: str) -> bool | None:
-        """`"lora_" in name`."""
+        """Is a test whether the name holds a text true:
+
+        `"lora_" in name`? None where that is not known.
+        """
         if ast.unparse(node.comparators[0]) != self.name:
             return None
         text = self.module.flow.value(node.left)
@@ -200,30 +213,36 @@ class _LoopBody:
         return (text in name) is isinstance(node.ops[0], ast.In)
 
     def _truth_of_call(self, node: ast.Call, name: str) -> bool | None:
-        """`any(key in name for key in KEYS)`, `name.startswith(...)`."""
+        """Is a test by a call true:
+
+        `any(key in name for key in KEYS)`, `name.startswith(...)`? None where that is not known.
+        """
         called = ast.unparse(node.func)
         if len(node.args) != 1:
             return None
         if called == f"{self.name}.startswith":
-            texts = self._texts(node.args[0])
+            texts = self._constant_texts(node.args[0])
             return None if texts is None else name.startswith(tuple(texts))
         if called == f"{self.name}.endswith":
-            texts = self._texts(node.args[0])
+            texts = self._constant_texts(node.args[0])
             return None if texts is None else name.endswith(tuple(texts))
         return self._truth_of_any(node.args[0], name) if called == "any" else None
 
     def _truth_of_any(self, given: ast.expr, name: str) -> bool | None:
-        """`key in name for key in KEYS`, of which one is enough."""
+        """Is `any` of a comprehension over texts true:
+
+        `key in name for key in KEYS`? None where that is not known.
+        """
         if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
             return None
         loop = given.generators[0]
         plain = f"{ast.unparse(loop.target)} in {self.name}"
-        texts = self._texts(loop.iter)
+        texts = self._constant_texts(loop.iter)
         if loop.ifs or ast.unparse(given.elt) != plain or texts is None:
             return None
         return any(text in name for text in texts)
 
-    def _texts(self, node: ast.expr) -> list[str] | None:
+    def _constant_texts(self, node: ast.expr) -> list[str] | None:
         """The texts of a list that is written out, or of one text; None where they are not known."""
         origins = self.module.flow.origins(node)
         if len(origins) != 1:

@@ -1,4 +1,6 @@
-"""Which tokens code adds to a tokenizer, and whether they are new to its model."""
+"""Finds tokens that code adds to a tokenizer, and says whether they are new to its model and fit
+its embedding.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class AddedTokens:
     """Is it known which tokens the model has?"""
 
 
-def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedTokens]:
+def added_tokens_unknown_to_model(
+    module: Module, *, without_pad: bool = False
+) -> list[AddedTokens]:
     """What `add_tokens` and `add_special_tokens` add, but for what the model is known to have.
 
     Args:
@@ -69,7 +73,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
         known = families_of_tokenizer(module, call.receiver)
         if (
             not names
-            or _for_a_named_model(module, call.node)
+            or _is_in_branch_for_named_model(module, call.node)
             or any(one and one.completed_by_code for one in known)
         ):
             continue
@@ -77,18 +81,19 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
             AddedTokens(
                 call,
                 names,
-                _spare_rows(module, call, known, len(has)),
-                bool(has or _is_certain(known)),
+                _spare_embedding_rows(module, call, known, len(has)),
+                bool(has or _all_vocabularies_are_known(known)),
             )
         )
     return added
 
 
 def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
-    """Tokens whose text is not in the files, where the code that adds them resizes the embedding for them.
+    """Tokens whose text is not in the files, where the code that adds them resizes the embedding
+    for them.
 
-    By `add_tokens` or as additional special tokens, which no one uses for a pad, or by TRL's `clone_chat_template`,
-    which resizes by itself.
+    By `add_tokens` or as additional special tokens, which no one uses for a pad, or by TRL's
+    `clone_chat_template`, which resizes by itself.
     """
     added = []
     for call in module.methods("add_tokens"):
@@ -96,7 +101,9 @@ def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
         is_unknown = given is not None and module.flow.value(given) is UNKNOWN
         if not is_unknown or "tokenizer" not in module.flow.types(call.receiver):
             continue
-        if _resizes_beside(module, call.node) and not _for_a_named_model(module, call.node):
+        if _resizes_embedding_in_same_function(
+            module, call.node
+        ) and not _is_in_branch_for_named_model(module, call.node):
             added.append(AddedTokens(call, (), None, model_known=True))
     added += _special_tokens_of_unknown_text(module)
     for call in module.calls(*TEMPLATE_CLONES):
@@ -107,10 +114,10 @@ def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
 
 
 def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
-    """Additional special tokens that an option or a field of the arguments names.
+    """Additional special tokens whose text an option or a field names:
+    `{"additional_special_tokens": args.tags}`.
 
-    `{"additional_special_tokens": args.tags}`. An option that is asked for first (`if args.tags:`) may be empty, so
-    nothing is said of it, nor of a default whose tokens the model has.
+    An option that is asked for first (`if args.tags:`) may be empty, so nothing is said of it.
     """
     for call in module.methods("add_special_tokens"):
         given = call.argument(0, "special_tokens_dict")
@@ -120,29 +127,33 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue
-        if _is_asked_for(module, call.node, named) or _for_a_named_model(module, call.node):
+        if _is_under_test_of_option(module, call.node, named) or _is_in_branch_for_named_model(
+            module, call.node
+        ):
             continue
-        names = _texts_of_default(module, named)
+        names = _default_texts_of_option(module, named)
         has = vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
-        if _resizes_beside(module, call.node) and (not names or not has.issuperset(names)):
+        if _resizes_embedding_in_same_function(module, call.node) and (
+            not names or not has.issuperset(names)
+        ):
             yield AddedTokens(call, names, None, model_known=True)
 
 
-def _texts_of_default(module: Module, named: ast.expr) -> tuple[str, ...]:
+def _default_texts_of_option(module: Module, named: ast.expr) -> tuple[str, ...]:
     """The texts of the list that a field or option begins with; none where it is not seen."""
     lists = [one.node for one in module.flow.origins(named) if isinstance(one.node, ast.List)]
     texts = (item.value for one in lists for item in one.elts if isinstance(item, ast.Constant))
     return tuple(text for text in texts if isinstance(text, str))
 
 
-def _is_asked_for(module: Module, node: ast.AST, named: ast.expr) -> bool:
-    """Does an `if` around a place ask for what is named there?"""
+def _is_under_test_of_option(module: Module, node: ast.AST, named: ast.expr) -> bool:
+    """Does an `if` around a place test the option or field that is named?"""
     text = ast.unparse(named)
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
     return any(text in ast.unparse(test) for test in tests)
 
 
-def _resizes_beside(module: Module, node: ast.AST) -> bool:
+def _resizes_embedding_in_same_function(module: Module, node: ast.AST) -> bool:
     """Does the function that a place stands in resize the embedding to the tokenizer's length?"""
     functions = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     around = next(functions, module.tree)
@@ -153,19 +164,25 @@ def _resizes_beside(module: Module, node: ast.AST) -> bool:
 
 
 def _is_template_of_another_family(module: Module, call: Call) -> bool | None:
-    """Does a chat template come from a model of another family, with tokens of its own? None where it is not known."""
+    """Does a chat template come from a model of another family, with tokens of its own? None where
+    it is not known.
+    """
     source = call.argument(2, "source_tokenizer_path")
     names = likely_model_names(module, call.argument(1, "tokenizer"))
     sources = possible_texts(module.home(source), source) if source is not None else []
-    families = {_word_of_family(name) for name in names}
-    others = {_word_of_family(name) for name in sources}
+    families = {_first_word_of_model_name(name) for name in names}
+    others = {_first_word_of_model_name(name) for name in sources}
     if len(families) != 1 or len(others) != 1 or "" in families | others:
         return None
     return families != others
 
 
-def _word_of_family(name: str) -> str:
-    """`qwen` of `Qwen/Qwen2.5-7B`, `llama` of `meta-llama/Meta-Llama-3-8B`; empty where a name begins otherwise."""
+def _first_word_of_model_name(name: str) -> str:
+    """The word that a model's name begins with:
+
+    `qwen` of `Qwen/Qwen2.5-7B`, `llama` of `meta-llama/Meta-Llama-3-8B`; empty where it begins
+    otherwise.
+    """
     match = re.match(r"(?:meta-)?([a-z]+)", plain_name(name))
     return match.group(1) if match is not None else ""
 
@@ -185,16 +202,20 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
     return [name for name in names if isinstance(name, str)]
 
 
-def _is_certain(known: list[ModelFamily | None]) -> bool:
+def _all_vocabularies_are_known(known: list[ModelFamily | None]) -> bool:
     """Are the vocabularies of all models known that the tokenizer may belong to?"""
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 
-def _spare_rows(
+def _spare_embedding_rows(
     module: Module, call: Call, known: list[ModelFamily | None], tokens: int
 ) -> int | None:
-    """By the model's own config, its family, or its class; a tokenizer at hand is taken to be as long as its model."""
-    if tokens and (rows := _rows_of_embedding(module, call)) is not None:
+    """How many rows of the embedding are left for new tokens; None where that is not known.
+
+    By the model's own config, its family, or its class. A tokenizer that is here is taken to be as
+    long as its model.
+    """
+    if tokens and (rows := _embedding_rows_by_local_config(module, call)) is not None:
         return max(0, rows - tokens)
     spare = [one.spare_rows for one in known if one is not None and one.spare_rows is not None]
     if known and len(spare) == len(known):
@@ -203,7 +224,7 @@ def _spare_rows(
     return 0 if tokens or all(any(module.calls(pattern)) for pattern in OF_LLAMA) else None
 
 
-def _rows_of_embedding(module: Module, call: Call) -> int | None:
+def _embedding_rows_by_local_config(module: Module, call: Call) -> int | None:
     """Rows of the embedding by the config.json of a model on this machine; None where none is here."""
     # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
@@ -216,14 +237,17 @@ def _rows_of_embedding(module: Module, call: Call) -> int | None:
     return None
 
 
-def _for_a_named_model(module: Module, node: ast.AST) -> bool:
+def _is_in_branch_for_named_model(module: Module, node: ast.AST) -> bool:
     """Does it stand in a branch for models of one name, whose tokens its author knows?"""
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
-    return any(_asks_for_name(part) for test in tests for part in ast.walk(test))
+    return any(_tests_model_name(part) for test in tests for part in ast.walk(test))
 
 
-def _asks_for_name(node: ast.AST) -> bool:
-    """`"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`"""
+def _tests_model_name(node: ast.AST) -> bool:
+    """Does a test ask for the name or type of a model:
+
+    `"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`?
+    """
     sides = _sides_of_test(node)
     is_named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
     if not is_named:

@@ -1,6 +1,7 @@
 """Caches on the disk that keep the answers of models, and the keys that they are kept under.
 
-The trade-off: the key is followed through the assignments of its own function alone, by the names that stand in them.
+The trade-off: the key is followed through the assignments of its own function alone, by the names
+that stand in them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class KeyWithoutModel(NamedTuple):
 
 
 def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]:
-    """Where a function puts something into a mapping that it reads as well: `cache[key] = answer`."""
+    """The places where a function stores into a mapping that it reads as well:
+
+    `cache[key] = answer`; each with its function.
+    """
     functions: list[Function] = [
         *module.nodes(ast.FunctionDef),
         *module.nodes(ast.AsyncFunctionDef),
@@ -52,23 +56,23 @@ def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                if _is_looked_up(function, node.targets[0].value):
+                if _tests_for_key_in_cache(function, node.targets[0].value):
                     yield function, node.targets[0]
 
 
-def caches_without_model(module: Module) -> Iterator[KeyWithoutModel]:
+def disk_caches_without_model_in_key(module: Module) -> Iterator[KeyWithoutModel]:
     """The caches on the disk that a function of the file fills under a key without its model."""
     for function, store in stores_in_caches(module):
-        made = _made_on_disk(module, store.value)
-        model = _model_asked(function)
+        made = _opening_of_disk_cache(module, store.value)
+        model = _model_parameter_of_request(function)
         if made is None or model is None or ABOUT_A_MODEL.search(ast.unparse(made)):
             continue
-        if model not in _names_behind(function, store.slice):
+        if model not in _names_key_is_made_of(function, store.slice):
             yield KeyWithoutModel(ast.unparse(store.value), model, store, made)
 
 
-def _is_looked_up(function: Function, cache: ast.expr) -> bool:
-    """Does a function ask whether a key is there?"""
+def _tests_for_key_in_cache(function: Function, cache: ast.expr) -> bool:
+    """Does a function test whether a key is in the cache?"""
     text = ast.unparse(cache)
     for node in ast.walk(function):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
@@ -79,16 +83,18 @@ def _is_looked_up(function: Function, cache: ast.expr) -> bool:
     return False
 
 
-def _made_on_disk(module: Module, cache: ast.expr) -> ast.Call | None:
-    """The call that opens a cache on the disk; None for others, and where several may be meant."""
+def _opening_of_disk_cache(module: Module, cache: ast.expr) -> ast.Call | None:
+    """The call that opens a cache on the disk; None for other caches, and where several may be
+    meant.
+    """
     made = [origin.node for origin in module.flow.origins(cache)]
     calls = [node for node in made if isinstance(node, ast.Call)]
     is_kept = any(module.flow.call(call).named(*KEPT_ON_DISK) for call in calls)
     return calls[0] if is_kept and len(calls) == 1 else None
 
 
-def _model_asked(function: Function) -> str | None:
-    """The parameter that a function asks a server or an engine by; None where it asks none."""
+def _model_parameter_of_request(function: Function) -> str | None:
+    """The parameter that names the model which a function asks; None where it asks none."""
     names = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     for node in ast.walk(function):
         for keyword in node.keywords if isinstance(node, ast.Call) else ():
@@ -98,7 +104,7 @@ def _model_asked(function: Function) -> str | None:
     return None
 
 
-def _names_behind(function: Function, key: ast.expr) -> set[str]:
+def _names_key_is_made_of(function: Function, key: ast.expr) -> set[str]:
     """The names that a key is made of, through the assignments of its function."""
     names = _names_in(key)
     for _ in range(MAX_HOPS):

@@ -1,7 +1,9 @@
-"""The models that a file asks for text: what loads their weights, and what is done to them on the way.
+"""Follows a model from the call that asks it for text to the call that loads its weights, with all
+that is put around it on the way.
 
-A model is followed from the call that asks it to the call that loads its weights, with all that is put around it on
-the way. One way that is not seen to its end makes the whole unknown: a guess about weights would accuse the wrong file.
+A model is followed from the call that asks it to the call that loads its weights, with all that is
+put around it on the way. One way that is not seen to its end makes the whole unknown: a guess about
+weights would accuse the wrong file.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class ModelChain(NamedTuple):
 
 
 def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
-    """The ways in which a model may have come about; None where one of them is not seen to its end."""
+    """The ways in which a model may have been loaded and wrapped; None where one of them is not
+    seen to its end.
+    """
     found: list[ModelChain] = []
     waiting: list[tuple[ast.AST, tuple[Call, ...]]] = [(model, ())]
     while waiting:
@@ -63,7 +67,7 @@ def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
 
 
 def _inner_model(call: Call) -> ast.expr | None:
-    """The model inside of what a call returns; None where it makes one itself, or is unknown."""
+    """The model that a call wraps; None where the call makes one itself, or is not known."""
     if call.method in MEMBERS_GIVING_THE_OBJECT or call.method in UNWRAPPING_METHODS:
         return call.receiver
     if call.named(*WRAPPING_CALLS) and not call.named("peft.AutoPeftModel*"):
@@ -72,13 +76,13 @@ def _inner_model(call: Call) -> ast.expr | None:
 
 
 def billions_of_model(module: Module, load: Call) -> float | None:
-    """Billions of parameters, as the name of the model says them; None where it says none."""
+    """The billions of parameters of a loaded model, as its name says them; None where it says none."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
     return billions_of_name(module, given if given is not None else load.argument(0, ""))
 
 
 def billions_of_name(module: Module, name: ast.expr | None) -> float | None:
-    """The same of what stands for the name."""
+    """The billions of parameters that the name of a model says; None where it says none."""
     names = possible_texts(module, name)
     sizes = {
         float(size) for name in names for size in BILLIONS_IN_NAME.findall(name.replace("_", "-"))
@@ -95,7 +99,9 @@ def load_dtypes(module: Module, load: Call) -> Iterator[str]:
 
 
 def is_float32_by_default(module: Module, load: Call) -> bool:
-    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
+    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever
+    the weights are in?
+    """
     named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
     is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
     return (

@@ -1,7 +1,8 @@
-"""Calls of `backward` and of an optimizer's `step`, in loops that are written by hand.
+"""Finds the calls of `backward` and of an optimizer's `step` in hand-written loops.
 
-They are known by the names of their methods, and the optimizer by what makes it. A loss may stand in several places of
-a call of backward: before the dot, as an argument, or inside of what a gradient scaler gives.
+They are known by the names of their methods, and the optimizer by what makes it. A loss may stand
+in several places of a call of backward: before the dot, as an argument, or inside of what a
+gradient scaler gives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from truetune.source.resolved_calls import Call
 
 
 def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
+    """The steps of an optimizer, its own or those of a gradient scaler, each with the optimizer."""
     for call in module.methods("step"):
         # `optimizer.step()` has it before the dot, `scaler.step(optimizer)` as its argument.
         for candidate in (call.receiver, *call.args[:1]):
@@ -26,8 +27,8 @@ def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", optimizer_steps)
 
 
-def is_backward(node: ast.AST) -> bool:
-    """`....backward(...)`"""
+def is_backward_call(node: ast.AST) -> bool:
+    """Is it a call of a method or function named `backward`?"""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -36,12 +37,15 @@ def is_backward(node: ast.AST) -> bool:
 
 
 def backward_calls(module: Module) -> Iterator[Call]:
-    """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
+    """All calls of backward:
+
+    `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`.
+    """
     yield from module.methods("backward", "manual_backward")
 
 
 def possible_losses(call: Call) -> Iterator[ast.expr]:
-    """What a call of backward may take as the loss."""
+    """The expressions that a call of backward may take as the loss: its receiver and its arguments."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
     yield from (part for part in (owner, *call.node.args) if part is not None)
     # `scaler.scale(loss).backward()` has the loss inside of the call before the dot.

@@ -1,7 +1,8 @@
-"""Backward slices: what an expression is computed from, through names, functions of the file, and lists.
+"""Computes backward slices: all nodes that an expression is computed from, through names, functions
+of the file, and lists.
 
-They are wider than the truth: whatever takes part anywhere counts. A rule asks them whether a certain call takes part
-at all, and proves the rest itself.
+They are wider than the truth: whatever takes part anywhere counts. A rule asks them whether a
+certain call takes part at all, and proves the rest itself.
 """
 
 from __future__ import annotations
@@ -45,24 +46,26 @@ def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
                 waiting += module.additions_to(part)
 
 
-def records_gradient(module: Module, node: ast.AST, depth: int = CALLERS) -> bool:
-    """May gradients be recorded here: is neither this place nor every caller of its function without them?"""
+def may_record_gradients(module: Module, node: ast.AST, depth: int = CALLERS) -> bool:
+    """May gradients be recorded here: is neither this place nor every caller of its function
+    without them?
+    """
     if depth == 0:
         return True
     for around in module.parents(node):
-        if isinstance(around, ast.With) and any(map(_turns_off, around.items)):
+        if isinstance(around, ast.With) and any(map(_context_turns_gradients_off, around.items)):
             return False
         if isinstance(around, FUNCTIONS):
-            if any(map(_turns_off, getattr(around, "decorator_list", ()))):
+            if any(map(_context_turns_gradients_off, getattr(around, "decorator_list", ()))):
                 return False
             callers = module.flow.calls_of(around)[:MAX_CALLERS]
             return not callers or any(
-                records_gradient(module, caller, depth - 1) for caller in callers
+                may_record_gradients(module, caller, depth - 1) for caller in callers
             )
     return True
 
 
-def _turns_off(context: ast.AST) -> bool:
+def _context_turns_gradients_off(context: ast.AST) -> bool:
     """Does a context keep gradients from being recorded?"""
     text = ast.unparse(context)
     return any(name in text for name in WITHOUT_GRADIENT)

@@ -1,12 +1,15 @@
-"""`zero_grad()` that certainly runs between a backward pass and the step that should use its gradients.
+"""Finds `zero_grad()` calls that certainly run between a backward pass and the step that should use
+its gradients.
 
-How it works: the statements of a function, or of the file, are followed in their order with what is known of the
-gradients: none yet, those of a backward pass, cleared. Branches are followed apart and come together after the `if`;
-a loop's body is followed twice, so that the end of one pass meets the beginning of the next; functions of the project
-are followed where they are called. A step counts where the gradients are cleared on every way to it.
+How it works: the statements of a function, or of the file, are followed in their order with what is
+known of the gradients: none yet, those of a backward pass, cleared. Branches are followed apart and
+come together after the `if`; a loop's body is followed twice, so that the end of one pass meets the
+beginning of the next; functions of the project are followed where they are called. A step counts
+where the gradients are cleared on every way to it.
 
-The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients itself (`p.grad =
-...`, a function with `grad` in its name) may put them back, so nothing is said after it.
+The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients
+itself (`p.grad = ...`, a function with `grad` in its name) may put them back, so nothing is said
+after it.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class ClearedStep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _GradientState:
     """What is known of the gradients on one way through the code."""
 
     has_gradients: bool = False
@@ -61,32 +64,32 @@ class _State:
     cleared: Mapping[str, ast.AST] = field(default_factory=dict)
     """Optimizer -> what cleared its gradients before it used them"""
 
-    def after_backward(self) -> _State:
+    def after_backward(self) -> _GradientState:
         """After a backward pass, whose gradients nothing has used."""
-        return _State(has_gradients=True)
+        return _GradientState(has_gradients=True)
 
-    def after_clearing(self, owner: str, node: ast.AST) -> _State:
+    def after_clearing(self, owner: str, node: ast.AST) -> _GradientState:
         """After `zero_grad()`, which harms where a step should still use the gradients."""
         is_used = owner in self.stepped or (owner == ALL and bool(self.stepped))
         if not self.has_gradients or is_used:
             return self
-        return _State(True, self.stepped, {**self.cleared, owner: node})
+        return _GradientState(True, self.stepped, {**self.cleared, owner: node})
 
-    def after_step(self, owner: str) -> _State:
+    def after_step(self, owner: str) -> _GradientState:
         """After the step of an optimizer."""
         cleared = {name: node for name, node in self.cleared.items() if name not in (owner, ALL)}
-        return _State(self.has_gradients, self.stepped | {owner}, cleared)
+        return _GradientState(self.has_gradients, self.stepped | {owner}, cleared)
 
-    def after_writing(self) -> _State:
+    def after_gradient_write(self) -> _GradientState:
         """After code that may set gradients: nothing is known any more."""
-        return _State()
+        return _GradientState()
 
     def clearing_of(self, owner: str) -> ast.AST | None:
         """What cleared the gradients that this optimizer would use."""
         return self.cleared.get(owner) or self.cleared.get(ALL)
 
     def key(self) -> tuple[object, ...]:
-        """What tells it from other states."""
+        """What tells the state from other states, for comparison."""
         return (
             self.has_gradients,
             self.stepped,
@@ -94,18 +97,18 @@ class _State:
         )
 
 
-States = list[_State]
+States = list[_GradientState]
 
 
 def steps_with_cleared_gradients(module: Module) -> Iterator[ClearedStep]:
     """The steps of a file whose gradients are cleared on every way to them, each once."""
     if not module.mentions("zero_grad", ".grad"):
         return
-    walk = _Walk(module)
+    walk = _GradientStateWalk(module)
     bodies: list[Sequence[ast.stmt]] = [module.tree.body]
     bodies += [one.body for one in module.nodes(ast.FunctionDef)]
     for body in bodies:
-        walk.block(body, [_State()], {}, ())
+        walk.after_block(body, [_GradientState()], {}, ())
     yield from walk.found.values()
 
 
@@ -116,11 +119,11 @@ def hooks_that_clear(module: Module) -> Iterator[ast.Call]:
             continue
         for statement in function.body:
             call = statement.value if isinstance(statement, ast.Expr) else None
-            if isinstance(call, ast.Call) and _method(call) == "zero_grad":
+            if isinstance(call, ast.Call) and _method_name(call) == "zero_grad":
                 yield call
 
 
-class _Walk:
+class _GradientStateWalk:
     """Follows the statements of a file."""
 
     def __init__(self, module: Module) -> None:
@@ -131,7 +134,7 @@ class _Walk:
         self.own_nodes = {id(node) for node in ast.walk(module.tree)}
         self.is_single = _optimizer_count(module) <= 1
 
-    def block(
+    def after_block(
         self,
         body: Iterable[ast.stmt],
         states: States,
@@ -140,26 +143,28 @@ class _Walk:
     ) -> States:
         """The states after a block; none where no way leads to its end."""
         for statement in body:
-            states = self.statement(statement, states, names, calls)
+            states = self.after_statement(statement, states, names, calls)
             if not states:
                 break
         return states
 
-    def statement(
+    def after_statement(
         self, node: ast.stmt, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
         """The states after a statement."""
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             return states
         if isinstance(node, ast.If | ast.Match):
-            return self.branches(node, states, names, calls)
+            return self.after_branches(node, states, names, calls)
         if isinstance(node, ast.For | ast.AsyncFor | ast.While):
-            return self.loop(node, states, names, calls)
+            return self.after_loop(node, states, names, calls)
         if isinstance(node, ast.With | ast.AsyncWith):
-            return self.block(node.body, states, names, calls)
+            return self.after_block(node.body, states, names, calls)
         if isinstance(node, ast.Try):
-            return self.block([*node.body, *node.orelse, *node.finalbody], states, names, calls)
-        states = self.expression(node, states, names, calls)
+            return self.after_block(
+                [*node.body, *node.orelse, *node.finalbody], states, names, calls
+            )
+        states = self.after_expression(node, states, names, calls)
         if isinstance(node, ast.Assign | ast.AugAssign):
             states = _after_assignment(node, states)
         if isinstance(node, ast.Return) and self.returned:
@@ -167,7 +172,7 @@ class _Walk:
         is_end = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
         return [] if is_end else states
 
-    def branches(
+    def after_branches(
         self,
         node: ast.If | ast.Match,
         states: States,
@@ -180,10 +185,12 @@ class _Walk:
         else:
             # No case may fit.
             head, arms = node.subject, [*(case.body for case in node.cases), []]
-        states = self.expression(head, states, names, calls)
-        return _joined([one for arm in arms for one in self.block(arm, states, names, calls)])
+        states = self.after_expression(head, states, names, calls)
+        return _distinct_states(
+            [one for arm in arms for one in self.after_block(arm, states, names, calls)]
+        )
 
-    def loop(
+    def after_loop(
         self,
         node: ast.For | ast.AsyncFor | ast.While,
         states: States,
@@ -191,45 +198,47 @@ class _Walk:
         calls: tuple[ast.AST, ...],
     ) -> States:
         """The states after a loop, whose body runs once or more."""
-        if isinstance(node, ast.For) and _clears_each(node):
+        if isinstance(node, ast.For) and _clears_each_gradient_by_hand(node):
             return [one.after_clearing(ALL, node) for one in states]
         if len(node.body) == 1 and _writes_gradients(node):
-            return [one.after_writing() for one in states]
-        once = self.block(node.body, states, names, calls)
+            return [one.after_gradient_write() for one in states]
+        once = self.after_block(node.body, states, names, calls)
         # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
         leaves = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
-        again = self.block(node.body, _joined([*once, *(states if leaves else ())]), names, calls)
-        return _joined([*once, *again, *(states if leaves else ())])
+        again = self.after_block(
+            node.body, _distinct_states([*once, *(states if leaves else ())]), names, calls
+        )
+        return _distinct_states([*once, *again, *(states if leaves else ())])
 
-    def expression(
+    def after_expression(
         self, node: ast.AST, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
         """The states after the calls of a statement, the inner ones first."""
         found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-        perhaps = _calls_under_conditions(node)
+        perhaps = _conditional_calls(node)
         for call in sorted(found, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0)):
-            after = self.call(call, states, names, calls)
-            states = _joined([*states, *after]) if call in perhaps else after
+            after = self.after_call(call, states, names, calls)
+            states = _distinct_states([*states, *after]) if call in perhaps else after
         return states
 
-    def call(
+    def after_call(
         self, call: ast.Call, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
         """The states after a call."""
-        method = _method(call)
+        method = _method_name(call)
         if method == "zero_grad":
-            owner = self.owner_of_clearing(call, names)
+            owner = self.optimizer_of_clearing(call, names)
             return [one.after_clearing(owner, call) for one in states]
         if method == "step":
-            return self.step(call, states, names)
+            return self.after_step_call(call, states, names)
         function = self.module.flow.function(call.func)
         if isinstance(function, ast.FunctionDef):
             if len(calls) < MAX_CALLS and function not in calls:
-                return self.into(function, call, states, names, (*calls, function))
-            return [one.after_writing() for one in states]
+                return self.after_function(function, call, states, names, (*calls, function))
+            return [one.after_gradient_write() for one in states]
         return _after_library_call(call, states)
 
-    def into(
+    def after_function(
         self,
         function: ast.FunctionDef,
         call: ast.Call,
@@ -243,14 +252,14 @@ class _Walk:
             parameters = parameters[1:]
         given = dict(zip(parameters, map(ast.unparse, call.args), strict=False))
         given |= {one.arg: ast.unparse(one.value) for one in call.keywords if one.arg}
-        inside = {name: _renamed(text, names) for name, text in given.items()}
+        inside = {name: _name_at_caller(text, names) for name, text in given.items()}
         self.returned.append([])
-        at_end = self.block(function.body, states, inside, calls)
-        return _joined([*at_end, *self.returned.pop()])
+        at_end = self.after_block(function.body, states, inside, calls)
+        return _distinct_states([*at_end, *self.returned.pop()])
 
-    def step(self, call: ast.Call, states: States, names: Mapping[str, str]) -> States:
+    def after_step_call(self, call: ast.Call, states: States, names: Mapping[str, str]) -> States:
         """The states after a step; it is kept where all of them have cleared its gradients."""
-        owner = _owner_of_step(call, names)
+        owner = _stepped_optimizer_name(call, names)
         if not owner:
             return states
         clearings = [one.clearing_of(owner) for one in states]
@@ -259,22 +268,26 @@ class _Walk:
             self.found.setdefault((first, call), ClearedStep(first, call))
         return [one.after_step(owner) for one in states]
 
-    def owner_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
-        """The optimizer whose gradients are cleared; those of a model are those of the one optimizer."""
+    def optimizer_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
+        """The optimizer whose gradients are cleared; those of a model are those of the one
+        optimizer.
+        """
         owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-        text = _renamed(ast.unparse(owner), names)
+        text = _name_at_caller(ast.unparse(owner), names)
         is_optimizer = "optimizer" in self.module.flow.types(owner) or re.search("opt", text, re.I)
         return text if is_optimizer or not self.is_single else ALL
 
 
-def _joined(states: States) -> States:
-    """These states, each once; one of which nothing is known where they are too many."""
+def _distinct_states(states: States) -> States:
+    """These states, each once; a single one of which nothing is known where they are too many."""
     unique = list({one.key(): one for one in states}.values())
-    return unique if len(unique) <= MAX_STATES else [_State()]
+    return unique if len(unique) <= MAX_STATES else [_GradientState()]
 
 
-def _calls_under_conditions(node: ast.AST) -> set[ast.AST]:
-    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of a `lambda`."""
+def _conditional_calls(node: ast.AST) -> set[ast.AST]:
+    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of
+    a `lambda`.
+    """
     parts: list[ast.expr] = []
     for one in ast.walk(node):
         if isinstance(one, ast.IfExp):
@@ -292,42 +305,50 @@ def _after_library_call(call: ast.Call, states: States) -> States:
     if BACKWARD.search(name):
         return [one.after_backward() for one in states]
     if TOUCHES_GRADIENTS.search(name) or ".grad." in ast.unparse(call.func):
-        return [one.after_writing() for one in states]
+        return [one.after_gradient_write() for one in states]
     return states
 
 
-def _method(call: ast.Call) -> str:
+def _method_name(call: ast.Call) -> str:
     """The name of the method that is called; empty where it is none."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """What the caller of a function calls something: `opt.x` is `optimizer.x` where `opt` was given `optimizer`."""
+def _name_at_caller(text: str, names: Mapping[str, str]) -> str:
+    """What the caller of a function calls something:
+
+    `opt.x` is `optimizer.x` where `opt` was given `optimizer`.
+    """
     root, dot, rest = text.partition(".")
     return names.get(root, root) + dot + rest
 
 
-def _owner_of_step(call: ast.Call, names: Mapping[str, str]) -> str:
+def _stepped_optimizer_name(call: ast.Call, names: Mapping[str, str]) -> str:
     """The optimizer that a call steps; empty where it steps none, or computes the gradients itself."""
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if NO_OPTIMIZER.search(owner.lower()):
         return ""
     if WRAPPERS.search(owner.lower()):
-        return _renamed(ast.unparse(call.args[0]), names) if call.args else ""
+        return _name_at_caller(ast.unparse(call.args[0]), names) if call.args else ""
     # A closure holds a backward pass of its own.
-    return "" if call.args or call.keywords else _renamed(owner, names)
+    return "" if call.args or call.keywords else _name_at_caller(owner, names)
 
 
 def _optimizer_count(module: Module) -> int:
     """How many optimizers step in the file, by what they are called."""
     owners = {
-        _owner_of_step(call, {}) for call in module.nodes(ast.Call) if _method(call) == "step"
+        _stepped_optimizer_name(call, {})
+        for call in module.nodes(ast.Call)
+        if _method_name(call) == "step"
     }
     return len(owners - {""})
 
 
-def _clears_each(node: ast.For) -> bool:
-    """`for p in model.parameters(): p.grad = None`, or `p.grad.zero_()`, under no condition but that there is one."""
+def _clears_each_gradient_by_hand(node: ast.For) -> bool:
+    """Does a loop clear the gradient of each parameter, under no condition but that there is one?
+
+    `for p in model.parameters(): p.grad = None`, or `p.grad.zero_()`.
+    """
     if ".parameters(" not in ast.unparse(node.iter) or len(node.body) != 1:
         return False
     statement = node.body[0]
@@ -347,4 +368,4 @@ def _writes_gradients(node: ast.AST) -> bool:
 
 def _after_assignment(node: ast.Assign | ast.AugAssign, states: States) -> States:
     """The states after an assignment, which may set gradients."""
-    return [one.after_writing() for one in states] if _writes_gradients(node) else states
+    return [one.after_gradient_write() for one in states] if _writes_gradients(node) else states

@@ -1,7 +1,8 @@
-"""Which columns of the rows a collator or a loss reads.
+"""Finds which columns of the rows a collator or a loss reads, by the names that the code of the
+file spells.
 
-Only names that are spelt in the code of the file are found: a collator that hands its rows on reads what it likes, and
-counts as reading nothing.
+Only names that are spelt in the code of the file are found: a collator that hands its rows on reads
+what it likes, and counts as reading nothing.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ NodeByKey = dict[str, ast.AST]
 
 def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
     """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
-    function = module.flow.function(collator) or _call_method_of_object(module, collator)
-    parameters = _parameters_of(function)
+    function = module.flow.function(collator) or _call_method_of_collator(module, collator)
+    parameters = _parameters_without_self(function)
     if function is None or not parameters:
         return {}
     keys: NodeByKey = {}
@@ -81,13 +82,15 @@ def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
         for origin in module.flow.origins(base):
             if not isinstance(base, ast.Name) or not origin.element:
                 continue
-            if _is_parameter(module, origin.node, parameters[0]):
+            if _stands_for_parameter(module, origin.node, parameters[0]):
                 keys[key] = node
     return keys
 
 
-def _call_method_of_object(module: Module, collator: ast.expr) -> ast.FunctionDef | None:
-    """The `__call__` of the class of the file whose object a collator is; None where it is not in the file."""
+def _call_method_of_collator(module: Module, collator: ast.expr) -> ast.FunctionDef | None:
+    """The `__call__` of the class of the file whose object a collator is; None where it is not in
+    the file.
+    """
     for origin in module.flow.origins(collator):
         if not isinstance(origin.node, ast.Call):
             continue
@@ -103,7 +106,11 @@ def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
     found: NodeByKey = {}
     for origin in module.flow.origins(trainer.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
-            parameters = _parameters_of(item) if getattr(item, "name", "") == "compute_loss" else []
+            parameters = (
+                _parameters_without_self(item)
+                if getattr(item, "name", "") == "compute_loss"
+                else []
+            )
             if len(parameters) > 1:
                 written = {key for base, key in _keys_written(item) if base == parameters[1].arg}
                 found |= {
@@ -116,14 +123,14 @@ def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
     return found
 
 
-def _is_parameter(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
+def _stands_for_parameter(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
     """Is this the parameter, or a name that stands for it?"""
     return node is parameter or any(
         origin.node is parameter for origin in module.flow.origins(node)
     )
 
 
-def _parameters_of(function: ast.AST | None) -> list[ast.arg]:
+def _parameters_without_self(function: ast.AST | None) -> list[ast.arg]:
     """A function's parameters, without `self`"""
     arguments = getattr(function, "args", None)
     return (
@@ -134,7 +141,10 @@ def _parameters_of(function: ast.AST | None) -> list[ast.arg]:
 
 
 def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
-    """`x["key"]`, `x.get("key")` and `x.pop("key")` in a function, as (x, key, node)."""
+    """The reads of an entry in a function, as (object, key, node):
+
+    `x["key"]`, `x.get("key")` and `x.pop("key")`.
+    """
     found: list[tuple[ast.expr, str, ast.AST]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):

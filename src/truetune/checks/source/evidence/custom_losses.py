@@ -1,4 +1,6 @@
-"""Losses of one's own: those that a subclass of the Trainer computes, and functions that a Trainer is given."""
+"""Finds losses of a project's own: those that a subclass of the Trainer computes, and functions
+that a Trainer is given.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +23,43 @@ LossFunction = ast.FunctionDef | ast.Lambda
 
 
 def custom_loss_methods(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
-    """The `compute_loss` of each class derived from a trainer that leaves the flag open."""
+    """The `compute_loss` of each class derived from a trainer that leaves
+    `model_accepts_loss_kwargs` open, with the class.
+    """
     for owner in module.nodes(ast.ClassDef):
         method = next(
             (i for i in owner.body if isinstance(i, ast.FunctionDef) and i.name == "compute_loss"),
             None,
         )
-        if method is not None and derives_from_open_trainer(module, owner):
+        if method is not None and derives_from_trainer_with_open_loss_flag(module, owner):
             yield owner, method
 
 
 def given_loss_functions(module: Module) -> Iterator[LossFunction]:
-    """The functions that trainers are given as `compute_loss_func`, each once, as far as the files hold them."""
+    """The functions that trainers are given as `compute_loss_func`, each once, as far as the files
+    hold them.
+    """
     seen: set[ast.AST] = set()
     for call in module.calls(*OPEN_TRAINERS):
         given = call.keywords.get(LOSS_FUNCTION)
-        function = _called_function(module, given) if given is not None else None
+        function = _loss_function_of_expression(module, given) if given is not None else None
         if function is not None and function not in seen:
             seen.add(function)
             yield function
 
 
-def _called_function(module: Module, given: ast.expr) -> LossFunction | None:
-    """The function that runs where an expression is called: a function, one in `partial`, an object's `__call__`."""
+def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunction | None:
+    """The function that runs where an expression is called: a function, one in `partial`, an
+    object's `__call__`.
+    """
     maker = module.flow.producing_call(given)
     if maker is not None and maker.named("functools.partial") and maker.args:
         # A partial that fills in the number itself is read by its keyword.
-        return None if ITEM_COUNT in maker.keywords else _called_function(module, maker.args[0])
+        return (
+            None
+            if ITEM_COUNT in maker.keywords
+            else _loss_function_of_expression(module, maker.args[0])
+        )
     function = module.flow.function(given)
     if function is None and maker is not None:
         function = _call_method(module, maker.node.func)
@@ -55,7 +67,9 @@ def _called_function(module: Module, given: ast.expr) -> LossFunction | None:
 
 
 def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
-    """The `__call__` of the class of the files that an expression names, where it is written in the class itself."""
+    """The `__call__` of the class of the files that an expression names, where it is written in the
+    class itself.
+    """
     owners = [origin.node for origin in module.flow.origins(made)]
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None
@@ -63,12 +77,12 @@ def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
     return next((item for item in methods if item.name == "__call__"), None)
 
 
-def derives_from_open_trainer(module: Module, owner: ast.ClassDef) -> bool:
+def derives_from_trainer_with_open_loss_flag(module: Module, owner: ast.ClassDef) -> bool:
     """Derived from a trainer that leaves the flag open; TRL's others set it themselves."""
     return any(name in OPEN_TRAINERS for name in module.flow.bases(owner))
 
 
-def says_whether_it_is_scaled(owner: ast.ClassDef) -> bool:
+def sets_loss_flag(owner: ast.ClassDef) -> bool:
     """Is the flag, or its older form, set in the class or on `self`?"""
     return any(
         (node.id if isinstance(node, ast.Name) else node.attr)
@@ -84,15 +98,15 @@ def uses_item_count(method: LossFunction) -> bool:
     return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(method))
 
 
-def divides_by_steps(method: LossFunction) -> bool:
-    """Does it divide by the steps itself?"""
+def divides_by_accumulation_steps(method: LossFunction) -> bool:
+    """Does a loss divide by the accumulation steps itself?"""
     return any(
         isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr
         for n in ast.walk(method)
     )
 
 
-def never_accumulates(module: Module) -> bool:
+def accumulation_is_always_one_step(module: Module) -> bool:
     """Do all arguments that the file makes leave accumulation at one step?"""
     made = list(module.calls(*TRAINING_ARGUMENTS))
     return bool(made) and all(

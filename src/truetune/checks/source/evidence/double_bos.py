@@ -1,4 +1,6 @@
-"""Whether a model's tokenizer and its chat template both write BOS."""
+"""Says whether a model's tokenizer and its chat template both write BOS, so that rendered text gets
+two.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class BosCount(Enum):
     UNKNOWN = "unknown"
 
 
-class ChatTemplateSet:
+class GivenChatTemplate:
     """The chat template that a file gives its tokenizers, if any."""
 
     def __init__(self, module: Module) -> None:
@@ -57,13 +59,14 @@ class ChatTemplateSet:
 
 
 def bos_of_rendered_text(
-    module: Module, tokenizer: ast.expr | None, template: ChatTemplateSet
+    module: Module, tokenizer: ast.expr | None, template: GivenChatTemplate
 ) -> BosCount:
-    """What is known of the model by its files, else by its name, with the template that the file gives it.
+    """What is known of the model by its files, else by its name, with the template that the file
+    gives it.
 
     Of several models that are named, one that gets two is enough.
     """
-    of_files = _bos_by_files(module, tokenizer)
+    of_files = _bos_by_local_files(module, tokenizer)
     known = [of_files] if of_files is not None else _bos_by_names(module, tokenizer)
     if template.replaced:
         known = [(adds, template.writes_bos) for adds, _ in known]
@@ -76,8 +79,10 @@ def bos_of_rendered_text(
     )
 
 
-def _bos_by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
-    """Of the one tokenizer that is named, where its folder is on this machine."""
+def _bos_by_local_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
+    """Whether the tokenizer adds BOS, and whether its template writes it, by the files of the one
+    tokenizer that is named; None where they are not here.
+    """
     names = model_names_of_tokenizer(module, tokenizer)
     if len(names) != 1:
         return None
@@ -98,7 +103,9 @@ def _bos_by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, boo
 def _bos_by_names(
     module: Module, tokenizer: ast.expr | None
 ) -> list[tuple[bool | None, bool | None]]:
-    """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template writes it."""
+    """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template
+    writes it.
+    """
     known = [
         _family_of_base(module, name) or family_of_model(name) or family_of_base(name)
         for name in likely_model_names(module, tokenizer)
@@ -109,7 +116,9 @@ def _bos_by_names(
 
 
 def _family_of_base(module: Module, name: str) -> ModelFamily | None:
-    """What is known of the model that a training beside the file began with, where it wrote this folder."""
+    """What is known of the model that a training beside the file began with, where it wrote this
+    folder.
+    """
     bases = [
         one.base
         for one in training_settings_beside(module)
@@ -122,18 +131,20 @@ def _family_of_base(module: Module, name: str) -> ModelFamily | None:
 
 
 def _templates_set(module: Module) -> list[ast.expr]:
-    """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has none."""
+    """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has
+    none.
+    """
     return [
         node.value
         for node in module.nodes(ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Attribute)
         and target.attr == "chat_template"
-        and not _is_only_if_missing(module, node)
+        and not _is_set_only_if_missing(module, node)
     ]
 
 
-def _is_only_if_missing(module: Module, node: ast.AST) -> bool:
+def _is_set_only_if_missing(module: Module, node: ast.AST) -> bool:
     """Is it set under a condition that asks whether there is a template?"""
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
     return any(

@@ -1,11 +1,13 @@
-"""Statements that transform rows, a table or a text, and throw away what they return.
+"""Finds statements that transform rows, a table or a text and throw away what they return, while
+the object is used as it was.
 
-How it works: each statement that is nothing but a call is looked at. The method must be one that gives a new object and
-leaves its own as it was; the object must be known as a data set, a table of pandas or a text; and its name must be used
-again with the value that it had.
+How it works: each statement that is nothing but a call is looked at. The method must be one that
+gives a new object and leaves its own as it was; the object must be known as a data set, a table of
+pandas or a text; and its name must be used again with the value that it had.
 
-The trade-off: a statement may be there for what its function does (counting, printing, filling a cache), or, as the
-last one of a notebook's cell, to be looked at. Where that is possible nothing is said.
+The trade-off: a statement may be there for what its function does (counting, printing, filling a
+cache), or, as the last one of a notebook's cell, to be looked at. Where that is possible nothing is
+said.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ MAX_ORIGINS = 4
 """Steps back to what made a table"""
 
 
-class Dropped(NamedTuple):
+class DroppedTransformation(NamedTuple):
     """A transformation whose result nothing takes."""
 
     call: ast.Call
@@ -101,48 +103,50 @@ class Dropped(NamedTuple):
     """Can the result be given to the same name?"""
 
 
-def pure_statements(module: Module) -> Iterator[ast.Call]:
-    """Statements that are a call of a method with one of the names, and nothing else."""
+def statements_of_pure_methods(module: Module) -> Iterator[ast.Call]:
+    """Statements that are nothing but a call of a method that returns a new object, by the method's
+    name.
+    """
     for node in module.nodes(ast.Expr):
         call = node.value
         if (
             isinstance(call, ast.Call)
-            and _name_of(call) in RESHAPING | FRAME_METHODS | TEXT_METHODS | JOINER_NAMES
+            and _called_name(call) in RESHAPING | FRAME_METHODS | TEXT_METHODS | JOINER_NAMES
         ):
             yield call
 
 
-def dropped_transformations(module: Module) -> Iterator[Dropped]:
+def dropped_transformations(module: Module) -> Iterator[DroppedTransformation]:
     """The transformations of a file whose result is thrown away and whose object is used as it was."""
-    for node in pure_statements(module):
+    for node in statements_of_pure_methods(module):
         call = module.flow.call(node)
-        if _is_tried(module, node):
+        if _is_tried_for_an_error(module, node):
             continue
-        kind = _kind(module, call)
-        root = _root(node) if kind else None
-        if kind is None or root is None or _acts_on_others(module, call):
+        kind = _transformed_kind(module, call)
+        root = _root_of_chain(node) if kind else None
+        if kind is None or root is None or _callback_has_side_effects(module, call):
             continue
-        if _is_shown(module, node) or _is_repeated(module, node):
+        if _ends_notebook_cell(module, node) or _is_also_done_with_result_kept(module, node):
             continue
-        used = _used_unchanged(module, node, root)
+        used = _later_use_unchanged(module, node, root)
         if used is not None:
             receiver = node.func.value if isinstance(node.func, ast.Attribute) else node
             simple = (
                 isinstance(receiver, ast.Name | ast.Subscript | ast.Attribute)
-                and _name_of(node) != "train_test_split"
+                and _called_name(node) != "train_test_split"
             )
-            yield Dropped(node, kind, module.text_of(root), used, simple)
+            yield DroppedTransformation(node, kind, module.text_of(root), used, simple)
 
 
-def _name_of(call: ast.Call) -> str:
-    """The last name of what is called."""
+def _called_name(call: ast.Call) -> str:
+    """The last name of what is called; empty where it has none."""
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _kind(module: Module, call: Call) -> str | None:
+def _transformed_kind(module: Module, call: Call) -> str | None:
     """What a call transforms without changing it: rows, table, text; None where that is not known."""
     if call.named(*JOINERS):
         return "rows"
@@ -152,23 +156,27 @@ def _kind(module: Module, call: Call) -> str | None:
     types = module.flow.types(receiver)
     if types:
         return "rows" if method in RESHAPING and types == {"dataset"} else None
-    return _kind_by_making(module, call, receiver, method)
+    return _transformed_kind_by_maker(module, call, receiver, method)
 
 
-def _kind_by_making(module: Module, call: Call, receiver: ast.expr, method: str) -> str | None:
-    """The same by how the object was made, where its type is not known."""
+def _transformed_kind_by_maker(
+    module: Module, call: Call, receiver: ast.expr, method: str
+) -> str | None:
+    """What a call transforms (rows, table, text), by how the object was made; None where that is
+    not known.
+    """
     if is_table(module, receiver):
         return "table" if method in FRAME_METHODS and not _is_in_place(module, call) else None
     if method in ONLY_OF_DATASETS or (method == "map" and MAP_ARGUMENTS & call.keywords.keys()):
-        return None if _is_made_here(module, receiver) else "rows"
+        return None if _is_of_project_class(module, receiver) else "rows"
     return "text" if method in TEXT_METHODS and _is_text(module, receiver) else None
 
 
-def _is_made_here(module: Module, receiver: ast.expr) -> bool:
+def _is_of_project_class(module: Module, receiver: ast.expr) -> bool:
     """Is the object of a class of the project, whose methods may do anything?"""
     made = module.flow.producing_call(receiver)
     is_class = made is not None and any(
-        node.name == _name_of(made.node) for node in module.nodes(ast.ClassDef)
+        node.name == _called_name(made.node) for node in module.nodes(ast.ClassDef)
     )
     is_self = isinstance(receiver, ast.Name) and receiver.id in ("self", "cls")
     return is_class or is_self
@@ -181,7 +189,7 @@ def is_table(module: Module, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_table_origin(module: Module, node: ast.AST, depth: int) -> bool:
-    """Is it what makes a table, or a part or method of one?"""
+    """Does an expression make a table, or is it a part or method of one?"""
     if depth > MAX_ORIGINS:
         return False
     if isinstance(node, ast.Subscript):
@@ -200,7 +208,7 @@ def _is_table_origin(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _is_in_place(module: Module, call: Call) -> bool:
-    """`inplace=True`, or a value that is not known."""
+    """Does a call change the table in place: `inplace=True`, or a value that is not known?"""
     given = call.keywords.get("inplace")
     return None in call.keywords or (given is not None and module.flow.value(given) is not False)
 
@@ -212,7 +220,7 @@ def _is_text(module: Module, node: ast.expr) -> bool:
 
 
 def _is_text_origin(module: Module, node: ast.AST) -> bool:
-    """Is it a text by its very form?"""
+    """Is an expression a text by its very form: a constant, an f-string, a call of `str`?"""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
     if isinstance(node, ast.JoinedStr):
@@ -229,10 +237,12 @@ def _is_text_origin(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _root(call: ast.Call) -> ast.expr | None:
-    """The name or `self.name` whose object a chain of methods begins with; of `concatenate_datasets` its first set."""
+def _root_of_chain(call: ast.Call) -> ast.expr | None:
+    """The name or `self.name` that a chain of methods begins with; of `concatenate_datasets` its
+    first set; None for other objects.
+    """
     node: ast.expr = call.func
-    if isinstance(node, ast.Name) or _name_of(call) in JOINER_NAMES:
+    if isinstance(node, ast.Name) or _called_name(call) in JOINER_NAMES:
         sets = call.args[0] if call.args else None
         first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
         return first[0] if first and isinstance(first[0], ast.Name) else None
@@ -249,7 +259,7 @@ def _root(call: ast.Call) -> ast.expr | None:
             node = node.value
         elif (
             isinstance(node, ast.Call)
-            and _name_of(node) in RESHAPING | FRAME_METHODS | TEXT_METHODS
+            and _called_name(node) in RESHAPING | FRAME_METHODS | TEXT_METHODS
         ):
             node = node.func
         else:
@@ -257,22 +267,25 @@ def _root(call: ast.Call) -> ast.expr | None:
     return None
 
 
-def _acts_on_others(module: Module, call: Call) -> bool:
+def _callback_has_side_effects(module: Module, call: Call) -> bool:
     """Does the function that is given do something beside its result: count, print, write?"""
     given = [*call.args, *call.keywords.values()]
     return call.method in ("map", "filter", "apply") and any(
-        _has_effects(module, one) for one in given
+        _function_has_side_effects(module, one) for one in given
     )
 
 
-def _has_effects(module: Module, given: ast.expr) -> bool:
+def _function_has_side_effects(module: Module, given: ast.expr) -> bool:
+    """Does a function of the file change or show what is not its own, or is it a method of an
+    object that may remember?
+    """
     function = module.flow.function(given)
     if function is None:
         # What another module or an object does is not known; a name that nothing defines is no function of this file.
         return (
             isinstance(given, ast.Attribute)
             and isinstance(given.ctx, ast.Load)
-            and _is_bound_method(given)
+            and _is_method_with_side_effects(given)
         )
     own = {
         part.id
@@ -280,15 +293,15 @@ def _has_effects(module: Module, given: ast.expr) -> bool:
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
     own |= {argument.arg for argument in function.args.args}
-    return any(_is_effect(part, own) for part in ast.walk(function))
+    return any(_is_side_effect(part, own) for part in ast.walk(function))
 
 
-def _is_bound_method(node: ast.Attribute) -> bool:
-    """`counter.add`: the method of an object that may remember."""
+def _is_method_with_side_effects(node: ast.Attribute) -> bool:
+    """Is it a method of an object that may remember, by its name: `counter.add`?"""
     return node.attr in SIDE_EFFECTS
 
 
-def _is_effect(part: ast.AST, own: set[str]) -> bool:
+def _is_side_effect(part: ast.AST, own: set[str]) -> bool:
     """Does a part of a function change or show what is not its own?"""
     if isinstance(part, ast.Global | ast.Nonlocal):
         return True
@@ -302,11 +315,11 @@ def _is_effect(part: ast.AST, own: set[str]) -> bool:
     if isinstance(part.func, ast.Attribute) and part.func.attr in SIDE_EFFECTS:
         base = part.func.value
         return not (isinstance(base, ast.Name) and base.id in own)
-    return _name_of(part) in ("print", "open")
+    return _called_name(part) in ("print", "open")
 
 
-def _is_tried(module: Module, node: ast.AST) -> bool:
-    """Is the statement there to see whether it raises?"""
+def _is_tried_for_an_error(module: Module, node: ast.AST) -> bool:
+    """Is the statement in a `try` or `raises` block, only to see whether it raises?"""
     for parent in module.parents(node):
         if isinstance(parent, ast.Try) and node in [
             part for one in parent.body for part in ast.walk(one)
@@ -319,9 +332,9 @@ def _is_tried(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _is_shown(module: Module, node: ast.Call) -> bool:
-    """Is it the last line of a notebook's cell, and may be meant to be looked at?"""
-    if not module.cells or _name_of(node) not in LOOKED_AT:
+def _ends_notebook_cell(module: Module, node: ast.Call) -> bool:
+    """Is a call the last line of a notebook's cell, where its value is displayed?"""
+    if not module.cells or _called_name(node) not in LOOKED_AT:
         return False
     body = module.tree.body
     place = next(
@@ -329,19 +342,24 @@ def _is_shown(module: Module, node: ast.Call) -> bool:
     )
     if place is None:
         return False
-    return place + 1 == len(body) or _cell(module, body[place + 1]) != _cell(module, node)
+    return place + 1 == len(body) or _cell_name(module, body[place + 1]) != _cell_name(module, node)
 
 
-def _cell(module: Module, node: ast.AST) -> str:
+def _cell_name(module: Module, node: ast.AST) -> str:
+    """The cell of a notebook that a node stands in, as text; empty outside of notebooks."""
     return (module.cell_of(node) or "").partition(",")[0]
 
 
-def _is_repeated(module: Module, node: ast.Call) -> bool:
-    """Is the same done elsewhere with the result kept? Then this one fills a cache, or shows what comes."""
+def _is_also_done_with_result_kept(module: Module, node: ast.Call) -> bool:
+    """Is the same done elsewhere with the result kept? Then this one fills a cache, or shows what
+    comes.
+    """
     same = (
         other.node
         for other in module.all_calls
-        if other.node is not node and _name_of(other.node) == _name_of(node) and other.node.args[:1]
+        if other.node is not node
+        and _called_name(other.node) == _called_name(node)
+        and other.node.args[:1]
     )
     first = ast.dump(node.args[0]) if node.args else None
     return any(
@@ -351,37 +369,46 @@ def _is_repeated(module: Module, node: ast.Call) -> bool:
     )
 
 
-def _used_unchanged(module: Module, node: ast.Call, root: ast.expr) -> ast.AST | None:
-    """Where the object is used behind the statement, before its name gets another value; None where it is not."""
+def _later_use_unchanged(module: Module, node: ast.Call, root: ast.expr) -> ast.AST | None:
+    """The first use of the object after the statement, before its name gets another value; None
+    where there is none.
+    """
     end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
     if isinstance(root, ast.Attribute):
         reads: list[ast.expr] = [
             one
             for one in module.nodes(ast.Attribute)
-            if one.attr == root.attr and isinstance(one.ctx, ast.Load) and _is_self(one.value)
+            if one.attr == root.attr and isinstance(one.ctx, ast.Load) and _is_self_name(one.value)
         ]
         later = [one for one in reads if (one.lineno, one.col_offset) >= end]
-        return next((one for one in later if _is_work(module, one)), None)
+        return next((one for one in later if _is_use_of_content(module, one)), None)
     if not isinstance(root, ast.Name):
         return None
     bound = set(module.scopes.reaching(root))
     for read in module.name_reads.get(root.id, []):
         is_later = (read.lineno, read.col_offset) >= end
-        if is_later and bound & set(module.scopes.reaching(read)) and _is_work(module, read):
+        if (
+            is_later
+            and bound & set(module.scopes.reaching(read))
+            and _is_use_of_content(module, read)
+        ):
             return read
     return None
 
 
-def _is_self(node: ast.expr) -> bool:
+def _is_self_name(node: ast.expr) -> bool:
+    """Is it the name `self`?"""
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _is_work(module: Module, read: ast.expr) -> bool:
-    """Is a use of a name more than a look at it, or another dropped statement?"""
+def _is_use_of_content(module: Module, read: ast.expr) -> bool:
+    """Does a read of a name use the object's content, and not only show it or drop another
+    transformation of it?
+    """
     for parent in module.parents(read):
         if (
             isinstance(parent, ast.Call)
-            and _name_of(parent) in SHOWN_BY
+            and _called_name(parent) in SHOWN_BY
             and read is not parent.func
         ):
             return False
@@ -389,7 +416,7 @@ def _is_work(module: Module, read: ast.expr) -> bool:
             value = parent.value
             is_call = (
                 isinstance(value, ast.Call)
-                and _name_of(value) not in RESHAPING | FRAME_METHODS | TEXT_METHODS
+                and _called_name(value) not in RESHAPING | FRAME_METHODS | TEXT_METHODS
             )
             return is_call
         if isinstance(parent, ast.stmt):

@@ -1,7 +1,9 @@
-"""Engines in a script that take adapters (vLLM, SGLang, LMDeploy), and requests to them that name none.
+"""Finds engines that a script makes with room for adapters (vLLM, SGLang, LMDeploy), and requests
+to them that name no adapter.
 
-An engine keeps room for adapters and uses one only for requests that name it; all others are answered by the base,
-without a word. So is what `unload()` of PEFT gives back: it takes the adapter off and merges nothing.
+An engine keeps room for adapters and uses one only for requests that name it; all others are
+answered by the base, without a word. So is what `unload()` of PEFT gives back: it takes the adapter
+off and merges nothing.
 """
 
 from __future__ import annotations
@@ -68,22 +70,23 @@ def adapter_engines(module: Module) -> Iterator[tuple[AdapterEngine, Call]]:
     """The engines, or their settings, that are made with room for adapters."""
     for engine in ENGINES:
         for call in module.calls(*engine.made_by):
-            if _is_switched_on(module, call, engine.switch):
+            if _adapters_are_switched_on(module, call, engine.switch):
                 yield engine, call
 
 
 def requests_without_adapter(module: Module) -> UnnamedAdapter | None:
-    """An engine that takes adapters and of whose requests surely none names one; None where there is none.
+    """An engine that takes adapters and of whose requests surely none names one; None where there
+    is none.
 
-    A request that may name one (`**kwargs`, an argument that is computed) proves nothing; one that does names the
-    comparison with the base.
+    A request that may name one (`**kwargs`, an argument that is computed) proves nothing; one that
+    does names the comparison with the base.
     """
     for engine, made in adapter_engines(module):
         # A function that may be given a request is somebody else's to call.
         named = re.compile(rf"\b(?:{engine.argument}|LoRARequest)\b")
         if any(named.search(part.text) for part in module.with_linked):
             continue
-        requests = list(_requests(module, engine))
+        requests = list(_requests_to_engines(module, engine))
         if requests and all(request.lacks(engine.argument) for request in requests):
             return UnnamedAdapter(engine, made, requests)
     return None
@@ -103,24 +106,28 @@ def answers_of_unloaded_model(module: Module) -> Call | None:
         for call in module.methods(*ASKING_METHODS)
         if call.receiver is not None and module.flow.types(call.receiver) & {"model", "peft-model"}
     ]
-    if not answers or not all(_is_unloaded(module, call, unloaded) for call in answers):
+    if not answers or not all(
+        _is_answer_of_unloaded_model(module, call, unloaded) for call in answers
+    ):
         return None
     return answers[0]
 
 
-def _is_switched_on(module: Module, call: Call, switch: str) -> bool:
-    """Is an engine made with room for adapters, by a keyword or by one of a dictionary that is laid out in the call?"""
+def _adapters_are_switched_on(module: Module, call: Call, switch: str) -> bool:
+    """Is an engine made with room for adapters, by a keyword or by one of a dictionary that is laid
+    out in the call?
+    """
     given = call.keywords.get(switch)
     if given is not None:
         # What only the command line knows may be on; what is surely off is not.
         return module.flow.value(given) is not False and not _is_off_value(given)
     unpacked = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    return any(_sets_key(module, part, switch) for part in unpacked) or any(
+    return any(_dictionary_sets_key(module, part, switch) for part in unpacked) or any(
         _key_is_assigned(module, part, switch) for part in unpacked
     )
 
 
-def _sets_key(module: Module, value: ast.expr, key: str) -> bool:
+def _dictionary_sets_key(module: Module, value: ast.expr, key: str) -> bool:
     """Does a dictionary, or what it comes from, set a key to something that is on?"""
     for node in backward_slice(module, value):
         if isinstance(node, ast.Call):
@@ -138,7 +145,7 @@ def _sets_key(module: Module, value: ast.expr, key: str) -> bool:
 
 
 def _is_off_value(value: ast.expr) -> bool:
-    """Is it False or None, as it is written?"""
+    """Is it written as False or None?"""
     return isinstance(value, ast.Constant) and not value.value
 
 
@@ -158,18 +165,18 @@ def _key_is_assigned(module: Module, value: ast.expr, key: str) -> bool:
     return False
 
 
-def _requests(module: Module, engine: AdapterEngine) -> Iterator[Call]:
+def _requests_to_engines(module: Module, engine: AdapterEngine) -> Iterator[Call]:
     """The requests to engines of this kind, in all files that run together."""
     for part in module.with_linked:
         for call in part.all_calls:
             asked = call.receiver if call.method in engine.methods else None
             if call.method is None:
                 asked = call.node.func
-            if _is_engine(part, asked, engine):
+            if _is_adapter_engine(part, asked, engine):
                 yield call
 
 
-def _is_engine(module: Module, value: ast.expr | None, engine: AdapterEngine) -> bool:
+def _is_adapter_engine(module: Module, value: ast.expr | None, engine: AdapterEngine) -> bool:
     """Is a value such an engine, or one that was made of its settings?"""
     if value is None:
         return False
@@ -185,7 +192,7 @@ def _is_engine(module: Module, value: ast.expr | None, engine: AdapterEngine) ->
     return False
 
 
-def _is_unloaded(module: Module, answer: Call, unloaded: set[ast.Call]) -> bool:
+def _is_answer_of_unloaded_model(module: Module, answer: Call, unloaded: set[ast.Call]) -> bool:
     """Is an answer made by what `unload` gave back?"""
     assert answer.receiver is not None
     origins = [origin.node for origin in module.flow.origins(answer.receiver)]

@@ -1,4 +1,4 @@
-"""Which function code stands in, and whether a file evaluates a model without training one."""
+"""Says which function a node stands in, and whether a file evaluates a model without training one."""
 
 from __future__ import annotations
 

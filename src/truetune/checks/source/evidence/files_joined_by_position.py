@@ -1,8 +1,8 @@
-"""Two files that a script joins by position, although their ids stand in another order.
+"""Finds joins by position of two files whose ids stand in another order.
 
-How it works: each side of a `zip`, a frame of columns or a new column is followed to the file that it was read from,
-in the symbolic run; where both files have a column of ids, which are distinct and nearly the same, their order is
-compared, behind a sort by a column.
+How it works: each side of a `zip`, a frame of columns or a new column is followed to the file that
+it was read from, in the symbolic run; where both files have a column of ids, which are distinct and
+nearly the same, their order is compared, behind a sort by a column.
 
 The trade-off: a side that the script shuffles, filters or looks up by id is not judged.
 """
@@ -65,18 +65,21 @@ def files_in_other_order(module: Module) -> Iterator[FilesInOtherOrder]:
     """The joins by position of a script whose files hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for join in _joins(trace, module):
+        for join in _joins_by_position(trace, module):
             if join.node in seen:
                 continue
-            sides = [_rows_of_side(trace, module, side, join) for side in join.sides]
-            found = _compare(join, sides[0], sides[1])
+            sides = [_ordered_rows_of_side(trace, module, side, join) for side in join.sides]
+            found = _first_id_column_in_other_order(join, sides[0], sides[1])
             if found is not None:
                 seen.add(join.node)
                 yield found
 
 
-def _joins(trace: Trace, module: Module) -> Iterator[_Join]:
-    """The joins of two sides in one run: `zip`, a frame or data set of columns, a column that a frame gets."""
+def _joins_by_position(trace: Trace, module: Module) -> Iterator[_Join]:
+    """The joins of two sides by position in one run:
+
+    `zip`, a frame or data set of columns, a column that a frame gets.
+    """
     for call in trace.all_calls:
         if call.home.path != module.path or call.is_repeated:
             continue
@@ -88,27 +91,34 @@ def _joins(trace: Trace, module: Module) -> Iterator[_Join]:
         is_column = not isinstance(store.key, str) and isinstance(constant_of(store.key), str)
         if store.home.path == module.path and not store.is_repeated and is_column:
             sides = (store.base, store.value)
-            yield _Join(store.node, "the new column", sides, _is_by_place(trace, store.value))
+            yield _Join(store.node, "the new column", sides, _is_positional(trace, store.value))
 
 
 def _joins_of_columns(trace: Trace, call: CallEvent) -> Iterator[_Join]:
-    """`DataFrame({"question": a["text"].values, "answer": b["text"].values})`: the first column beside each other."""
+    """The joins of columns into one table: the first column with each other one.
+
+    `DataFrame({"question": a["text"].values, "answer": b["text"].values})`.
+    """
     columns = call.args[0]
     if not isinstance(columns, MappingValue) or columns.is_open:
         return
     sides = [one for one in columns.entries.values() if not isinstance(one, Constant)]
     what = "the frame" if call.named("pandas.*") else "from_dict"
     for other in sides[1:]:
-        by_place = what == "from_dict" or any(_is_by_place(trace, one) for one in (sides[0], other))
+        by_place = what == "from_dict" or any(
+            _is_positional(trace, one) for one in (sides[0], other)
+        )
         yield _Join(call.node, what, (sides[0], other), by_place)
 
 
-def _is_by_place(trace: Trace, side: Value) -> bool:
-    """Is a side a list or array, which goes by its places? That of a frame goes by its index."""
+def _is_positional(trace: Trace, side: Value) -> bool:
+    """Is a side a list or array, which is joined by position? A frame is joined by its index."""
     return alignment_of(trace, side).is_positional
 
 
-def _rows_of_side(trace: Trace, module: Module, side: Value, join: _Join) -> FileRows | None:
+def _ordered_rows_of_side(
+    trace: Trace, module: Module, side: Value, join: _Join
+) -> FileRows | None:
     """The rows of a side as the script puts them in order; None where that is not known."""
     way = alignment_of(trace, side)
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
@@ -120,14 +130,16 @@ def _rows_of_side(trace: Trace, module: Module, side: Value, join: _Join) -> Fil
     [change, *others] = way.changes
     if others or change.kind != "order":
         return None
-    rows = _sorted_rows(found.rows, change.node)
+    rows = _rows_after_sort(found.rows, change.node)
     return None if rows is None else found._replace(rows=rows)
 
 
-def _sorted_rows(
+def _rows_after_sort(
     rows: tuple[Mapping[str, Any], ...], node: ast.AST
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Rows behind a `sort_values("a")`, or a `sorted` by a column; None where their order is not known."""
+    """The rows after a `sort_values("a")`, or a `sorted` by a column; None where their order is not
+    known.
+    """
     if not isinstance(node, ast.Call):
         return None
     words = {one.arg: one.value for one in node.keywords}
@@ -142,9 +154,11 @@ def _sorted_rows(
 def _rows_by_column(
     rows: tuple[Mapping[str, Any], ...], column: str, *, is_falling: bool
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Rows in the order of a column; None where its values are of several types, or too many are equal."""
+    """Rows in the order of a column; None where its values are of several types, or too many are
+    equal.
+    """
     values = [row.get(column) for row in rows]
-    keys = _numbers(values) or _texts(values)
+    keys = _cells_as_numbers(values) or _cells_as_texts(values)
     # Rows with one value stand in any order behind pandas' sort.
     if keys is None or len(set(keys)) < MIN_DISTINCT * len(keys):
         return None
@@ -155,19 +169,19 @@ def _rows_by_column(
 def _sort_column(node: ast.Call, words: Mapping[str | None, ast.expr]) -> str | None:
     """The one column that rows are sorted by; None for several, and for a key that is computed."""
     is_of_table = isinstance(node.func, ast.Attribute) and node.func.attr in ("sort_values", "sort")
-    key = _key_of_table(node, words) if is_of_table else _key_of_rows(words.get("key"))
+    key = _sort_key_of_table(node, words) if is_of_table else _sort_key_of_rows(words.get("key"))
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         return key.value
     return None
 
 
-def _key_of_table(node: ast.Call, words: Mapping[str | None, ast.expr]) -> ast.expr | None:
+def _sort_key_of_table(node: ast.Call, words: Mapping[str | None, ast.expr]) -> ast.expr | None:
     """What `sort_values` of pandas, or `sort` of datasets, sorts by."""
     key = words.get("by") or words.get("column_names") or next(iter(node.args), None)
     return key.elts[0] if isinstance(key, ast.List) and len(key.elts) == 1 else key
 
 
-def _key_of_rows(key: ast.expr | None) -> ast.expr | None:
+def _sort_key_of_rows(key: ast.expr | None) -> ast.expr | None:
     """What `sorted` sorts rows by: `lambda row: row["id"]`, `itemgetter("id")`."""
     if isinstance(key, ast.Lambda):
         return key.body.slice if isinstance(key.body, ast.Subscript) else None
@@ -176,7 +190,7 @@ def _key_of_rows(key: ast.expr | None) -> ast.expr | None:
     return None
 
 
-def _numbers(values: list[Any]) -> list[float] | None:
+def _cells_as_numbers(values: list[Any]) -> list[float] | None:
     """Cells as the numbers that readers of tables make of them; None where one is none."""
     try:
         numbers = [float(one) for one in values]
@@ -185,21 +199,23 @@ def _numbers(values: list[Any]) -> list[float] | None:
     return numbers if all(one == one for one in numbers) else None
 
 
-def _texts(values: list[Any]) -> list[str] | None:
+def _cells_as_texts(values: list[Any]) -> list[str] | None:
     """Cells as texts, in the order of which their dates are, too; None where one is missing."""
     texts = [one for one in values if isinstance(one, str) and one]
     has_dates = any(SLASHED_DATE.match(one) for one in texts)
     return texts if len(texts) == len(values) and not has_dates else None
 
 
-def _compare(join: _Join, one: FileRows | None, other: FileRows | None) -> FilesInOtherOrder | None:
+def _first_id_column_in_other_order(
+    join: _Join, one: FileRows | None, other: FileRows | None
+) -> FilesInOtherOrder | None:
     """The first column of ids that both files have, where its order differs."""
     if one is None or other is None or one.source == other.source:
         return None
     for column in one.rows[0]:
         if not ID_COLUMN.fullmatch(column):
             continue
-        ids, others = _ids(one.rows, column), _ids(other.rows, column)
+        ids, others = _unique_ids(one.rows, column), _unique_ids(other.rows, column)
         if len(ids) < MIN_ROWS or not others:
             continue
         if len(set(ids) & set(others)) < MIN_COMMON * max(len(ids), len(others)):
@@ -214,7 +230,7 @@ def _compare(join: _Join, one: FileRows | None, other: FileRows | None) -> Files
     return None
 
 
-def _ids(rows: tuple[Mapping[str, Any], ...], column: str) -> list[str]:
+def _unique_ids(rows: tuple[Mapping[str, Any], ...], column: str) -> list[str]:
     """The ids of the rows; none where a row has none, or where two have one."""
     ids = [row.get(column) for row in rows]
     texts = [str(one) for one in ids if isinstance(one, str | int)]

@@ -1,10 +1,12 @@
-"""Evaluations that compute in float16, and of which model they are.
+"""Finds evaluations that compute in float16, and names the model that is evaluated.
 
-A script says float16 by a setting of the trainer (`fp16_full_eval`), by what it loads or casts, or by autocast around
-the forward pass. The model is named in the script, in a command that starts it (a job, a console log, a README), or by
-the training beside it whose model it evaluates. Families whose activations pass 65,504 are known by name.
+A script says float16 by a setting of the trainer (`fp16_full_eval`), by what it loads or casts, or
+by autocast around the forward pass. The model is named in the script, in a command that starts it
+(a job, a console log, a README), or by the training beside it whose model it evaluates. Families
+whose activations pass 65,504 are known by name.
 
-The trade-off: the model of a training beside the script may be another one, so that it is told as a possibility.
+The trade-off: the model of a training beside the script may be another one, so that it is told as a
+possibility.
 """
 
 from __future__ import annotations
@@ -17,19 +19,19 @@ from typing import NamedTuple
 
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
-from truetune.checks.source.evidence.bases_behind_folders import overflowing_family_behind
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float16_loads import (
-    casts_to_float16,
-    dtype_of_steps,
-    model_type_of_folder,
-    name_of_load,
-)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.logprob_model_uses import model_uses
+from truetune.checks.source.evidence.model_dtypes import (
+    dtypes_cast_by_steps,
+    model_name_argument,
+    model_type_of_folder,
+    step_casting_to_float16,
+)
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
+from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -76,49 +78,59 @@ class EvaluatedModel(NamedTuple):
     is_sure: bool
 
 
-def evaluations(module: Module) -> Iterator[ast.AST]:
-    """The evaluations of a file, in whatever precision: by a trainer, or by forward passes of its own."""
+def evaluation_places(module: Module) -> Iterator[ast.AST]:
+    """The evaluations of a file, in whatever precision: by a trainer, or by forward passes of its
+    own.
+    """
     yield from (call.node for call in module.methods(*EVALUATES))
     if not trains_anything(module):
-        yield from (use.call for use in model_uses(module) if _reads_scores(module, use.call))
+        yield from (
+            use.call for use in model_uses(module) if _loss_or_logits_are_read(module, use.call)
+        )
 
 
 def float16_evaluations(module: Module) -> Iterator[Float16Evaluation]:
     """The evaluations of a file that compute in float16, outside of a training."""
-    yield from _by_setting(module)
+    yield from _float16_evaluations_by_setting(module)
     if not trains_anything(module):
-        yield from _by_weights(module)
+        yield from _float16_evaluations_by_weights(module)
 
 
 def evaluated_model(module: Module, found: Float16Evaluation) -> EvaluatedModel | None:
-    """The model of an evaluation, where it overflows in float16, or was trained in bfloat16; else None."""
-    given = name_of_load(found.load) if found.load is not None else None
+    """The model of an evaluation, where it overflows in float16, or was trained in bfloat16; else
+    None.
+    """
+    given = model_name_argument(found.load) if found.load is not None else None
     names = possible_texts(module, given)
-    families = {_family(module, name) for name in names}
+    families = {_overflowing_family_of_name(module, name) for name in names}
     if len(families) == 1 and "" not in families:
         return EvaluatedModel(families.pop(), "", True)
-    by_command = next(_named_by_commands(module), None)
+    by_command = next(_models_named_by_commands(module), None)
     if by_command is not None:
         return by_command
     # A name of a hub that is no such family is the model; a folder was written by a training.
-    if any("/" in name and not _may_be_folder(name) for name in names):
+    if any("/" in name and not _may_be_trained_folder(name) for name in names):
         return None
-    return next(_trained_beside(module), None)
+    return next(_models_trained_beside(module), None)
 
 
-def nan_beside(module: Module) -> str:
-    """The line of an output beside a script that shows a loss of an evaluation which is NaN; empty where none does."""
-    for path in _outputs(Path(module.path).parent):
+def nan_loss_line_beside(module: Module) -> str:
+    """The line of an output beside a script that shows a loss of an evaluation which is NaN; empty
+    where none does.
+    """
+    for path in _console_output_files(Path(module.path).parent):
         for number, line in enumerate(read_project_text(str(path)).splitlines(), 1):
             if NAN_LOSS.search(line):
                 return f"{path.name}, line {number}: {line.strip()[:80]}"
     return ""
 
 
-def _by_setting(module: Module) -> Iterator[Float16Evaluation]:
-    """`fp16_full_eval=True` among the arguments of a trainer that evaluates by itself.
+def _float16_evaluations_by_setting(module: Module) -> Iterator[Float16Evaluation]:
+    """Evaluations by a trainer that is given `fp16_full_eval=True` and evaluates apart from
+    training.
 
-    During a training the Trainer leaves the weights as they are: the setting is of what is evaluated apart from it.
+    During a training the Trainer leaves the weights as they are: the setting is of what is
+    evaluated apart from it.
     """
     if not any(True for part in module.with_linked for _ in part.methods(*EVALUATES)):
         return
@@ -126,16 +138,16 @@ def _by_setting(module: Module) -> Iterator[Float16Evaluation]:
     load = loads[0] if len(loads) == 1 else None
     names = (SETTING,) if trains_anything(module) else (SETTING, AUTOCAST_SETTING)
     for name in names:
-        for node in _settings(module, name):
+        for node in _places_setting_on(module, name):
             yield Float16Evaluation(node, load, is_cast=True, setting=name)
 
 
-def _settings(module: Module, name: str) -> Iterator[ast.AST]:
+def _places_setting_on(module: Module, name: str) -> Iterator[ast.AST]:
     """What switches a setting on: an argument, an entry of a dictionary, an attribute."""
     arguments = [one.keywords[name] for one in module.all_calls if name in one.keywords]
     given: list[tuple[ast.AST, ast.expr]] = [(value, value) for value in arguments]
     for table in module.nodes(ast.Dict):
-        given += [(value, value) for key, value in _entries(table) if key == name]
+        given += [(value, value) for key, value in _constant_key_entries(table) if key == name]
     for store in module.nodes(ast.Assign):
         target = store.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == name:
@@ -145,40 +157,42 @@ def _settings(module: Module, name: str) -> Iterator[ast.AST]:
             yield node
 
 
-def _entries(table: ast.Dict) -> Iterator[tuple[object, ast.expr]]:
+def _constant_key_entries(table: ast.Dict) -> Iterator[tuple[object, ast.expr]]:
     """The entries of a dictionary under plain keys."""
     for key, value in zip(table.keys, table.values, strict=True):
         if isinstance(key, ast.Constant):
             yield key.value, value
 
 
-def _by_weights(module: Module) -> Iterator[Float16Evaluation]:
-    """Forward passes without gradients on weights of float16, or under autocast to it; of models that generate,
-    generation-overflows-float16 speaks."""
+def _float16_evaluations_by_weights(module: Module) -> Iterator[Float16Evaluation]:
+    """Forward passes without gradients on weights of float16, or under autocast to it.
+
+    Of models that generate, generation-overflows-float16 speaks.
+    """
     if any(True for _ in generate_calls(module)):
         return
     seen: set[ast.AST] = set()
     for use in model_uses(module):
-        if use.how or not _reads_scores(module, use.call):
+        if use.how or not _loss_or_logits_are_read(module, use.call):
             continue
-        cast = _autocast_around(module, use.call)
+        cast = _float16_autocast_around(module, use.call)
         for chain in model_chains(module, use.model) or ():
-            found = _of_chain(module, chain, cast)
+            found = _float16_evaluation_of_chain(module, chain, cast)
             if found is not None and found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _of_chain(
+def _float16_evaluation_of_chain(
     module: Module, chain: ModelChain, autocast: ast.AST | None
 ) -> Float16Evaluation | None:
     """The evaluation of a model that came about so, if it computes in float16."""
     steps = (*_casts_in_place(module, chain.load), *chain.steps)
-    dtype, is_cast = dtype_of_steps(module, steps), True
+    dtype, is_cast = dtypes_cast_by_steps(module, steps), True
     if not dtype:
         dtype, is_cast = set(load_dtypes(module, chain.load)), False
     if dtype & FLOAT16.names:
-        node = casts_to_float16(module, steps) or chain.load.node
+        node = step_casting_to_float16(module, steps) or chain.load.node
         return Float16Evaluation(node, chain.load, is_cast)
     if autocast is None:
         return None
@@ -186,7 +200,10 @@ def _of_chain(
 
 
 def _casts_in_place(module: Module, load: Call) -> list[Call]:
-    """The casts of a model that stand as statements of their own, the last first: `model.half()`."""
+    """The casts of a loaded model that stand as statements of their own, the last first:
+
+    `model.half()`.
+    """
     own: list[Call] = []
     for call in module.methods("half", "float", "bfloat16", "to"):
         receiver = call.receiver
@@ -197,7 +214,7 @@ def _casts_in_place(module: Module, load: Call) -> list[Call]:
     return sorted(own, key=lambda call: -call.node.lineno)
 
 
-def _reads_scores(module: Module, call: ast.Call) -> bool:
+def _loss_or_logits_are_read(module: Module, call: ast.Call) -> bool:
     """Is the loss, or are the logits, of a forward pass read?"""
     around = next(iter(module.parents(call)), None)
     if isinstance(around, ast.Attribute):
@@ -212,7 +229,7 @@ def _reads_scores(module: Module, call: ast.Call) -> bool:
     )
 
 
-def _autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
+def _float16_autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
     """The autocast to float16 that a call stands in; None where it stands in none."""
     for around in module.parents(node):
         if not isinstance(around, ast.With):
@@ -228,14 +245,14 @@ def _autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
     return None
 
 
-def _family(module: Module, name: str) -> str:
+def _overflowing_family_of_name(module: Module, name: str) -> str:
     """The family of a name, or of the folder that it is; empty where it is none that overflows."""
     kind = model_type_of_folder(module, name)
     known = overflowing_family(name) or overflowing_family(kind)
-    return known or overflowing_family_behind(Path(module.path), name) or ""
+    return known or overflowing_family_of_folder(Path(module.path), name) or ""
 
 
-def _may_be_folder(name: str) -> bool:
+def _may_be_trained_folder(name: str) -> bool:
     """May a name be a folder that a training wrote?"""
     first = name.partition("/")[0]
     return (
@@ -249,11 +266,13 @@ def _may_be_folder(name: str) -> bool:
     )
 
 
-def _named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
-    """The model that a command which starts the script names, in a job, a README or the output of a console."""
+def _models_named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
+    """The model that a command which starts the script names, in a job, a README or the output of a
+    console.
+    """
     path = Path(module.path)
     files = [one for one in files_around(path) if one.suffix != ".py"]
-    for file in (*files, *_outputs(path.parent)):
+    for file in (*files, *_console_output_files(path.parent)):
         for number, line in enumerate(read_project_text(str(file)).splitlines(), 1):
             if path.name not in line or "python" not in line:
                 continue
@@ -263,7 +282,7 @@ def _named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
                     yield EvaluatedModel(family, f"{word} ({file.name}, line {number})", True)
 
 
-def _outputs(folder: Path) -> list[Path]:
+def _console_output_files(folder: Path) -> list[Path]:
     """The files of a folder that hold what a console printed."""
     try:
         files = sorted(one for one in folder.iterdir() if one.suffix in OUTPUT_SUFFIXES)
@@ -272,8 +291,10 @@ def _outputs(folder: Path) -> list[Path]:
     return files[:MAX_OUTPUTS]
 
 
-def _trained_beside(module: Module) -> Iterator[EvaluatedModel]:
-    """What the one training beside a script trains: a family that overflows, or weights in bfloat16."""
+def _models_trained_beside(module: Module) -> Iterator[EvaluatedModel]:
+    """What the one training beside a script trains: a family that overflows, or weights in
+    bfloat16.
+    """
     folder = Path(module.path).resolve().parent
     trainings = [
         one for one in training_scripts_beside(module) if Path(one.path).resolve().parent == folder

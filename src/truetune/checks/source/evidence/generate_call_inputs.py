@@ -1,7 +1,9 @@
-"""What a call of `generate` is given: its model, its ids, and the tokenizer calls that made them.
+"""Finds what a call of `generate` is given: its model, its ids, and the tokenizer calls that made
+them.
 
-Ids are followed back from the call to the tokenizer that made them: through moves to a device, dictionaries that are
-built again, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
+Ids are followed back from the call to the tokenizer that made them: through moves to a device,
+dictionaries that are built again, and the collator of a loader. What comes from outside of the file
+is not known, and no rule speaks of it.
 """
 
 from __future__ import annotations
@@ -64,13 +66,15 @@ def is_causal_model(module: Module, model: ast.expr) -> bool:
             waiting += [
                 (inner, depth + 1)
                 for node in made
-                if (inner := _inner_model(module, node)) is not None
+                if (inner := _model_inside_wrapper(module, node)) is not None
             ]
     return False
 
 
-def _inner_model(module: Module, made: ast.Call) -> ast.expr | None:
-    """The model inside: that of `base.to("cuda")`, or the one that an adapter is put on."""
+def _model_inside_wrapper(module: Module, made: ast.Call) -> ast.expr | None:
+    """The model inside of a call: that of `base.to("cuda")`, or the one that an adapter is put on;
+    None otherwise.
+    """
     call = module.flow.call(made)
     if call.named("peft.PeftModel*", "peft.get_peft_model", "torch.compile"):
         return call.argument(0, "model")
@@ -92,26 +96,28 @@ def has_encoder_models_only(module: Module) -> bool:
     return apart and not any("CausalLM" in name for name in names)
 
 
-def generate_ids(call: Call) -> ast.expr | None:
+def input_ids_argument(call: Call) -> ast.expr | None:
     """The ids that `generate` is given as such."""
     return call.argument(0, "inputs") or call.keywords.get("input_ids")
 
 
-def certainly_lacks(module: Module, call: Call, name: str) -> bool:
-    """Is this argument certainly not given, where `**` spreads nothing but encodings and known dictionaries?"""
+def argument_is_certainly_missing(module: Module, call: Call, name: str) -> bool:
+    """Is this argument certainly not given, where `**` spreads nothing but encodings and known
+    dictionaries?
+    """
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     unknown = call.open and not (
-        spread and all(_is_known_dictionary(module, value) for value in spread)
+        spread and all(_spread_is_known(module, value) for value in spread)
     )
     return not unknown and name not in call.keywords
 
 
-def _is_known_dictionary(module: Module, spread: ast.expr) -> bool:
+def _spread_is_known(module: Module, spread: ast.expr) -> bool:
     """Is all that `**` spreads known: an encoding, or a dictionary of the file?"""
-    return any(encoding_calls(module, spread)) or module.flow.entries(spread)[1]
+    return any(encoding_calls_of_dictionary(module, spread)) or module.flow.entries(spread)[1]
 
 
-def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
+def encoding_calls_of_dictionary(module: Module, value: ast.expr) -> Iterator[Call]:
     """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks.
 
     Through `.to(...)`, and through a loader to what its collator returns.
@@ -119,9 +125,9 @@ def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
     waiting: list[tuple[ast.AST, int]] = [(value, 0)]
     while waiting:
         node, depth = waiting.pop(0)
-        bare = _without_moves(node) if isinstance(node, ast.expr) else node
+        bare = _without_device_moves(node) if isinstance(node, ast.expr) else node
         for origin in module.flow.origins(bare):
-            inner = _dictionaries_inside(module, origin)
+            inner = _source_dictionaries(module, origin)
             if inner is not None:
                 waiting += [(one, depth + 1) for one in inner if depth < MAX_STEPS]
             elif isinstance(origin.node, ast.Call):
@@ -129,30 +135,38 @@ def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
                     yield module.flow.call(origin.node)
 
 
-def _dictionaries_inside(module: Module, origin: Origin) -> list[ast.AST] | None:
-    """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is no dictionary."""
+def _source_dictionaries(module: Module, origin: Origin) -> list[ast.AST] | None:
+    """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is
+    no dictionary.
+    """
     made = origin.node
     if isinstance(made, ast.arg):
-        return list(_batches_of_lightning(module, made)) or None
+        return list(_lightning_batches(module, made)) or None
     if isinstance(made, ast.DictComp):
-        return list(_dictionaries_iterated(made))
+        return list(_dictionaries_copied_by_comprehension(made))
     if origin.element:
-        return _collator_results(module, origin)
-    if isinstance(made, ast.Call) and _without_moves(made) is not made:
+        return _collator_results_in_loop(module, origin)
+    if isinstance(made, ast.Call) and _without_device_moves(made) is not made:
         return [made]
     return None
 
 
-def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
-    """The dictionary whose entries are moved one by one: `{k: v.to("cuda") for k, v in batch.items()}`."""
+def _dictionaries_copied_by_comprehension(made: ast.DictComp) -> Iterator[ast.expr]:
+    """The dictionaries whose entries a comprehension copies one by one:
+
+    `{k: v.to("cuda") for k, v in batch.items()}`.
+    """
     for generator in made.generators:
         called = generator.iter.func if isinstance(generator.iter, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr == "items":
             yield called.value
 
 
-def _batches_of_lightning(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
-    """What the collator of a data module makes for a step: `predict_dataloader` feeds `predict_step(self, batch)`."""
+def _lightning_batches(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
+    """What the collator of a Lightning data module returns, for the batch parameter of a step.
+
+    `predict_dataloader` feeds `predict_step(self, batch)`.
+    """
     arguments = module.scopes.parent.get(parameter)
     function = module.scopes.parent.get(arguments) if arguments is not None else None
     loader_name = LIGHTNING_LOADERS.get(getattr(function, "name", ""))
@@ -179,10 +193,10 @@ def _returned_by_collator(module: Module, loader: Call) -> list[ast.expr]:
     return list(module.flow.returns.get(function, []))
 
 
-def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
+def _collator_results_in_loop(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    looped = _loader_in_loop(module, origin)
-    loader = _loader_made(module, looped.node) if looped is not None else None
+    looped = _loader_looped_over(module, origin)
+    loader = _loader_construction(module, looped.node) if looped is not None else None
     if looped is None or loader is None:
         return []
     found: list[ast.AST] = []
@@ -194,18 +208,22 @@ def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
     return found
 
 
-def _loader_in_loop(module: Module, origin: Origin) -> Origin | None:
-    """What a loop takes its batches from, without `enumerate` and progress bars; None for the number of a batch."""
-    iterated = without_progress_bar(module, origin.node)
+def _loader_looped_over(module: Module, origin: Origin) -> Origin | None:
+    """What a loop takes its batches from, without `enumerate` and progress bars; None for the
+    number of a batch.
+    """
+    iterated = without_progress_bar_and_enumerate(module, origin.node)
     if not isinstance(iterated, ast.Call) or module.flow.name(iterated.func) != "enumerate":
         return Origin(iterated, origin.path)
     if origin.path[:1] != (1,) or not iterated.args:
         return None
-    return Origin(without_progress_bar(module, iterated.args[0]), origin.path[1:])
+    return Origin(without_progress_bar_and_enumerate(module, iterated.args[0]), origin.path[1:])
 
 
-def _loader_made(module: Module, iterated: ast.AST) -> Call | None:
-    """The call that makes the loader of a loop, also where accelerate has prepared it; None where it is not seen."""
+def _loader_construction(module: Module, iterated: ast.AST) -> Call | None:
+    """The call that makes the loader of a loop, also where accelerate has prepared it; None where
+    it is not seen.
+    """
     loaders: list[Call] = []
     for origin in module.flow.origins(iterated):
         node = origin.node
@@ -223,7 +241,9 @@ def _loader_made(module: Module, iterated: ast.AST) -> Call | None:
 def _collate_function(
     module: Module, given: ast.expr
 ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
-    """The function that a loader calls for each batch: given as such, by `functools.partial`, or as an object."""
+    """The function that a loader calls for each batch: given as such, by `functools.partial`, or as
+    an object.
+    """
     function = module.flow.function(given)
     made = module.flow.producing_call(given) if function is None else None
     if made is None:
@@ -239,24 +259,27 @@ def _collate_function(
 
 def encoding_calls_of_input(module: Module, value: ast.expr) -> Iterator[Call]:
     """The calls of a tokenizer that made what `generate` is given: a dictionary, or the ids of one."""
-    for origin in module.flow.origins(_without_moves(value)):
-        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
-        if isinstance(inner, ast.Attribute | ast.Subscript) and _constant_key(inner) == "input_ids":
-            yield from encoding_calls(module, inner.value)
+    for origin in module.flow.origins(_without_device_moves(value)):
+        inner = _without_device_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+        if (
+            isinstance(inner, ast.Attribute | ast.Subscript)
+            and _constant_attribute_or_key(inner) == "input_ids"
+        ):
+            yield from encoding_calls_of_dictionary(module, inner.value)
             return
-    yield from encoding_calls(module, value)
+    yield from encoding_calls_of_dictionary(module, value)
 
 
 def encoded_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
     """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
-    for origin in module.flow.origins(_without_moves(ids)):
-        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+    for origin in module.flow.origins(_without_device_moves(ids)):
+        inner = _without_device_moves(origin.node) if isinstance(origin.node, ast.expr) else None
         if (
             not isinstance(inner, (ast.Attribute, ast.Subscript))
-            or _constant_key(inner) != "input_ids"
+            or _constant_attribute_or_key(inner) != "input_ids"
         ):
             continue
-        for call in encoding_calls(module, inner.value):
+        for call in encoding_calls_of_dictionary(module, inner.value):
             return EncodedIds(
                 call, encoding_pads(module, call), module.text_of(ids).count("input_ids") == 1
             )
@@ -273,8 +296,8 @@ def encoding_pads(module: Module, call: Call) -> bool:
     )
 
 
-def _without_moves(node: ast.expr) -> ast.expr:
-    """Without `.to(...)`, `.cuda()` and the like."""
+def _without_device_moves(node: ast.expr) -> ast.expr:
+    """The expression without `.to(...)`, `.cuda()` and the like."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -284,8 +307,8 @@ def _without_moves(node: ast.expr) -> ast.expr:
     return node
 
 
-def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
-    """Without `tqdm(...)` and `enumerate(...)`."""
+def without_progress_bar_and_enumerate(module: Module, iterated: ast.AST) -> ast.AST:
+    """What a loop iterates, without `tqdm(...)` and `enumerate(...)` around it."""
     while isinstance(iterated, ast.Call) and iterated.args:
         name = module.flow.name(iterated.func) or ""
         if not name.startswith("tqdm"):
@@ -294,7 +317,7 @@ def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
     return iterated
 
 
-def _constant_key(node: ast.Attribute | ast.Subscript) -> object:
+def _constant_attribute_or_key(node: ast.Attribute | ast.Subscript) -> object:
     """The name of an attribute, or the key of a column; None of a key that varies."""
     if isinstance(node, ast.Attribute):
         return node.attr

@@ -1,4 +1,4 @@
-"""What becomes of the answers that `generate` gives."""
+"""Says whether code reads more than one of the answers that a call of `generate` gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reads_one_answer_or_none(module: Module, call: Call) -> bool:
     """
     uses = _uses_of_result(module, call.node)
     return bool(uses) and (
-        all(_reads_first_answer(module, use) for use in uses)
+        all(_reads_first_answer_or_shape(module, use) for use in uses)
         or all(_is_value_dropped(module, use) for use in uses)
     )
 
@@ -39,8 +39,11 @@ def _uses_of_result(module: Module, node: ast.Call) -> list[ast.expr]:
     ]
 
 
-def _reads_first_answer(module: Module, use: ast.expr) -> bool:
-    """`answers[0]`, `answers[0, n:]`, or a question of their shape."""
+def _reads_first_answer_or_shape(module: Module, use: ast.expr) -> bool:
+    """Does a use read only the first answer, or the answers' shape:
+
+    `answers[0]`, `answers[0, n:]`?
+    """
     parent = module.scopes.parent.get(use)
     if isinstance(parent, ast.Attribute):
         return parent.attr in SHAPE_READS[:2]

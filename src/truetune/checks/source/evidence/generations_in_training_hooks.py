@@ -1,11 +1,11 @@
-"""Calls of `generate` in hooks that a trainer runs while the model is in training mode.
+"""Finds calls of `generate` in hooks that a trainer runs while the model is in training mode.
 
-How it works: from the hooks of a callback, a LightningModule or a trainer of the project through the methods and
-functions that they call. Hooks of an evaluation are no part of it. Whatever ends the training mode on one of these
-ways, or in the constructor, silences the class.
+How it works: from the hooks of a callback, a LightningModule or a trainer of the project through
+the methods and functions that they call. Hooks of an evaluation are no part of it. Whatever ends
+the training mode on one of these ways, or in the constructor, silences the class.
 
-The trade-off: a LightningModule keeps a model of transformers in eval mode since Lightning 2.2, so that its hooks count
-only where the project calls `train()` itself.
+The trade-off: a LightningModule keeps a model of transformers in eval mode since Lightning 2.2, so
+that its hooks count only where the project calls `train()` itself.
 """
 
 from __future__ import annotations
@@ -50,33 +50,38 @@ MAX_METHODS = 12
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def calls_in_training_hooks(module: Module, ending: Sequence[str]) -> Iterator[ast.Call]:
-    """The first `generate` of each class of a file whose hooks run in training mode, and end it nowhere.
+def generations_in_training_hooks(module: Module, ending: Sequence[str]) -> Iterator[ast.Call]:
+    """The first `generate` of each class of a file whose hooks run in training mode, and end it
+    nowhere.
 
     Args:
         module: A file that is judged.
         ending: names of methods and functions that end the training mode, or its effect.
     """
     for owner in module.nodes(ast.ClassDef):
-        hooks = _hooks_of(module, owner)
+        hooks = _training_mode_hooks_of(module, owner)
         methods = {one.name: one for one in owner.body if isinstance(one, Function)}
         started = [method for name, method in methods.items() if name in hooks]
         if not started:
             continue
-        calls = list(_calls_from(module, started, methods))
+        calls = list(_calls_reached_from(module, started, methods))
         constructor = [methods[name] for name in ("__init__", "__post_init__") if name in methods]
-        names = {called_name(one) for one in (*calls, *_calls_from(module, constructor, methods))}
+        names = {
+            called_name(one) for one in (*calls, *_calls_reached_from(module, constructor, methods))
+        }
         generations = [
             one
             for one in calls
-            if called_name(one) == "generate" and not _asks_another(module, one)
+            if called_name(one) == "generate" and not _loads_another_generator(module, one)
         ]
         if generations and names.isdisjoint(ending):
             yield generations[0]
 
 
-def _hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:
-    """The names of the methods that a trainer calls in training mode; none for a class that is no part of one."""
+def _training_mode_hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:
+    """The names of the methods that a trainer calls in training mode; none for a class that is no
+    part of one.
+    """
     written = [ast.unparse(base) for base in owner.bases]
     if any(base.endswith("TrainerCallback") for base in written):
         return TRAINER_HOOKS
@@ -86,12 +91,12 @@ def _hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:
         and any(base.endswith((".Callback", "LightningModule")) for base in bases)
     )
     if is_of_lightning:
-        return LIGHTNING_HOOKS if _calls_train(module) else frozenset()
+        return LIGHTNING_HOOKS if _project_switches_to_training(module) else frozenset()
     is_trainer = any(base.rpartition(".")[2].endswith("Trainer") for base in written)
     return STEP_OF_A_TRAINER if is_trainer else frozenset()
 
 
-def _calls_train(module: Module) -> bool:
+def _project_switches_to_training(module: Module) -> bool:
     """Does the project put a model into training mode itself?"""
     return any(
         not call.args and not call.keywords
@@ -100,10 +105,12 @@ def _calls_train(module: Module) -> bool:
     )
 
 
-def _calls_from(
+def _calls_reached_from(
     module: Module, started: Sequence[Function], methods: dict[str, Function]
 ) -> Iterator[ast.Call]:
-    """The calls in some methods, and in the methods of the class and functions of the project that they call."""
+    """The calls in some methods, and in the methods of the class and functions of the project that
+    they call.
+    """
     waiting = list(started)
     seen: set[ast.AST] = set()
     while waiting and len(seen) < MAX_METHODS:
@@ -129,7 +136,7 @@ def _method_called(call: ast.Call, methods: dict[str, Function]) -> Function | N
     return methods.get(function.attr) if is_own and isinstance(function, ast.Attribute) else None
 
 
-def _asks_another(module: Module, call: ast.Call) -> bool:
+def _loads_another_generator(module: Module, call: ast.Call) -> bool:
     """Does a class generate by a model that it loads for itself: an engine, a judge, a reference?"""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     made = module.flow.producing_call(receiver)

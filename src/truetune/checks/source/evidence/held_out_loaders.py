@@ -1,6 +1,8 @@
-"""Loaders of held-out rows in loops of one's own, and files that commands give a script to train and to evaluate on.
+"""Finds loaders and files of held-out rows in hand-written trainings that share their rows with
+those of the training.
 
-The trade-off: what a loader is for is known by the name that it is put into, or by the method that returns it, alone.
+The trade-off: what a loader is for is known by the name that it is put into, or by the method that
+returns it, alone.
 """
 
 from __future__ import annotations
@@ -55,25 +57,27 @@ class SharedFile(NamedTuple):
 
 def loaders_of_the_same_rows(module: Module) -> Iterator[SharedLoaders]:
     """The loaders of held-out rows in a file that give what another loader trains."""
-    for train, held in _pairs_of_loaders(module):
+    for train, held in _training_and_held_out_loaders(module):
         takes_all = (train.keywords.keys() | held.keywords.keys()).isdisjoint(PICKS_ROWS)
         if takes_all and _share_rows(train, held):
             yield SharedLoaders(train.node, held.node, _held_out_name(module, held.node))
 
 
-def loaders_by_purpose(module: Module) -> Iterator[tuple[Value, Value]]:
-    """The rows of a loader of training, and those of a loader of held-out rows, each pair in one file."""
-    for pair in _pairs_of_loaders(module):
+def training_and_held_out_rows(module: Module) -> Iterator[tuple[Value, Value]]:
+    """The rows of a loader for training with those of a loader for held-out rows, each such pair in
+    one file.
+    """
+    for pair in _training_and_held_out_loaders(module):
         rows, others = (call.argument(0, "dataset") for call in pair)
         if rows is not None and others is not None:
             yield rows, others
 
 
-def _pairs_of_loaders(module: Module) -> Iterator[tuple[CallEvent, CallEvent]]:
-    """Each loader of held-out rows in a file with each one of training, the one of training first."""
+def _training_and_held_out_loaders(module: Module) -> Iterator[tuple[CallEvent, CallEvent]]:
+    """Each loader for training in a file with each one for held-out rows."""
     for trace in traces_of(module):
         own = [call for call in trace.calls(*LOADERS) if call.home.path == module.path]
-        training = [call for call in own if _is_for_training(module, call.node)]
+        training = [call for call in own if _is_named_for_training(module, call.node)]
         for held in own:
             if _held_out_name(module, held.node):
                 yield from ((train, held) for train in training)
@@ -88,7 +92,9 @@ def loaders_of_held_out_rows(module: Module) -> Iterator[ast.AST]:
 
 def evaluation_file_options(module: Module) -> Iterator[str]:
     """The options of a script that name a file of rows to evaluate on."""
-    return (one for one in _file_options(module) if EVAL_OPTION.fullmatch(_plain(one)))
+    return (
+        one for one in _argparse_options(module) if EVAL_OPTION.fullmatch(_normalized_option(one))
+    )
 
 
 def _share_rows(train: CallEvent, held: CallEvent) -> bool:
@@ -100,20 +106,20 @@ def _share_rows(train: CallEvent, held: CallEvent) -> bool:
     return way is not None and other is not None and share_rows(way, other) is True
 
 
-def _is_for_training(module: Module, node: ast.AST) -> bool:
+def _is_named_for_training(module: Module, node: ast.AST) -> bool:
     """Is a loader put into a name of training, and of nothing else?"""
-    name = _name_of(module, node)
+    name = _name_assigned_or_method(module, node)
     return FOR_TRAINING.search(name) is not None and FOR_EVALUATION.search(name) is None
 
 
 def _held_out_name(module: Module, node: ast.AST) -> str:
     """The name of held-out rows that a loader is put into; empty where there is none."""
-    name = _name_of(module, node)
+    name = _name_assigned_or_method(module, node)
     is_held = FOR_EVALUATION.search(name) is not None and "train" not in name.lower()
     return name if is_held else ""
 
 
-def _name_of(module: Module, node: ast.AST) -> str:
+def _name_assigned_or_method(module: Module, node: ast.AST) -> str:
     """The name or attribute that a call is put into, or the method that returns it."""
     statement = module.statement(node)
     if isinstance(statement, ast.Return) and statement.value is node:
@@ -129,7 +135,9 @@ def _name_of(module: Module, node: ast.AST) -> str:
 
 def files_given_twice(module: Module) -> Iterator[SharedFile]:
     """The commands around a script that give it one file to train on and to evaluate on."""
-    trains = [one for one in _file_options(module) if TRAIN_OPTION.fullmatch(_plain(one))]
+    trains = [
+        one for one in _argparse_options(module) if TRAIN_OPTION.fullmatch(_normalized_option(one))
+    ]
     held = list(evaluation_file_options(module))
     if not trains or not held:
         return
@@ -138,10 +146,10 @@ def files_given_twice(module: Module) -> Iterator[SharedFile]:
         for command in file.commands:
             if any(Path(word).name == script.name for word in command.words):
                 trained = {last_option(command.words, one) for one in trains}
-                yield from _files_among(trained, held, file, command)
+                yield from _held_out_options_given_trained_files(trained, held, file, command)
 
 
-def _files_among(
+def _held_out_options_given_trained_files(
     trained: set[str | None], held: list[str], file: CommandFile, command: ShellCommand
 ) -> Iterator[SharedFile]:
     """The options of held-out rows that a command gives one of the files that are trained."""
@@ -152,7 +160,7 @@ def _files_among(
             yield SharedFile(option, value, case)
 
 
-def _file_options(module: Module) -> Iterator[str]:
+def _argparse_options(module: Module) -> Iterator[str]:
     """The options that a script reads by argparse, as they are written."""
     for call in module.methods("add_argument"):
         for one in call.args:
@@ -160,6 +168,6 @@ def _file_options(module: Module) -> Iterator[str]:
                 yield str(one.value)
 
 
-def _plain(option: str) -> str:
-    """`train_file` of `--train-file`."""
+def _normalized_option(option: str) -> str:
+    """The option's name without dashes: `train_file` of `--train-file`."""
     return option.lstrip("-").replace("-", "_")

@@ -1,9 +1,13 @@
-"""Functions and methods that keep what they are given: `self.scores.append(scores)` in an object that a loop calls.
+"""Finds functions and methods that keep what a loop gives them, and their calls:
 
-How it works: the place stands in another function than the call of the model, so the calls of that function are looked
-for. A method counts where the object that it is called on is of its class, by what made it.
+`self.scores.append(scores)` in an object.
 
-The trade-off: an object that nobody in the files makes is of no known class, and what it keeps is not seen.
+How it works: the place stands in another function than the call of the model, so the calls of that
+function are looked for. A method counts where the object that it is called on is of its class, by
+what made it.
+
+The trade-off: an object that nobody in the files makes is of no known class, and what it keeps is
+not seen.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ class CallThatKeeps(NamedTuple):
     given: str = ""
     """What the call names it, where the function is given it"""
 
-    def is_made_in(self, module: Module, step: ast.AST) -> bool:
+    def is_renewed_in_each_step(self, module: Module, step: ast.AST) -> bool:
         """Is the object, or the list, a new one in each step?"""
         if not isinstance(self.call, ast.Call):
             return False
@@ -52,7 +56,8 @@ class CallThatKeeps(NamedTuple):
 def calls_that_keep(
     module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call
 ) -> list[CallThatKeeps]:
-    """The calls of the function around a place that keeps something, where the model is called elsewhere.
+    """The calls of the function around a place that keeps something, where the model is called
+    elsewhere.
 
     Args:
         module: The file of the place.
@@ -63,29 +68,39 @@ def calls_that_keep(
     function = module.function_around(node)
     if function is None or function is module.function_around(forward):
         return []
-    root = _root_of(holder)
+    root = _root_name_of_holder(holder)
     owner = module.scopes.parent.get(function)
     owner = owner if isinstance(owner, ast.ClassDef) else None
     if root is None or (root.startswith("self.") and owner is None):
         return []
-    if not root.startswith("self.") and _is_local(module, function, root):
+    if not root.startswith("self.") and _list_is_local(module, function, root):
         return []
     calls = module.flow.calls_of(function)
     if owner is not None:
-        calls = [call for call in calls if _is_called_on(module, call, function.name, owner)]
+        calls = [
+            call for call in calls if _is_called_on_object_of(module, call, function.name, owner)
+        ]
     around = module.function_around(forward)
     return [
         CallThatKeeps(
-            call, function, owner, root.removeprefix("self."), _given_as(function, root, call)
+            call,
+            function,
+            owner,
+            root.removeprefix("self."),
+            _name_of_list_argument(function, root, call),
         )
         for call in calls
         if module.function_around(call) is around
     ]
 
 
-def hook_that_keeps(module: Module, node: ast.AST, holder: ast.expr) -> CallThatKeeps | None:
-    """The method around a place that Lightning calls behind each batch, where it keeps things in its object."""
-    function, root = module.function_around(node), _root_of(holder)
+def lightning_hook_that_keeps(
+    module: Module, node: ast.AST, holder: ast.expr
+) -> CallThatKeeps | None:
+    """The method around a place that Lightning calls after each batch, where it keeps things in its
+    object; None otherwise.
+    """
+    function, root = module.function_around(node), _root_name_of_holder(holder)
     if function is None or root is None or not root.startswith("self."):
         return None
     owner = module.scopes.parent.get(function)
@@ -95,8 +110,12 @@ def hook_that_keeps(module: Module, node: ast.AST, holder: ast.expr) -> CallThat
     return CallThatKeeps(function, function, owner, root.removeprefix("self."))
 
 
-def output_of_step(module: Module, outputs: ast.expr, key: str) -> ast.expr | None:
-    """What the step before a hook of Lightning returns under a key: `outputs["logits"]` of `on_train_batch_end`."""
+def output_returned_by_lightning_step(
+    module: Module, outputs: ast.expr, key: str
+) -> ast.expr | None:
+    """What the step before a hook of Lightning returns under a key: `outputs["logits"]` of
+    `on_train_batch_end`.
+    """
     given = [origin.node for origin in module.flow.origins(outputs)]
     parameter = given[0] if len(given) == 1 else None
     if not isinstance(parameter, ast.arg) or parameter.arg != "outputs":
@@ -115,8 +134,10 @@ def output_of_step(module: Module, outputs: ast.expr, key: str) -> ast.expr | No
     return found[0] if len(found) == 1 else None
 
 
-def is_emptied(module: Module, kept: CallThatKeeps, loop: ast.AST) -> bool:
-    """Is what keeps things emptied or renewed in the loop, in the function itself, or around each batch?"""
+def holder_is_emptied(module: Module, kept: CallThatKeeps, loop: ast.AST) -> bool:
+    """Is the list that keeps things emptied or renewed in the loop, in the function itself, or
+    around each batch?
+    """
     hooks = [
         one
         for part in module.with_linked
@@ -124,12 +145,16 @@ def is_emptied(module: Module, kept: CallThatKeeps, loop: ast.AST) -> bool:
         if HOOK_OF_BATCH.fullmatch(one.name)
     ]
     emptying = _emptying_methods(kept)
-    if kept.given and any(_empties(part, kept.given, frozenset()) for part in ast.walk(loop)):
+    if kept.given and any(
+        _empties_or_renews(part, kept.given, frozenset()) for part in ast.walk(loop)
+    ):
         return True
     places = [loop, kept.function, *hooks]
-    if any(_empties(part, kept.name, emptying) for root in places for part in ast.walk(root)):
+    if any(
+        _empties_or_renews(part, kept.name, emptying) for root in places for part in ast.walk(root)
+    ):
         return True
-    return any(is_bounded_queue(made) for made in _makers_of_holder(kept))
+    return any(is_bounded_queue(made) for made in _constructors_of_holder(kept))
 
 
 def is_bounded_queue(made: ast.Call) -> bool:
@@ -139,8 +164,10 @@ def is_bounded_queue(made: ast.Call) -> bool:
     return len(made.args) > 1 or any(one.arg == "maxlen" for one in made.keywords)
 
 
-def _root_of(holder: ast.expr) -> str | None:
-    """The attribute of `self`, or the name, that a holder is a part of: `self.kept` of `self.kept["logits"]`."""
+def _root_name_of_holder(holder: ast.expr) -> str | None:
+    """The attribute of `self`, or the name, that a holder is a part of: `self.kept` of
+    `self.kept["logits"]`.
+    """
     while isinstance(holder, ast.Subscript | ast.Call):
         inner = holder.value if isinstance(holder, ast.Subscript) else holder.func
         holder = (
@@ -157,7 +184,7 @@ def _root_of(holder: ast.expr) -> str | None:
     )
 
 
-def _given_as(function: Function, root: str, call: ast.Call) -> str:
+def _name_of_list_argument(function: Function, root: str, call: ast.Call) -> str:
     """What a call names the list that the function knows as a parameter; empty where it is none."""
     names = [one.arg for one in function.args.args]
     if root not in names:
@@ -167,15 +194,15 @@ def _given_as(function: Function, root: str, call: ast.Call) -> str:
     return ast.unparse(given[0]).rpartition(".")[2] if given else ""
 
 
-def _is_local(module: Module, function: Function, name: str) -> bool:
+def _list_is_local(module: Module, function: Function, name: str) -> bool:
     """Is a list made in the function itself, and gone with it?"""
     return any(
-        isinstance(part, ast.Assign | ast.AnnAssign) and _sets(part, name)
+        isinstance(part, ast.Assign | ast.AnnAssign) and _sets_or_deletes(part, name)
         for part in ast.walk(function)
     )
 
 
-def _is_called_on(module: Module, call: ast.Call, name: str, owner: ast.ClassDef) -> bool:
+def _is_called_on_object_of(module: Module, call: ast.Call, name: str, owner: ast.ClassDef) -> bool:
     """Is a method called on an object of a class, or of one that is made of it?"""
     called = call.func
     is_by_name = isinstance(called, ast.Attribute) and called.attr == name
@@ -208,19 +235,21 @@ def _emptying_methods(kept: CallThatKeeps) -> frozenset[str]:
         one.name
         for one in methods
         if one.name != "__init__"
-        and any(_empties(part, kept.name, frozenset()) for part in ast.walk(one))
+        and any(_empties_or_renews(part, kept.name, frozenset()) for part in ast.walk(one))
     )
 
 
-def _empties(part: ast.AST, name: str, emptying: frozenset[str]) -> bool:
+def _empties_or_renews(part: ast.AST, name: str, emptying: frozenset[str]) -> bool:
     """Does a part of the code empty or renew what has a name, itself or by a method that does?"""
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-        is_own = part.func.attr in EMPTYING_METHODS and _ends_in(part.func.value, name)
+        is_own = part.func.attr in EMPTYING_METHODS and _is_named(part.func.value, name)
         return is_own or part.func.attr in emptying
-    return isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete) and _sets(part, name)
+    return isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete) and _sets_or_deletes(
+        part, name
+    )
 
 
-def _sets(statement: ast.Assign | ast.AnnAssign | ast.Delete, name: str) -> bool:
+def _sets_or_deletes(statement: ast.Assign | ast.AnnAssign | ast.Delete, name: str) -> bool:
     """Does a statement set or delete what has a name, or all of its items?"""
     targets = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
     for target in targets:
@@ -230,23 +259,23 @@ def _sets(statement: ast.Assign | ast.AnnAssign | ast.Delete, name: str) -> bool
             is_out = isinstance(statement, ast.Delete) or isinstance(target.slice, ast.Slice)
             base = target.value if is_out else target
         parts = base.elts if isinstance(base, ast.Tuple) else [base]
-        if any(_ends_in(one, name) for one in parts):
+        if any(_is_named(one, name) for one in parts):
             return True
     return False
 
 
-def _ends_in(node: ast.expr, name: str) -> bool:
-    """Is it `x.name`, or the name itself?"""
+def _is_named(node: ast.expr, name: str) -> bool:
+    """Is it the name itself, or an attribute of this name: `x.name`?"""
     if isinstance(node, ast.Attribute):
         return node.attr == name
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _makers_of_holder(kept: CallThatKeeps) -> Iterator[ast.Call]:
+def _constructors_of_holder(kept: CallThatKeeps) -> Iterator[ast.Call]:
     """The calls that make what things are kept in, in the class."""
     if kept.owner is None:
         return
     for part in ast.walk(kept.owner):
         if isinstance(part, ast.Assign | ast.AnnAssign) and isinstance(part.value, ast.Call):
-            if _sets(part, kept.name):
+            if _sets_or_deletes(part, kept.name):
                 yield part.value

@@ -1,7 +1,9 @@
-"""Where a script keeps the best checkpoint, by which metric and in which direction, by a symbolic run.
+"""Finds where a script chooses the best checkpoint, by which metric and in which direction, by a
+symbolic run.
 
-The trade-off: the direction of a metric is known by the words of its name alone (`val_loss`, `eval_accuracy`); a loop
-of one's own counts where the test stands between the metric and a name that is set to it, and a model is saved there.
+The trade-off: the direction of a metric is known by the words of its name alone (`val_loss`,
+`eval_accuracy`); a loop of one's own counts where the test stands between the metric and a name
+that is set to it, and a model is saved there.
 """
 
 from __future__ import annotations
@@ -46,29 +48,31 @@ class KeptCheckpoint:
 
 
 def best_checkpoint_choices(module: Module) -> Iterator[KeptCheckpoint]:
-    """The places of a file that choose a checkpoint by a metric whose direction is known, each once."""
+    """The places of a file that choose a checkpoint by a metric whose direction is known, each
+    once.
+    """
     seen = set()
     for trace in traces_of(module):
-        for choice, home in _choices_of_run(trace):
+        for choice, home in _checkpoint_choices_of_run(trace):
             if home.path == module.path and choice.node not in seen:
                 seen.add(choice.node)
                 yield choice
 
 
-def _choices_of_run(trace: Trace) -> Iterator[tuple[KeptCheckpoint, Module]]:
+def _checkpoint_choices_of_run(trace: Trace) -> Iterator[tuple[KeptCheckpoint, Module]]:
     """The choices of one run, each with its file."""
     for trainer in trace.calls(*TRAINERS):
-        choice = _choice_of_trainer(trainer)
+        choice = _checkpoint_choice_of_trainer(trainer)
         if choice is not None:
             yield choice, trainer.home
     for callback in trace.calls(*OF_LIGHTNING):
-        choice = _choice_of_lightning(callback)
+        choice = _checkpoint_choice_of_lightning(callback)
         if choice is not None:
             yield choice, callback.home
     for event in trace.all_calls:
         if event.method in SAVING_METHODS or event.named(*SAVING_FUNCTIONS):
             for frame in event.frames("branch"):
-                choice = _choice_of_test(frame)
+                choice = _checkpoint_choice_of_test(frame)
                 if choice is not None:
                     yield choice, event.home
 
@@ -79,15 +83,21 @@ def _is_lower_better(metric: str) -> bool | None:
     return words[-1] in LOWER_IS_BETTER if words else None
 
 
-def _choice_of_trainer(trainer: CallEvent) -> KeptCheckpoint | None:
-    """By `greater_is_better` that is not written in the call itself."""
+def _checkpoint_choice_of_trainer(trainer: CallEvent) -> KeptCheckpoint | None:
+    """The choice of a trainer by `greater_is_better`, which is not written in the call itself; None
+    where it makes none.
+    """
     arguments = arguments_of_trainer(trainer)
     if arguments is None:
         return None
     value = given_setting(arguments, "greater_is_better")
     named = given_setting(arguments, "metric_for_best_model")
     loads_best = constant_of(given_setting(arguments, "load_best_model_at_end"))
-    if value is None or not _is_set_elsewhere(arguments, trainer) or loads_best is not True:
+    if (
+        value is None
+        or not _direction_is_set_elsewhere(arguments, trainer)
+        or loads_best is not True
+    ):
         return None
     greater = constant_of(value)
     metric = "loss" if named is None and not arguments.call.is_open else constant_of(named)
@@ -100,7 +110,7 @@ def _choice_of_trainer(trainer: CallEvent) -> KeptCheckpoint | None:
     return KeptCheckpoint(metric, is_lower, greater, value.node, remedy)
 
 
-def _is_set_elsewhere(arguments: Result, trainer: CallEvent) -> bool:
+def _direction_is_set_elsewhere(arguments: Result, trainer: CallEvent) -> bool:
     """Does `greater_is_better` come from a file of arguments, or from what is set on the object?"""
     is_set_later = "greater_is_better" in arguments.attributes
     node = arguments.call.node
@@ -112,9 +122,11 @@ def _is_set_elsewhere(arguments: Result, trainer: CallEvent) -> bool:
     return is_set_later or (is_read and not unpacks)
 
 
-def _choice_of_lightning(callback: CallEvent) -> KeptCheckpoint | None:
-    """By `monitor` and `mode`, which is `min` where it is not given."""
-    metric = constant_of(callback.argument(-1, "monitor") or _first_of_stopping(callback))
+def _checkpoint_choice_of_lightning(callback: CallEvent) -> KeptCheckpoint | None:
+    """The choice of a Lightning callback by `monitor` and `mode`, which is `min` where it is not
+    given; None where it is not known.
+    """
+    metric = constant_of(callback.argument(-1, "monitor") or _metric_of_early_stopping(callback))
     given = callback.argument(-1, "mode")
     if callback.is_open or isinstance(given, Option) or not isinstance(metric, str):
         return None
@@ -127,13 +139,17 @@ def _choice_of_lightning(callback: CallEvent) -> KeptCheckpoint | None:
     return KeptCheckpoint(metric, is_lower, mode == "max", node, remedy)
 
 
-def _first_of_stopping(callback: CallEvent) -> Value | None:
-    """`EarlyStopping("val_loss")`: the metric is its first argument; that of ModelCheckpoint is a folder."""
+def _metric_of_early_stopping(callback: CallEvent) -> Value | None:
+    """The metric that is the first argument of `EarlyStopping("val_loss")`; None for
+    ModelCheckpoint, whose first argument is a folder.
+    """
     return callback.argument(0, "monitor") if callback.named("*.EarlyStopping") else None
 
 
-def _choice_of_test(frame: Frame) -> KeptCheckpoint | None:
-    """By a test of one's own, `if loss < best: best = loss`, in whose arm a model is saved."""
+def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
+    """The choice by a test of one's own, `if loss < best: best = loss`, in whose arm a model is
+    saved; None for other frames.
+    """
     branch = frame.node
     if not isinstance(branch, ast.If) or not frame.taken:
         return None
@@ -163,7 +179,10 @@ def _choice_of_test(frame: Frame) -> KeptCheckpoint | None:
 
 
 def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
-    """What is set to what in an arm: `best = loss`, also several at once."""
+    """The names that the statements of an arm set, each with the name that it is set to:
+
+    `best = loss`, also several at once.
+    """
     copied: dict[str, str] = {}
     for statement in body:
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:

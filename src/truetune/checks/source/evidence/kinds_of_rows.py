@@ -1,11 +1,12 @@
-"""Of which kind rows are: by a column of few values, by their system prompt, or by the length of their answers.
+"""Compares the first rows of a file with all rows by kind: by a column of few values, the system
+prompt, or the length of answers.
 
-How it works: a head of a file is compared with the whole file. A value that the whole file has and the head has not is
-evidence where as many rows drawn at random would have it; so are answers that are all much shorter, or longer, than
-those of the other rows.
+How it works: a head of a file is compared with the whole file. A value that the whole file has and
+the head has not is evidence where as many rows drawn at random would have it; so are answers that
+are all much shorter, or longer, than those of the other rows.
 
-The trade-off: a column counts by its name, for a file is often sorted by a number or a date that says nothing of what
-a row asks for.
+The trade-off: a column counts by its name, for a file is often sorted by a number or a date that
+says nothing of what a row asks for.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class AnswerLengths(NamedTuple):
     of_others: float
 
 
-def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with the entries of its dictionaries by `name.key`, and with its system prompt."""
     flat: dict[str, Any] = {}
     for name, value in row.items():
@@ -70,10 +71,12 @@ def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def missing_values(
+def present_and_missing_values(
     cells: Sequence[object], count: int
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """The values of the first `count` cells, and those that they lack and that chance would have brought."""
+    """The values of the first `count` cells, and those that they lack and that chance would have
+    brought.
+    """
     counts = Counter(map(str, cells))
     held = Counter(map(str, cells[:count]))
     missing = tuple(
@@ -84,8 +87,10 @@ def missing_values(
     return tuple(held), missing
 
 
-def other_answer_lengths(rows: Sequence[Mapping[str, Any]], count: int) -> AnswerLengths | None:
-    """The lengths where the answers of the first `count` rows are all of another length than those of the others."""
+def differing_answer_lengths(rows: Sequence[Mapping[str, Any]], count: int) -> AnswerLengths | None:
+    """The lengths where the answers of the first `count` rows are all of another length than those
+    of the others.
+    """
     lengths = [len(answer.split()) for row in rows if (answer := answer_of(row)) is not None]
     if len(lengths) < len(rows) or not 0 < count < len(rows):
         return None
@@ -99,10 +104,10 @@ def other_answer_lengths(rows: Sequence[Mapping[str, Any]], count: int) -> Answe
     within = int(SHARE_WITHIN * count)
     limit = signed[within - 1]
     share = sum(sign * one <= limit for one in lengths) / len(lengths)
-    return middles if _tail(count, within, share) < MAX_CHANCE_OF_LENGTHS else None
+    return middles if _binomial_tail(count, within, share) < MAX_CHANCE_OF_LENGTHS else None
 
 
-def _tail(drawn: int, least: int, share: float) -> float:
+def _binomial_tail(drawn: int, least: int, share: float) -> float:
     """The chance that of rows drawn at random so many or more are of a kind that has this share."""
     return sum(
         comb(drawn, n) * share**n * (1 - share) ** (drawn - n) for n in range(least, drawn + 1)
@@ -110,7 +115,9 @@ def _tail(drawn: int, least: int, share: float) -> float:
 
 
 def answer_of(row: Mapping[str, Any]) -> str | None:
-    """The answer of a row: its last turn where a model speaks, or a column of that name; None without one."""
+    """The answer of a row: its last turn where a model speaks, or a column of that name; None
+    without one.
+    """
     for name in TURNS:
         turns = row.get(name)
         if isinstance(turns, list) and turns and isinstance(turns[-1], Mapping):
@@ -142,7 +149,7 @@ def _text_of(turn: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def kind_columns(columns: Iterator[str]) -> Iterator[str]:
+def columns_of_kinds_or_labels(columns: Iterator[str]) -> Iterator[str]:
     """The columns that say of which kind a row is, or what its answer is."""
     for column in columns:
         is_kind = KIND_COLUMN.fullmatch(column) or LABEL_COLUMN.fullmatch(column)

@@ -1,4 +1,6 @@
-"""Lists and dictionaries of a script that number labels: which name stands for 0, which for 1."""
+"""Finds the lists and dictionaries of a script that number labels: which name stands for 0, which
+for 1.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class LabelOrder(NamedTuple):
 
 
 def label_orders(module: Module) -> Iterator[LabelOrder]:
-    """The label names that a file numbers: a list that is read by number, or `{0: "negative", 1: "positive"}`."""
+    """The label names that a file numbers, in the order of their numbers: a list that is read by
+    number, or `{0: "negative", 1: "positive"}`.
+    """
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if len(node.targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
@@ -43,13 +47,13 @@ def label_orders(module: Module) -> Iterator[LabelOrder]:
             continue
         names = _names_of_dictionary(node.value)
         if names is None and _is_read_by_number(module, name):
-            names = _names_of_list(node.value)
+            names = _distinct_texts_of_list(node.value)
         if names is not None and 2 <= len(names) <= MAX_LABEL_COUNT:
             yield LabelOrder(names, node, module)
 
 
-def _names_of_list(value: ast.expr) -> tuple[str, ...] | None:
-    """Texts of a list, all different."""
+def _distinct_texts_of_list(value: ast.expr) -> tuple[str, ...] | None:
+    """The texts of a list, if all are texts and different; None otherwise."""
     if not isinstance(value, ast.List | ast.Tuple):
         return None
     return _distinct_lowercase([_constant_text(element) for element in value.elts])
@@ -102,12 +106,14 @@ def _is_named(node: ast.expr | None, name: str) -> bool:
     return getattr(node, "id", getattr(node, "attr", None)) == name
 
 
-def label_orders_beside(module: Module, names: frozenset[str]) -> Iterator[LabelOrder]:
+def label_orders_of_same_names_beside(
+    module: Module, names: frozenset[str]
+) -> Iterator[LabelOrder]:
     """The label names of the same set in the files of the same folder."""
     path = Path(module.path)
     siblings = sorted(path.parent.glob("*.py")) if path.parent.is_dir() else []
     for sibling in siblings[:MAX_SIBLING_FILES]:
-        if sibling == path or not _may_hold_labels(sibling, names):
+        if sibling == path or not _file_spells_all_names(sibling, names):
             continue
         try:
             yield from label_orders(read_module(sibling))
@@ -115,7 +121,7 @@ def label_orders_beside(module: Module, names: frozenset[str]) -> Iterator[Label
             continue
 
 
-def _may_hold_labels(path: Path, names: frozenset[str]) -> bool:
+def _file_spells_all_names(path: Path, names: frozenset[str]) -> bool:
     """Does a file of modest size spell all the names?"""
     try:
         if path.stat().st_size > MAX_SIBLING_BYTES:

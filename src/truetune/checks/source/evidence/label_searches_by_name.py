@@ -1,9 +1,9 @@
 """Labels that are looked for as parts of answers, by the names that a script gives to both.
 
-How it works: a script that scores a file of predictions never asks a model, so that nothing proves what an answer is
-but its name (`prediction`, `reply`). The labels are the references of rows that are known, a list of the file, or the
-texts of a chain of tests. The trade-off: an answer that is called `x` is missed; what the symbolic run proves stands in
-`label_matches_in_runs`.
+How it works: a script that scores a file of predictions never asks a model, so that nothing proves
+what an answer is but its name (`prediction`, `reply`). The labels are the references of rows that
+are known, a list of the file, or the texts of a chain of tests. The trade-off: an answer that is
+called `x` is missed; what the symbolic run proves stands in `label_matches_in_runs`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.field_reads import field_read
-from truetune.checks.source.evidence.label_matches_in_runs import WrongMatch
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.checks.source.evidence.wrong_label_matches import WrongMatch
 from truetune.source.module import Module
 
 # Names are all that tells an answer from any other text: one that is called `x` is missed.
@@ -78,7 +78,9 @@ def list_label_searches(module: Module) -> Iterator[LabelSearch]:
 
 
 def find_label_inside_another(module: Module) -> WrongMatch | None:
-    """The first search for a label inside of an answer that is true of another label too; None where there is none."""
+    """The first search for a label inside of an answer that is true of another label too; None
+    where there is none.
+    """
     for search in list_label_searches(module):
         inside = _label_inside(search)
         if inside is None:
@@ -184,7 +186,9 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
 
 
 def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
-    """(labels, where they stand, is the first taken) of what is looked for; None where they are not known."""
+    """(labels, where they stand, is the first taken) of what is looked for; None where they are not
+    known.
+    """
     inner = _without_text_methods(module, label)
     listed = _listed_labels(module, inner)
     if listed is not None:
@@ -204,7 +208,9 @@ def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, b
 
 
 def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
-    """`gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own function does no more."""
+    """`gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own
+    function does no more.
+    """
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
             node = node.func.value
@@ -216,7 +222,9 @@ def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
 
 
 def _keeps_text(module: Module, name: str) -> bool:
-    """Is it `str`, or a function of the file that only strips its text, folds its case and replaces marks?"""
+    """Is it `str`, or a function of the file that only strips its text, folds its case and replaces
+    marks?
+    """
     if name == "str":
         return True
     functions = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
@@ -255,7 +263,9 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
 
 
 def _is_read_elsewhere(module: Module, loop: ast.AST, name: ast.Name) -> bool:
-    """Does a loop say which label was found? `any(phrase in text for phrase in phrases)` does not ask."""
+    """Does a loop say which label was found? `any(phrase in text for phrase in phrases)` does not
+    ask.
+    """
     holder = next(module.parents(loop)) if isinstance(loop, ast.comprehension) else loop
     return any(
         isinstance(part, ast.Name)
@@ -280,7 +290,9 @@ def _is_around(module: Module, loop: ast.AST, node: ast.AST) -> bool:
 
 def _column_of(module: Module, node: ast.expr) -> str | None:
     """The column that a value is read from: `row["label"]`, or a name that was given it."""
-    columns = (field_read(_without_text_methods(module, one)) for one in _sources_of(module, node))
+    columns = (
+        field_name_read(_without_text_methods(module, one)) for one in _sources_of(module, node)
+    )
     return next((column for column in columns if column is not None), None)
 
 
@@ -326,7 +338,9 @@ def _zipped_with(module: Module, name: ast.Name) -> ast.expr | None:
 
 
 def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
-    """`if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return -> their texts."""
+    """`if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return ->
+    their texts.
+    """
     chains: dict[ast.Compare, tuple[str, ...]] = {}
     for chain in _chains(module):
         texts = list(_texts_tested(module, chain))

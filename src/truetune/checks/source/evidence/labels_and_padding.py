@@ -1,4 +1,6 @@
-"""What source says on labels: collators that mask by id, labels made by hand, tokenizer calls that pad."""
+"""What source says on labels: collators that mask by id, labels made by hand, tokenizer calls that
+pad.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ import ast
 from collections.abc import Callable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, encoding_pads
+from truetune.checks.source.evidence.generate_call_inputs import (
+    encoding_calls_of_dictionary,
+    encoding_pads,
+)
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -21,7 +26,9 @@ COMPARING_METHODS = ("eq", "ne", "not_equal")
 
 
 def lm_collator_calls(module: Module) -> Iterator[Call]:
-    """Collators of causal language modelling that mask by id; not those that the file derives and so may correct."""
+    """Collators of causal language modelling that mask by id; not those that the file derives and
+    so may correct.
+    """
     for call in module.calls(*LM_COLLATOR_CLASSES):
         if module.flow.name(call.node.func) is None:
             continue
@@ -50,7 +57,8 @@ def holds_ignored_label(module: Module, node: ast.AST) -> bool:
 def writes_ignored_label(module: Module, node: ast.AST) -> bool:
     """Is there a -100 in it that may become a label?
 
-    One that is compared with counts labels, one that a loss ignores is none, and a name for -100 writes nothing.
+    One that is compared with counts labels, one that a loss ignores is none, and a name for -100
+    writes nothing.
     """
     return any(
         isinstance(n, (ast.UnaryOp, ast.Name))
@@ -62,7 +70,9 @@ def writes_ignored_label(module: Module, node: ast.AST) -> bool:
 
 
 def _is_only_read(module: Module, ignored: ast.expr) -> bool:
-    """Does -100 stand where nothing is written: a comparison, `ignore_index=`, or what a plain name is given?"""
+    """Does -100 stand where nothing is written: a comparison, `ignore_index=`, or what a plain name
+    is given?
+    """
     parent = module.scopes.parent.get(ignored)
     if isinstance(parent, ast.keyword):
         return parent.arg == "ignore_index"
@@ -74,7 +84,9 @@ def _is_only_read(module: Module, ignored: ast.expr) -> bool:
 
 
 def masks_by_id(module: Module) -> Iterator[ast.AST]:
-    """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss ignores that id."""
+    """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss
+    ignores that id.
+    """
     yield from _labels_masked_where(module, is_pad_id)
 
 
@@ -99,7 +111,9 @@ def _labels_masked_where(
 
 
 def _compared_sides(module: Module, node: ast.AST) -> list[ast.expr]:
-    """Both sides of `a == b`, `a.eq(b)` and `torch.eq(a, b)`, and of their opposites; nothing of any other node."""
+    """Both sides of `a == b`, `a.eq(b)` and `torch.eq(a, b)`, and of their opposites; nothing of
+    any other node.
+    """
     if isinstance(node, ast.Compare):
         is_equality = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
         return [node.left, *node.comparators] if is_equality else []
@@ -111,7 +125,9 @@ def _compared_sides(module: Module, node: ast.AST) -> list[ast.expr]:
 
 
 def _unit_of_comparison(module: Module, compared: ast.AST) -> ast.AST | None:
-    """The code that a comparison decides about: its statement, list, entry of a dictionary, or branch."""
+    """The code that a comparison decides about: its statement, list, entry of a dictionary, or
+    branch.
+    """
     inner = compared
     for around in module.parents(compared):
         # Entries of one dictionary are apart: `{"attention_mask": ids != pad, "labels": masked}` masks nothing by id.
@@ -155,7 +171,9 @@ def _is_id_of_token(module: Module, node: ast.expr, attribute: str) -> bool:
 
 
 def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
-    """The tokenizer whose pad id is read in what masks by id: `tok` of `labels == tok.pad_token_id`."""
+    """The tokenizer whose pad id is read in what masks by id: `tok` of `labels ==
+    tok.pad_token_id`.
+    """
     parts = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
     origins = (origin.node for part in parts for origin in module.flow.origins(part))
     ids = (one for one in origins if isinstance(one, ast.Attribute) and one.attr == "pad_token_id")
@@ -163,7 +181,9 @@ def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
 
 
 def padding_call(module: Module, node: ast.AST) -> Call | None:
-    """The tokenizer call whose result this is, and which pads: a single row is as long as the longest."""
+    """The tokenizer call whose result this is, and which pads: a single row is as long as the
+    longest.
+    """
     for origin in module.flow.origins(node):
         if isinstance(origin.node, ast.Call) and "encoding" in module.flow.types(origin.node):
             call = module.flow.call(origin.node)
@@ -178,8 +198,10 @@ def padding_call(module: Module, node: ast.AST) -> Call | None:
 
 
 def padding_call_of_batch(module: Module, batch: ast.expr) -> Call | None:
-    """The tokenizer call of a loader's collator that pads the batch; None where none is seen, or one does not pad."""
-    calls = list(encoding_calls(module, batch))
+    """The tokenizer call of a loader's collator that pads the batch; None where none is seen, or
+    one does not pad.
+    """
+    calls = list(encoding_calls_of_dictionary(module, batch))
     is_padded = bool(calls) and all(encoding_pads(module, call) for call in calls)
     return calls[0] if is_padded else None
 

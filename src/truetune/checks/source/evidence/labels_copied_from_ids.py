@@ -1,4 +1,6 @@
-"""Labels that are a copy of padded ids: as a whole, or but for the first tokens, which are masked by their position."""
+"""Labels that are a copy of padded ids: as a whole, or but for the first tokens, which are masked
+by their position.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class CopiedIds(NamedTuple):
 
 
 def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
-    """The padded ids that labels are copied from; None where they are made otherwise, or nothing is padded.
+    """The padded ids that labels are copied from; None where they are made otherwise, or nothing is
+    padded.
 
     Args:
         module: The file.
@@ -66,7 +69,8 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
 
 
 def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call | None:
-    """Where ids that labels are a plain copy of get pads by hand: `ids + [pad] * n`, `F.pad(ids, (0, n), value=pad)`.
+    """Where ids that labels are a plain copy of get pads by hand: `ids + [pad] * n`, `F.pad(ids,
+    (0, n), value=pad)`.
 
     None where labels are made otherwise.
     """
@@ -85,7 +89,9 @@ def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call |
 
 
 def _same_ids(module: Module, node: ast.expr) -> ast.expr | None:
-    """The value that an expression has the ids of: what a method reshapes, or a name stands for; None for others."""
+    """The value that an expression has the ids of: what a method reshapes, or a name stands for;
+    None for others.
+    """
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
         return call.receiver if call.method in RESHAPING_METHODS else None
@@ -114,7 +120,8 @@ def is_pad_id(module: Module, node: ast.expr) -> bool:
 
 
 def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) -> CopiedIds | None:
-    """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may choose among them.
+    """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may
+    choose among them.
 
     Args:
         module: The file.
@@ -139,7 +146,9 @@ def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) 
 
 
 def _same_tokens(module: Module, node: ast.expr) -> ast.expr | None:
-    """The tensor that an expression has all tokens of, but for a cut at the ends; None where some may be left out."""
+    """The tensor that an expression has all tokens of, but for a cut at the ends; None where some
+    may be left out.
+    """
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
         return call.receiver if call.method in RESHAPING_METHODS else None
@@ -177,7 +186,8 @@ def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr)
 
 
 def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) -> bool:
-    """May labels that a name or a list stands for be written into, other than by -100 on the first tokens?
+    """May labels that a name or a list stands for be written into, other than by -100 on the first
+    tokens?
 
     By an assignment of what is not known to be -100, or by a function of one's own that gets them.
     """
@@ -193,7 +203,9 @@ def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) 
 
 
 def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
-    """Is it an entry that is written and masks no prompt, or a call of the file's functions that gets the labels?"""
+    """Is it an entry that is written and masks no prompt, or a call of the file's functions that
+    gets the labels?
+    """
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         # `row["labels"] = ...` sets the whole column, which has been followed.
         is_column = isinstance(module.flow.value(node.slice), str)
@@ -354,7 +366,9 @@ def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> b
 
 
 def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> bool:
-    """May a number of tokens count pads: by the mask of the padded batch, by a name with `pad`, or from the end?"""
+    """May a number of tokens count pads: by the mask of the padded batch, by a name with `pad`, or
+    from the end?
+    """
     if isinstance(bound, ast.UnaryOp):
         return True
     origins = (origin.node for origin in module.flow.origins(bound))

@@ -1,12 +1,15 @@
-"""Labels that are counted off from the end of a row at which its pads stand, in the symbolic run of a script.
+"""Labels that are counted off from the end of a row at which its pads stand, in the symbolic run of
+a script.
 
-How it works: a slice that masks (`labels[:-n] = -100`), keeps (`labels[-n:] = ids[-n:]`) or joins (`[-100] * k +
-ids[-n:]`) is followed back to the ids that it cuts, and these to what padded them: a tokenizer, `pad_sequence`, pads
-that are added by hand. Where `n` is the length of a text that was encoded alone, the last `n` places of a row that is
-padded on the right are pads, and the first `n` of one that is padded on the left are.
+How it works: a slice that masks (`labels[:-n] = -100`), keeps (`labels[-n:] = ids[-n:]`) or joins
+(`[-100] * k + ids[-n:]`) is followed back to the ids that it cuts, and these to what padded them: a
+tokenizer, `pad_sequence`, pads that are added by hand. Where `n` is the length of a text that was
+encoded alone, the last `n` places of a row that is padded on the right are pads, and the first `n`
+of one that is padded on the left are.
 
-The trade-off: a length that is computed in any other way may count the pads in, and is not judged. Most tokenizers pad
-on the right unless a setting says otherwise; which do is not known without their files.
+The trade-off: a length that is computed in any other way may count the pads in, and is not judged.
+Most tokenizers pad on the right unless a setting says otherwise; which do is not known without
+their files.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.fixed_padding_in_runs import pads_to_length
+from truetune.checks.source.evidence.fixed_length_paddings import pads_to_length
 from truetune.checks.source.evidence.padded_prompts_in_runs import (
     PAD_SEQUENCE,
     pads_several,
@@ -130,7 +133,9 @@ def _cuts(trace: Trace) -> Iterator[tuple[ast.AST, Value, Side]]:
 
 
 def _cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Value, Side]]:
-    """`labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads before them."""
+    """`labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads
+    before them.
+    """
     if constant_of(store.value) == IGNORED or _is_all_ignored(store.value):
         if key.start is None and key.stop is not None:
             if _counts_from_the_end(key.stop):
@@ -266,7 +271,9 @@ def _padding_by_tokenizer(trace: Trace, call: CallEvent) -> Padding | None:
 
 
 def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
-    """Does the script speak of the side anywhere, or load a tokenizer that pads on the left by itself?"""
+    """Does the script speak of the side anywhere, or load a tokenizer that pads on the left by
+    itself?
+    """
     if any(store.key == "padding_side" for store in trace.stores):
         return True
     loads = [
@@ -279,7 +286,9 @@ def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
 
 
 def _padding_call(ids: Value, depth: int = 0) -> CallEvent | Operation | None:
-    """The call or sum that padded ids, through copies and columns; None where none did, or it is not known."""
+    """The call or sum that padded ids, through copies and columns; None where none did, or it is
+    not known.
+    """
     if depth > MAX_STEPS:
         return None
     original = _original_of_copy(ids)
@@ -293,7 +302,9 @@ def _padding_call(ids: Value, depth: int = 0) -> CallEvent | Operation | None:
 
 
 def _original_of_copy(ids: Value) -> Value | None:
-    """The value that holds the same ids, pads included: of a copy, a column or a row; None where ids are none of it."""
+    """The value that holds the same ids, pads included: of a copy, a column or a row; None where
+    ids are none of it.
+    """
     if isinstance(ids, Attribute):
         return ids.base if ids.name in ("input_ids", "T") else None
     if isinstance(ids, Item):

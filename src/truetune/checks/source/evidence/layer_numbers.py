@@ -1,7 +1,8 @@
 """Numbers of a model's layers in names, patterns and lists, and how many layers the model has.
 
-Blocks are numbered from 0. A number from a model with more of them (31 of a model of 32) chooses nothing in one of 28,
-and nothing says so: a test of names is false, and a list of names has no match.
+Blocks are numbered from 0. A number from a model with more of them (31 of a model of 32) chooses
+nothing in one of 28, and nothing says so: a test of names is false, and a list of names has no
+match.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.checks.source.evidence.adapted_models import written_text
-from truetune.checks.source.evidence.gpu_jobs_beside import command_files_in
+from truetune.checks.source.evidence.job_starts_beside import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
@@ -61,7 +62,9 @@ HUB_NAME = re.compile(r"[\w.-]{1,60}/[\w.-]{1,90}")
 
 
 def layer_count(name: str | None) -> int | None:
-    """How many blocks the model of that name has; None where neither its config.json nor a published shape is known."""
+    """How many blocks the model of that name has; None where neither its config.json nor a
+    published shape is known.
+    """
     if not name:
         return None
     config = _local_config(name) or published_config(name) or {}
@@ -92,7 +95,9 @@ def layer_count_of_published(name: str) -> int | None:
 
 
 def numbers_in(texts: Iterable[str], layers: int) -> list[int]:
-    """The numbers of layers that texts name: those in plain names, and those that only a pattern's text allows."""
+    """The numbers of layers that texts name: those in plain names, and those that only a pattern's
+    text allows.
+    """
     numbers: set[int] = set()
     for text in texts:
         if OTHER_STACK.search(text):
@@ -108,8 +113,8 @@ def numbers_in(texts: Iterable[str], layers: int) -> list[int]:
 def _numbers_of_pattern(pattern: str, layers: int) -> set[int]:
     """The layers whose names hold a pattern.
 
-    A pattern that also fits a layer of the model says nothing by what else it would fit: `layers\\.2\\d` is written
-    for the twenties, and `.*` for all.
+    A pattern that also fits a layer of the model says nothing by what else it would fit:
+    `layers\\.2\\d` is written for the twenties, and `.*` for all.
     """
     tried = [
         (number, block.format(number) + part)
@@ -129,7 +134,9 @@ def _numbers_of_pattern(pattern: str, layers: int) -> set[int]:
 
 
 def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
-    """The texts that an expression stands for: one, those of a list, those that a comprehension over numbers makes."""
+    """The texts that an expression stands for: one, those of a list, those that a comprehension
+    over numbers makes.
+    """
     if node is None or depth > MAX_DEPTH:
         return []
     value = module.flow.value(node)
@@ -157,14 +164,18 @@ def _joined_parts(node: ast.expr) -> list[ast.expr] | None:
 
 
 def _listed_argument(call: ast.Call) -> list[ast.expr] | None:
-    """What `list(...)` or `sorted(...)` lists, and nothing for another function; None for any other call."""
+    """What `list(...)` or `sorted(...)` lists, and nothing for another function; None for any other
+    call.
+    """
     if not isinstance(call.func, ast.Name) or len(call.args) != 1:
         return None
     return call.args[:1] if call.func.id in LISTING_FUNCTIONS else []
 
 
 def _given_to_name(module: Module, node: ast.expr) -> list[ast.expr]:
-    """The one expression that a name was given, or the list that a loop over it goes through; else nothing."""
+    """The one expression that a name was given, or the list that a loop over it goes through; else
+    nothing.
+    """
     origins = module.flow.origins(node)
     given = origins[0].node
     if len(origins) != 1 or origins[0].path or given is node or not isinstance(given, ast.expr):
@@ -175,7 +186,9 @@ def _given_to_name(module: Module, node: ast.expr) -> list[ast.expr]:
 def _texts_of_comprehension(
     module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
 ) -> Iterator[str]:
-    """`f"layers.{i}." for i in range(28, 32)`: each text, where the numbers are written and nothing filters them."""
+    """`f"layers.{i}." for i in range(28, 32)`: each text, where the numbers are written and nothing
+    filters them.
+    """
     if len(node.generators) != 1 or node.generators[0].ifs:
         return
     (loop,) = node.generators
@@ -188,7 +201,9 @@ def _texts_of_comprehension(
 
 
 def _with_number(node: ast.expr, name: str, number: int) -> str | None:
-    """The text of an expression in which a name stands for a number: an f-string, `%`, `.format` or `+ str(i)`."""
+    """The text of an expression in which a name stands for a number: an f-string, `%`, `.format` or
+    `+ str(i)`.
+    """
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
@@ -238,7 +253,9 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def numbers_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[int]:
-    """The whole numbers of a list, of `range(28, 32)` or of `list(range(...))`; empty where they are not written."""
+    """The whole numbers of a list, of `range(28, 32)` or of `list(range(...))`; empty where they
+    are not written.
+    """
     if node is None or depth > MAX_DEPTH:
         return []
     value = module.flow.value(node)
@@ -264,7 +281,9 @@ def _numbers_of_range(module: Module, node: ast.Call) -> list[int]:
 
 
 def is_written_by_default(module: Module, model: ast.expr) -> bool:
-    """Is a model's name only the default of a variable or option, so that a launch may give another?"""
+    """Is a model's name only the default of a variable or option, so that a launch may give
+    another?
+    """
     return not isinstance(module.flow.value(model), str) and written_text(module, model) is not None
 
 

@@ -1,4 +1,6 @@
-"""Learning rate schedules in source: how their lengths are computed, and how often they are stepped."""
+"""Learning rate schedules in source: how their lengths are computed, and how often they are
+stepped.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +114,8 @@ class SchedulerPace(NamedTuple):
 def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     """How often a schedule is stepped beside its optimizer; None where the loops do not tell.
 
-    The optimizer steps in a loop over batches inside of one over epochs, in one function or in two. A schedule that
-    steps in the outer one alone steps once an epoch.
+    The optimizer steps in a loop over batches inside of one over epochs, in one function or in two.
+    A schedule that steps in the outer one alone steps once an epoch.
     """
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
@@ -155,7 +157,9 @@ PREPARES = ("prepare", "prepare_optimizer", "prepare_scheduler")
 
 
 def _loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
-    """The loops around a place, the innermost first; those around the one call of its function are among them."""
+    """The loops around a place, the innermost first; those around the one call of its function are
+    among them.
+    """
     loops: list[ast.For | ast.While] = []
     for parent in module.parents(node):
         if isinstance(parent, (ast.For, ast.While)):

@@ -1,7 +1,9 @@
-"""What is a part of Lightning in a script, and does it start several processes: by its devices, or by its strategy?
+"""What is a part of Lightning in a script, and does it start several processes: by its devices, or
+by its strategy?
 
-A number of devices that comes from the command line says nothing by itself. A strategy of several processes that stands
-in the code beside it does: whoever writes `"ddp" if devices > 1 else "auto"` runs both.
+A number of devices that comes from the command line says nothing by itself. A strategy of several
+processes that stands in the code beside it does: whoever writes `"ddp" if devices > 1 else "auto"`
+runs both.
 """
 
 from __future__ import annotations

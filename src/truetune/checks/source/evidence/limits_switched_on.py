@@ -1,11 +1,13 @@
-"""Limits on the training rows that a script keeps for a trial, and that the project's own files switch on.
+"""Limits on the training rows that a script keeps for a trial, and that the project's own files
+switch on.
 
-How it works: in the symbolic run of a script, the cut of rows (`select(range(64))`, `rows[:64]`, `head(64)`) stands in
-a branch whose test reads a variable of the environment or an option. The job and shell files around the script say what
-they give it, also by files that they source; the test is computed with that value.
+How it works: in the symbolic run of a script, the cut of rows (`select(range(64))`, `rows[:64]`,
+`head(64)`) stands in a branch whose test reads a variable of the environment or an option. The job
+and shell files around the script say what they give it, also by files that they source; the test is
+computed with that value.
 
-The trade-off: only a variable that every job gives which starts the script counts, and a job that is called a test or a
-trial is one. A test that can't be computed is not judged.
+The trade-off: only a variable that every job gives which starts the script counts, and a job that
+is called a test or a trial is one. A test that can't be computed is not judged.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
 
 
 def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
-    """(event, place, rows, the branches around it) of the cuts that a training with a saved model may get."""
+    """(event, place, rows, the branches around it) of the cuts that a training with a saved model
+    may get.
+    """
     for training, data in training_data(trace):
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
@@ -113,7 +117,9 @@ def _values_of(data: tuple[Value, ...]) -> Iterator[Value]:
 
 
 def _rows_of_call(call: CallEvent) -> int | None:
-    """The number of rows that `select(range(64))`, `take(64)` or `head(64)` leaves; None for any other call."""
+    """The number of rows that `select(range(64))`, `take(64)` or `head(64)` leaves; None for any
+    other call.
+    """
     if call.method not in CUTTING_METHODS or not call.inputs[1:]:
         return None
     given = call.inputs[1]
@@ -140,7 +146,9 @@ def _whole(value: Value | None) -> int | None:
 
 
 def _switched_on_by(trace: Trace, branches: list[Frame]) -> EnvironmentSetting | None:
-    """What makes the program enter all branches around a cut, in every job; None where a job does not enter one."""
+    """What makes the program enter all branches around a cut, in every job; None where a job does
+    not enter one.
+    """
     names = {one.name for frame in branches for one in _options_in(frame.value, 0)}
     if not names:
         return None
@@ -174,7 +182,9 @@ def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
 
 
 def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
-    """What a test comes to with the values that the project gives; NO_CONSTANT where that is not known."""
+    """What a test comes to with the values that the project gives; NO_CONSTANT where that is not
+    known.
+    """
     if value is None or depth > MAX_DEPTH:
         return NO_CONSTANT
     if isinstance(value, Option):
@@ -221,7 +231,9 @@ def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object
 
 
 def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, EnvironmentSetting]]:
-    """What each job gives that starts the script, each file that starts nothing where no job does; none of a trial."""
+    """What each job gives that starts the script, each file that starts nothing where no job does;
+    none of a trial.
+    """
     script = Path(trace.entry.path)
     files = list(command_files_of_project(script))
     starting = [one for one in files if _starts(one, script.name)]
@@ -250,7 +262,9 @@ def _runs_script(words: Sequence[str], script: str) -> bool:
 def _options_given(
     file: CommandFile, script: str, names: frozenset[str]
 ) -> Iterator[EnvironmentSetting]:
-    """The options of these names that a command gives the script; `--smoke` without a value counts as true."""
+    """The options of these names that a command gives the script; `--smoke` without a value counts
+    as true.
+    """
     for command in file.commands:
         if not _runs_script(command.words, script):
             continue

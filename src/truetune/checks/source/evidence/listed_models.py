@@ -1,10 +1,10 @@
 """Requests that take the first model which a server lists: `client.models.list().data[0].id`.
 
-How it works: the symbolic run gives the value of `model` in each request; it is followed back to the list of the
-server, by the client of OpenAI or by a plain request of `/v1/models`.
+How it works: the symbolic run gives the value of `model` in each request; it is followed back to
+the list of the server, by the client of OpenAI or by a plain request of `/v1/models`.
 
-The trade-off: only an index of 0 is told, not `next(iter(...))`, whose item is taken for any of the list. A name that a
-loop or a condition chooses from it may be any.
+The trade-off: only an index of 0 is told, not `next(iter(...))`, whose item is taken for any of the
+list. A name that a loop or a condition chooses from it may be any.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def first_listed_models(module: Module) -> frozenset[ast.AST]:
 
 
 def _of_request(call: CallEvent, node: ast.Call) -> list[ast.AST]:
-    """The expressions of one request that name the first listed model: its argument, or the key of its body."""
+    """The expressions of one request that name the first listed model: its argument, or the key of
+    its body.
+    """
     body = call.keywords.get("json")
     in_body = body.entries.get("model") if isinstance(body, Mapping) else None
     if in_body is not None and _is_first_listed(in_body):

@@ -1,9 +1,9 @@
 """Listings of files that a script joins by position, although each is in another order.
 
-How it works: each side of a `zip`, or of one index in a loop, is followed to what lists a folder (`glob`, `iterdir`,
-`os.listdir`), with the `sorted` or `sort` around it and the key of that. A key is of the number in the name, of the
-name, or unknown. Where the folders lie here, the files themselves are put into both orders: names of as many digits are
-in one order by either key.
+How it works: each side of a `zip`, or of one index in a loop, is followed to what lists a folder
+(`glob`, `iterdir`, `os.listdir`), with the `sorted` or `sort` around it and the key of that. A key
+is of the number in the name, of the name, or unknown. Where the folders lie here, the files
+themselves are put into both orders: names of as many digits are in one order by either key.
 
 The trade-off: a side that is filtered, or whose key is not plain, is not judged.
 """
@@ -77,7 +77,9 @@ def listings_joined(module: Module) -> Iterator[ListingsJoined]:
 
 
 def _joins(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
-    """Where values of several lists meet by their positions, and the lists: `zip`, and one index in a loop."""
+    """Where values of several lists meet by their positions, and the lists: `zip`, and one index in
+    a loop.
+    """
     for call in module.calls("zip"):
         yield call.node, list(call.args)
     loops: list[ast.For | ast.comprehension] = [
@@ -119,7 +121,9 @@ def _lists_at(around: ast.AST, counter: str) -> Iterator[ast.expr]:
 
 
 def _is_one_order(one: Listing, other: Listing) -> bool:
-    """Do two listings go through names in the same order? Two folders are listed in no order that is fixed."""
+    """Do two listings go through names in the same order? Two folders are listed in no order that
+    is fixed.
+    """
     if one.order == other.order == AS_GIVEN:
         return one.node is other.node or not one.folder or one.folder == other.folder
     return one.order == other.order and one.is_reversed == other.is_reversed
@@ -224,7 +228,9 @@ def _differ_here(beside: Path, one: Listing, other: Listing) -> bool | None:
 
 
 def _numbers_in_order(beside: Path, listing: Listing) -> list[int]:
-    """The numbers in the names of the files of a folder, in the order of a listing; none where that is not known."""
+    """The numbers in the names of the files of a folder, in the order of a listing; none where that
+    is not known.
+    """
     if not listing.folder:
         return []
     try:

@@ -1,12 +1,14 @@
-"""Literals that a script compares with a column of which no row holds them, where the test decides a pair or a label.
+"""Literals that a script compares with a column of which no row holds them, where the test decides
+a pair or a label.
 
-How it works: the symbolic run leads from the compared side to a column of a file that is here. Where none of its rows
-has one of the literals, one arm of the test is never taken. It counts where the arms pick the sides of a pair, or what
-a label is made of, and where two or more values of the column fall on the same side of the test.
+How it works: the symbolic run leads from the compared side to a column of a file that is here.
+Where none of its rows has one of the literals, one arm of the test is never taken. It counts where
+the arms pick the sides of a pair, or what a label is made of, and where two or more values of the
+column fall on the same side of the test.
 
-The trade-off: a value that is missing may only be absent from this file. So tests that choose a prompt or drop rows are
-left alone, and so is a column that the project writes itself, or of which another test in the same function finds
-values.
+The trade-off: a value that is missing may only be absent from this file. So tests that choose a
+prompt or drop rows are left alone, and so is a column that the project writes itself, or of which
+another test in the same function finds values.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.column_values_in_runs import ColumnValues, column_values
+from truetune.checks.source.evidence.column_expression_values import (
+    ColumnValues,
+    distinct_values_of_expression,
+)
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -87,7 +92,8 @@ class _Arms(NamedTuple):
 
 
 def unmet_tests(module: Module) -> Iterator[UnmetTest]:
-    """The tests of a file that are never met in the rows here, though a pair or a label hangs on them.
+    """The tests of a file that are never met in the rows here, though a pair or a label hangs on
+    them.
 
     Tests of one column in one function, as those of `elif` and `case`, are one.
     """
@@ -106,7 +112,9 @@ def unmet_tests(module: Module) -> Iterator[UnmetTest]:
 
 
 def _tests_of_file(module: Module) -> dict[int, list[_Test]]:
-    """The tests that stand in a file, by the place, each as all runs evaluate it; none where columns have no names."""
+    """The tests that stand in a file, by the place, each as all runs evaluate it; none where
+    columns have no names.
+    """
     own = {id(node) for node in ast.walk(module.tree)}
     tests: dict[int, list[_Test]] = {}
     for trace in traces_of(module):
@@ -127,7 +135,9 @@ def _what_is_never_met(module: Module, test: _Test, values: ColumnValues) -> str
 
 
 def _tests(trace: Trace) -> Iterator[_Test]:
-    """Comparisons of a run with literals, also those of `match`, `isin`, `eq` and of look-ups with a default."""
+    """Comparisons of a run with literals, also those of `match`, `isin`, `eq` and of look-ups with
+    a default.
+    """
     for value in trace.values:
         if isinstance(value, Operation) and value.operator in EQUALITIES and value.node is not None:
             yield from _tests_of_operation(value)
@@ -152,7 +162,9 @@ def _tests_of_operation(value: Operation) -> Iterator[_Test]:
 
 
 def _test_of_call(call: CallEvent) -> _Test | None:
-    """`frame.winner.eq("a")`, `frame.winner.isin([...])`, `frame.verdict.map({...})`, `{...}.get(cell, 0)`."""
+    """`frame.winner.eq("a")`, `frame.winner.isin([...])`, `frame.verdict.map({...})`,
+    `{...}.get(cell, 0)`.
+    """
     if call.receiver is None or not call.args:
         return None
     given = call.args[0]
@@ -186,10 +198,12 @@ def _literals(value: Value, *, is_list: bool) -> tuple[Any, ...]:
 
 
 def _values_of_tests(module: Module, group: list[_Test]) -> ColumnValues | None:
-    """The values that a test meets in all runs; None where they are not known in one, or are of several files."""
+    """The values that a test meets in all runs; None where they are not known in one, or are of
+    several files.
+    """
     found: ColumnValues | None = None
     for test in group:
-        values = column_values(module, test.cell)
+        values = distinct_values_of_expression(module, test.cell)
         if values is None or _may_be_rewritten(test.cell, values.column):
             return None
         if found is not None and (values.source, values.column) != (found.source, found.column):
@@ -199,7 +213,9 @@ def _values_of_tests(module: Module, group: list[_Test]) -> ColumnValues | None:
 
 
 def _may_be_rewritten(cell: Value, column: str) -> bool:
-    """Does the way back from a cell to its file pass through a method that may write the column again?"""
+    """Does the way back from a cell to its file pass through a method that may write the column
+    again?
+    """
     pending, seen = [cell], set[int]()
     while pending:
         one = pending.pop()
@@ -219,7 +235,8 @@ def _may_be_rewritten(cell: Value, column: str) -> bool:
 
 
 def _writes_unnamed_columns(trace: Trace) -> bool:
-    """Does a run write columns of rows that no literal names: `{k: clean(v) for k, v in row.items()}`, `row[k] = ...`?
+    """Does a run write columns of rows that no literal names: `{k: clean(v) for k, v in
+    row.items()}`, `row[k] = ...`?
 
     The run itself takes such rows for those of the file.
     """
@@ -287,7 +304,9 @@ def _another_test_is_met(
     tests: dict[int, list[_Test]],
     known: dict[int, ColumnValues | None],
 ) -> bool:
-    """Does the same function ask the column for a value that rows hold, so that this one is an older spelling?"""
+    """Does the same function ask the column for a value that rows hold, so that this one is an
+    older spelling?
+    """
     around = _function_around(module, test.node)
     for key, group in tests.items():
         other, values = group[0], known[key]
@@ -318,7 +337,9 @@ def _is_written_by_project(module: Module, column: str, test: ast.AST) -> bool:
 
 
 def _only_reads(module: Module, name: ast.Constant, test: ast.AST) -> bool:
-    """Does the name of a column read it (`row["winner"]`, `row.get("winner")`), or name what the test makes?"""
+    """Does the name of a column read it (`row["winner"]`, `row.get("winner")`), or name what the
+    test makes?
+    """
     parent = module.scopes.parent.get(name)
     if isinstance(parent, ast.Subscript):
         return isinstance(parent.ctx, ast.Load) or _holds(_assigned_value(module, parent), test)
@@ -447,7 +468,9 @@ def _arms_of_case(module: Module, case: ast.match_case) -> _Arms:
 
 
 def _arms_of_lookup(module: Module, test: ast.AST) -> Iterator[_Arms]:
-    """`{"a": ("one", "two"), ...}.get(cell, ("two", "one"))`: each entry of the table, and the default."""
+    """`{"a": ("one", "two"), ...}.get(cell, ("two", "one"))`: each entry of the table, and the
+    default.
+    """
     if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
         return
     if test.func.attr != "get" or len(test.args) != 2:
@@ -458,7 +481,9 @@ def _arms_of_lookup(module: Module, test: ast.AST) -> Iterator[_Arms]:
 
 
 def _exchange(branch: ast.If) -> _Arms | None:
-    """`if is_second: a, b = b, a` without an `else`: the order that the names have, and the other one."""
+    """`if is_second: a, b = b, a` without an `else`: the order that the names have, and the other
+    one.
+    """
     if branch.orelse:
         return None
     for one in branch.body:

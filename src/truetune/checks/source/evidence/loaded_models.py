@@ -1,7 +1,7 @@
 """What loads the models of a file: those that it trains, and those that it asks for text.
 
-Two loadings of one name are two objects. Which of them was trained is told by the calls that each came through, since
-one helper of a file may load several models.
+Two loadings of one name are two objects. Which of them was trained is told by the calls that each
+came through, since one helper of a file may load several models.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def asked_model(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
 
 
 def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
-    """The calls that load the model, through `.to(...)` and pipelines; empty where one way is not seen."""
+    """The calls that load the model, through `.to(...)` and pipelines; empty where one way is not
+    seen.
+    """
     found: list[ast.Call] = []
     waiting = [(model, 0)]
     while waiting:
@@ -67,7 +69,9 @@ def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
 
 
 def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
-    """The model that a pipeline is given; None where it is given a name, or the call makes no pipeline."""
+    """The model that a pipeline is given; None where it is given a name, or the call makes no
+    pipeline.
+    """
     given = _name_argument(call) if call.named("transformers.pipeline") else None
     loaded = module.flow.producing_call(given) if given is not None else None
     return given if loaded is not None and loaded.named(*LOADING_CALLS) else None
@@ -107,8 +111,8 @@ def _loads_of_trained(
 ) -> Iterator[ast.Call]:
     """What loads a model that is trained, through adapters and wrappers.
 
-    `seen` holds the expressions on the way here: a model that is wrapped under its own name (`model = wrap(model)` in a
-    loop, or before it is loaded) leads back to itself.
+    `seen` holds the expressions on the way here: a model that is wrapped under its own name (`model
+    = wrap(model)` in a loop, or before it is loaded) leads back to itself.
     """
     for origin in module.flow.origins(model):
         node = origin.node

@@ -1,11 +1,12 @@
-"""Losses that a loop divides by the batches of a step, and the places where they are logged as they are then.
+"""Losses that a loop divides by the batches of a step, and the places where they are logged as they
+are then.
 
-How it works: a division counts where a step is due at every so many batches (`% n` in a condition), or where a loop
-runs over that many (`range(n)`), with the same `n`. A place logs the loss where its value reaches a call that prints or
-logs, through nothing that changes it.
+How it works: a division counts where a step is due at every so many batches (`% n` in a condition),
+or where a loop runs over that many (`range(n)`), with the same `n`. A place logs the loss where its
+value reaches a call that prints or logs, through nothing that changes it.
 
-The trade-off: a figure that is added, multiplied or kept in a list is left alone, as the parts of a step may be added
-up to the whole.
+The trade-off: a figure that is added, multiplied or kept in a list is left alone, as the parts of a
+step may be added up to the whole.
 """
 
 from __future__ import annotations

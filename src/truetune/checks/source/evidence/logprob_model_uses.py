@@ -107,7 +107,9 @@ def is_one_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
 
 
 def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast.Call]] | None:
-    """What made the object, and by which calls of functions it was got; None where that is not one thing."""
+    """What made the object, and by which calls of functions it was got; None where that is not one
+    thing.
+    """
     passed: frozenset[ast.Call] = frozenset()
     for _ in range(DEPTH):
         origins = module.flow.origins(model)
@@ -122,7 +124,9 @@ def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast
 
 
 def _first_alike(module: Module, call: ast.Call) -> ast.Call:
-    """The first call that gave the object of this one: an earlier one of a cached function with the same arguments."""
+    """The first call that gave the object of this one: an earlier one of a cached function with the
+    same arguments.
+    """
     function = module.flow.function(call.func)
     if not isinstance(function, ast.FunctionDef) or not _is_cached(module, function):
         return call

@@ -1,12 +1,13 @@
 """Loops that one process leaves by figures of its own, while the others continue and wait for it.
 
-How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition is computed from
-(`backward_slice`): its rank, rows that are dealt out to this process, its own clock, or an exception that it alone may
-meet. It is no exit of one process where the condition comes out of a collective call, or where what it is computed from
-goes through one.
+How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition
+is computed from (`backward_slice`): its rank, rows that are dealt out to this process, its own
+clock, or an exception that it alone may meet. It is no exit of one process where the condition
+comes out of a collective call, or where what it is computed from goes through one.
 
-The trade-off: agreement is looked for by the names in the condition, whatever their scope. So an exit that agrees is
-never told; one whose names also go through a collective call for another reason is missed.
+The trade-off: agreement is looked for by the names in the condition, whatever their scope. So an
+exit that agrees is never told; one whose names also go through a collective call for another reason
+is missed.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class LoopExit(NamedTuple):
 
 
 def training_loops_of_several(module: Module) -> Iterator[ast.AST]:
-    """What makes a loop of one's own one of several processes: models that are wrapped, sharded or prepared for it."""
+    """What makes a loop of one's own one of several processes: models that are wrapped, sharded or
+    prepared for it.
+    """
     yield from (call.node for call in wrapped_models(module))
     yield from (call.node for call in module.calls(*SHARDED_MODELS))
     for call in module.methods("prepare", "setup"):
@@ -100,7 +103,9 @@ def exits_by_rank(module: Module) -> Iterator[LoopExit]:
 
 
 def _exits_by_condition(module: Module) -> Iterator[LoopExit]:
-    """The `break`, `continue` and `return` under a condition that the processes may see differently."""
+    """The `break`, `continue` and `return` under a condition that the processes may see
+    differently.
+    """
     starts_several = _is_surely_of_several(module)
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
@@ -121,7 +126,9 @@ def _is_accelerator(module: Module, receiver: ast.expr) -> bool:
 
 
 def _is_surely_of_several(module: Module) -> bool:
-    """Is the script certain to run as several processes: by its code, a command, or a configuration beside it?"""
+    """Is the script certain to run as several processes: by its code, a command, or a configuration
+    beside it?
+    """
     if any(True for _ in wrapped_models(module)):
         return True
     return launch_command(module) is not None or _is_counted_beside(str(Path(module.path).parent))
@@ -141,8 +148,8 @@ def _is_counted_beside(folder: str) -> bool:
 
 
 def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
-    """The condition of this process alone under which a training loop is left, and why it is; None where there is
-    none."""
+    """The condition of this process alone under which a training loop is left, and why it is; None
+    where there is none."""
     around, loop = _conditions_around(module, node)
     if loop is None or not _backward_is_left_out(module, loop, node):
         return None
@@ -159,7 +166,9 @@ def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | Non
 
 
 def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
-    """The condition on the rank under which a training loop is left, or under which a flag is set that leaves it."""
+    """The condition on the rank under which a training loop is left, or under which a flag is set
+    that leaves it.
+    """
     around, loop = _conditions_around(module, node)
     if loop is None or not _backward_is_left_out(module, loop, node):
         return None
@@ -172,7 +181,9 @@ def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] 
 
 
 def _rank_test_around_flags(module: Module, loop: ast.AST, parts: list[ast.AST]) -> ast.expr | None:
-    """The condition under which one process alone raises the flags that a condition reads; None where others may."""
+    """The condition under which one process alone raises the flags that a condition reads; None
+    where others may.
+    """
     names = {part.id for part in parts if isinstance(part, ast.Name)}
     raised = [part for part in ast.walk(loop) if names & _names_set(part) and _raises_a_flag(part)]
     guards = [_rank_test_around(module, part, loop) for part in raised]
@@ -181,7 +192,9 @@ def _rank_test_around_flags(module: Module, loop: ast.AST, parts: list[ast.AST])
 
 
 def _rank_test_around(module: Module, node: ast.AST, loop: ast.AST) -> ast.expr | None:
-    """The condition in a loop that lets only one process come to a statement; None where the others leave as well."""
+    """The condition in a loop that lets only one process come to a statement; None where the others
+    leave as well.
+    """
     inner = node
     for parent in module.parents(node):
         if parent is loop:
@@ -234,7 +247,9 @@ def _backward_is_left_out(module: Module, loop: ast.AST, node: ast.stmt) -> bool
 
 
 def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> Iterator[int]:
-    """The lines of a block where a backward pass is made: by itself, or in a function of the project that it calls."""
+    """The lines of a block where a backward pass is made: by itself, or in a function of the
+    project that it calls.
+    """
     for part in ast.walk(block):
         if isinstance(part, ast.Attribute) and part.attr == "backward":
             yield part.lineno
@@ -247,7 +262,9 @@ def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> It
 
 
 def _conditions_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[ast.expr]:
-    """The conditions under which the loop counts, or sets a flag: `if loss < best: bad = 0` ... `else: bad += 1`."""
+    """The conditions under which the loop counts, or sets a flag: `if loss < best: bad = 0` ...
+    `else: bad += 1`.
+    """
     return [
         up.test
         for part in ast.walk(loop)
@@ -269,7 +286,9 @@ def _names_set(part: ast.AST) -> set[str]:
 
 
 def _given_to_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
-    """What the loop gives to objects that the condition asks: `stopper(val); if stopper.early_stop: break`."""
+    """What the loop gives to objects that the condition asks: `stopper(val); if stopper.early_stop:
+    break`.
+    """
     given: list[ast.expr] = []
     for part in ast.walk(loop):
         if not isinstance(part, ast.Call):
@@ -281,7 +300,9 @@ def _given_to_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
 
 
 def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
-    """Is a condition computed from rows that are dealt out to this process, or from what the model gives for them?"""
+    """Is a condition computed from rows that are dealt out to this process, or from what the model
+    gives for them?
+    """
     if not any(_deals_rows(module, part) for part in parts):
         return False
     calls = [part for part in parts if isinstance(part, ast.Call)]
@@ -325,7 +346,9 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _uses_of_batches(module: Module) -> set[ast.AST]:
-    """Where loops over loaders use their batch; not the number in front of it, nor names of other functions."""
+    """Where loops over loaders use their batch; not the number in front of it, nor names of other
+    functions.
+    """
     uses: set[ast.AST] = set()
     for loop in module.nodes(ast.For):
         numbers = isinstance(loop.iter, ast.Call) and module.text_of(loop.iter.func) == "enumerate"
@@ -373,8 +396,8 @@ def _is_agreed(module: Module, parts: list[ast.AST]) -> bool:
 
 
 def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:
-    """Does an exception in a training loop, such as an out-of-memory error, leave out a backward pass of this process
-    alone?"""
+    """Does an exception in a training loop, such as an out-of-memory error, leave out a backward
+    pass of this process alone?"""
     caught = "Exception" if handler.type is None else ast.unparse(handler.type)
     attempt = module.scopes.parent.get(handler)
     if not CATCHES_A_BATCH.search(caught) or not isinstance(attempt, ast.Try):

@@ -1,10 +1,11 @@
 """What the passes of a loop have done when they end: does each of them come by one of some calls?
 
-How it works: from statement to statement, with the set of states in which a pass may get there; each arm of a branch
-is gone through, and `continue` ends a pass. Passes that end the loop or the function (`break`, `return`, `raise`) do
-not count: no later row gets another place.
+How it works: from statement to statement, with the set of states in which a pass may get there;
+each arm of a branch is gone through, and `continue` ends a pass. Passes that end the loop or the
+function (`break`, `return`, `raise`) do not count: no later row gets another place.
 
-The trade-off: a loop inside of the loop is passed over, and a `try` body is taken to fail before its first call.
+The trade-off: a loop inside of the loop is passed over, and a `try` body is taken to fail before
+its first call.
 """
 
 from __future__ import annotations

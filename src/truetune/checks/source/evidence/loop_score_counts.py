@@ -1,4 +1,6 @@
-"""Counts that a loop keeps for a score: those that each batch makes again, and rows that are skipped uncounted."""
+"""Counts that a loop keeps for a score: those that each batch makes again, and rows that are
+skipped uncounted.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
 
 
 def _counts_equal_elements(value: ast.expr) -> bool:
-    """Is it the number or share of equal elements: `(guess == gold).sum().item()`, `.float().mean()`?"""
+    """Is it the number or share of equal elements: `(guess == gold).sum().item()`,
+    `.float().mean()`?
+    """
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     sums = any(
         isinstance(one.func, ast.Attribute) and one.func.attr in ("sum", "mean") for one in calls
@@ -84,8 +88,8 @@ def _counts_equal_elements(value: ast.expr) -> bool:
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
-    """Where a name that the loop does not read is read after it, in the same function; None where it is read in the
-    loop, or assigned again after it."""
+    """Where a name that the loop does not read is read after it, in the same function; None where
+    it is read in the loop, or assigned again after it."""
     inside = set(ast.walk(loop))
     around = module.scopes.of[loop]
     uses = [
@@ -101,7 +105,9 @@ def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
 
 
 def skipped_rows(module: Module) -> Iterator[SkippedRows]:
-    """Loops that leave out the rows of which no answer is read, and count only the others; each counter once."""
+    """Loops that leave out the rows of which no answer is read, and count only the others; each
+    counter once.
+    """
     for loop in module.nodes(ast.For):
         known: set[str] = set()
         for skipped in _skipped_in_loop(module, loop):
@@ -112,7 +118,9 @@ def skipped_rows(module: Module) -> Iterator[SkippedRows]:
 
 
 def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
-    """The counts of one loop that stand after a `continue`, in a `try`, or under `if answer is not None`."""
+    """The counts of one loop that stand after a `continue`, in a `try`, or under `if answer is not
+    None`.
+    """
     skip: ast.stmt | None = None
     for statement in loop.body:
         if _skips_unread_answers(loop, statement):
@@ -150,7 +158,9 @@ def _is_counted_elsewhere(loop: Loop, counting: ast.stmt, name: str) -> bool:
 
 
 def _skips_unread_answers(loop: Loop, statement: ast.stmt) -> bool:
-    """Is it `if value is None: continue`, of a value that a function read out of an answer, or a `try` around that?"""
+    """Is it `if value is None: continue`, of a value that a function read out of an answer, or a
+    `try` around that?
+    """
     if isinstance(statement, ast.Try):
         return _reads_answer(statement.body) and any(
             isinstance(handler.body[-1], ast.Continue) and _is_silent(handler.body)
@@ -174,7 +184,9 @@ def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
 
 
 def _is_silent(body: list[ast.stmt]) -> bool:
-    """Does a block nothing but print, pass and continue? One that counts what it leaves out tells it."""
+    """Does a block nothing but print, pass and continue? One that counts what it leaves out tells
+    it.
+    """
     return all(
         isinstance(statement, ast.Continue | ast.Pass)
         or (isinstance(statement, ast.Expr) and "print" in ast.unparse(statement)[:6])
@@ -197,7 +209,9 @@ def _reads_answer(body: list[ast.stmt]) -> bool:
 
 
 def _counted_where_read(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
-    """The counts inside `try: parse; total += 1; except: pass`, or inside `if answer is not None:` without an else."""
+    """The counts inside `try: parse; total += 1; except: pass`, or inside `if answer is not None:`
+    without an else.
+    """
     if isinstance(statement, ast.Try):
         is_left_out = _reads_answer(statement.body) and any(
             _is_silent(handler.body) for handler in statement.handlers
@@ -220,7 +234,9 @@ def _value_that_is_there(test: ast.expr) -> ast.expr | None:
 
 
 def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
-    """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read out of answers."""
+    """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read
+    out of answers.
+    """
     read = {
         key
         for node in module.nodes(ast.Assign)

@@ -1,4 +1,6 @@
-"""Exponentials and losses: what a power is taken of, and whether a value is a mean loss over tokens."""
+"""Exponentials and losses: what a power is taken of, and whether a value is a mean loss over
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def is_plain_loss(module: Module, value: ast.expr) -> bool:
 
 
 def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
-    """Is it `-(sum(logprobs) / n)` or `-sum(logprobs) / n`, of what an engine calls log-probabilities?"""
+    """Is it `-(sum(logprobs) / n)` or `-sum(logprobs) / n`, of what an engine calls
+    log-probabilities?
+    """
     values = None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         values = mean_of(module, node.operand)

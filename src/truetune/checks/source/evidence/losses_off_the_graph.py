@@ -1,10 +1,13 @@
-"""Losses that are computed from a tensor without a graph alone: `torch.tensor(out.loss.item(), requires_grad=True)`.
+"""Losses that are computed from a tensor without a graph alone: `torch.tensor(out.loss.item(),
+requires_grad=True)`.
 
-How it works: a loss is followed back through names, arithmetic, tensor methods, and functions of the files, down to
-what it is made of. `detach()`, `item()` and `.data` end a way; what is then given `requires_grad` by hand is a leaf.
+How it works: a loss is followed back through names, arithmetic, tensor methods, and functions of
+the files, down to what it is made of. `detach()`, `item()` and `.data` end a way; what is then
+given `requires_grad` by hand is a leaf.
 
-The trade-off: whatever is not known may hold the graph. So a call that is neither torch's nor a tensor's, a forward
-pass, and a name that nothing tells end the search, unless they are named as labels, masks and weights are.
+The trade-off: whatever is not known may hold the graph. So a call that is neither torch's nor a
+tensor's, a forward pass, and a name that nothing tells end the search, unless they are named as
+labels, masks and weights are.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ class LossSearch:
         self.seen: set[ast.AST] = set()
 
     def leaf(self, loss: ast.expr) -> ast.AST | None:
-        """Where the only tensor with a gradient is made; None where another way may hold the model's graph."""
+        """Where the only tensor with a gradient is made; None where another way may hold the
+        model's graph.
+        """
         self._follow(loss)
         return self.found[0] if self.found and not self.may_hold_graph else None
 
@@ -92,7 +97,9 @@ class LossSearch:
             self.may_hold_graph = True
 
     def _follow_name(self, name: ast.Name) -> None:
-        """What a name stands for; a name that is given `requires_grad` by hand begins a graph of its own."""
+        """What a name stands for; a name that is given `requires_grad` by hand begins a graph of
+        its own.
+        """
         given = self.forced.get((self.module.function_around(name), name.id))
         made = [one.node for one in self.module.flow.origins(name) if one.node is not name]
         made += self.module.additions_to(name)
@@ -165,7 +172,9 @@ def _is_self(node: ast.expr | None) -> bool:
 
 
 def returned_losses(module: Module) -> Iterator[ast.expr]:
-    """What the methods return that a trainer takes its loss from: `compute_loss`, and Lightning's `training_step`."""
+    """What the methods return that a trainer takes its loss from: `compute_loss`, and Lightning's
+    `training_step`.
+    """
     for returned in module.nodes(ast.Return):
         function = module.function_around(returned)
         owner = next(iter(module.parents(function)), None) if function is not None else None

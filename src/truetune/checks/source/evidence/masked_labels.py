@@ -17,7 +17,9 @@ MOST_CALLERS = 4
 
 
 def masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Values of a `labels` column with -100 in them, made where rows are made, and where those rows are asked for."""
+    """Values of a `labels` column with -100 in them, made where rows are made, and where those rows
+    are asked for.
+    """
     by_id = {*masks_by_id(module)}
     for node, value in label_values(module):
         function = module.scopes.of[node].node
@@ -32,7 +34,9 @@ def masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """As `masked_labels`, of the files that run with this one, with the place in this file that asks for those rows."""
+    """As `masked_labels`, of the files that run with this one, with the place in this file that
+    asks for those rows.
+    """
     for part in module.with_linked[1:]:
         by_id = {*masks_by_id(part)}
         for node, _ in label_values(part):
@@ -47,7 +51,9 @@ def masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST, ast
 
 
 def _used_in(module: Module, part: Module, function: ast.AST) -> ast.AST | None:
-    """The call in a file that gets rows from a function of another one: by `map`, or through what does that there."""
+    """The call in a file that gets rows from a function of another one: by `map`, or through what
+    does that there.
+    """
     if (mapped := _mapped_by(module, function)) is not None:
         return mapped
     if getattr(function, "name", None) == "__getitem__":
@@ -66,7 +72,9 @@ def _used_in(module: Module, part: Module, function: ast.AST) -> ast.AST | None:
 
 
 def enclosing_unit(module: Module, node: ast.AST) -> ast.AST | None:
-    """The function or method, not one inside another, that a node stands in; None in the module's own code."""
+    """The function or method, not one inside another, that a node stands in; None in the module's
+    own code.
+    """
     around = [
         p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
@@ -74,7 +82,9 @@ def enclosing_unit(module: Module, node: ast.AST) -> ast.AST | None:
 
 
 def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Values of a `labels` column, with what writes them: a dictionary, `dict(labels=...)`, `x["labels"] = ...`."""
+    """Values of a `labels` column, with what writes them: a dictionary, `dict(labels=...)`,
+    `x["labels"] = ...`.
+    """
     for node in module.nodes(ast.Dict, ast.Call, ast.Assign):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -91,7 +101,9 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _dataset_call_of(module: Module, function: ast.AST) -> ast.AST | None:
-    """The `map` or `from_generator` that a function is given to; a dataset's way to a row is used everywhere."""
+    """The `map` or `from_generator` that a function is given to; a dataset's way to a row is used
+    everywhere.
+    """
     if getattr(function, "name", None) == "__getitem__":
         return module.tree
     return _mapped_by(module, function)

@@ -1,13 +1,15 @@
 """Attention masks that a script builds for a decoder, and that let tokens see later ones.
 
-How it works: in the symbolic run of a script, a mask of one's own is made by comparing a vector with itself
-(`seg[:, :, None] == seg[:, None, :]`), by an outer product of the padding mask, or by blocks along the diagonal. From
-each place that takes a mask (`attention_mask=` of a model, a collator's column, `attn_mask=` of PyTorch's attention,
-`create_block_mask`), the walk goes back through operators, tensor methods, and what is written into the tensor in
-place, and searches for a condition that orders two positions: `tril`, `triu`, `<=`, a name with "causal".
+How it works: in the symbolic run of a script, a mask of one's own is made by comparing a vector
+with itself (`seg[:, :, None] == seg[:, None, :]`), by an outer product of the padding mask, or by
+blocks along the diagonal. From each place that takes a mask (`attention_mask=` of a model, a
+collator's column, `attn_mask=` of PyTorch's attention, `create_block_mask`), the walk goes back
+through operators, tensor methods, and what is written into the tensor in place, and searches for a
+condition that orders two positions: `tril`, `triu`, `<=`, a name with "causal".
 
-The trade-off: whatever is not understood on the way (a function of another library, an unknown value) may hold that
-condition, and then nothing is said. Encoders, prefix models and models trained to look both ways are left alone.
+The trade-off: whatever is not understood on the way (a function of another library, an unknown
+value) may hold that condition, and then nothing is said. Encoders, prefix models and models trained
+to look both ways are left alone.
 """
 
 from __future__ import annotations
@@ -120,7 +122,9 @@ def _is_in_texts(module: Module, pattern: re.Pattern[str]) -> bool:
 
 
 def _masks_of_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
-    """The masks that a run gives to FlexAttention and to PyTorch's attention, each with the place that takes it."""
+    """The masks that a run gives to FlexAttention and to PyTorch's attention, each with the place
+    that takes it.
+    """
     if not _is_in_texts(module, DECODER) and not _is_in_texts(module, OWN_DECODER):
         return
     for call in trace.all_calls:
@@ -137,7 +141,9 @@ def _masks_of_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast
 
 
 def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
-    """The masks that a run gives to decoders of transformers, or puts into its rows, each with the place."""
+    """The masks that a run gives to decoders of transformers, or puts into its rows, each with the
+    place.
+    """
     if not _is_in_texts(module, DECODER):
         return
     for call in trace.all_calls:
@@ -215,12 +221,16 @@ def _call_may_order(call: CallEvent) -> bool:
 
 
 def _last_name(call: CallEvent) -> str:
-    """`outer` of `torch.outer(...)` and of `mask.outer(...)`; empty where what is called has no name."""
+    """`outer` of `torch.outer(...)` and of `mask.outer(...)`; empty where what is called has no
+    name.
+    """
     return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
 
 def _function_may_order(function: Function) -> bool:
-    """Does a function that judges pairs of positions (`mask_mod`) order them, or do more than compare?"""
+    """Does a function that judges pairs of positions (`mask_mod`) order them, or do more than
+    compare?
+    """
     for node in ast.walk(function.definition):
         if isinstance(node, ast.Compare) and any(
             isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for sign in node.ops

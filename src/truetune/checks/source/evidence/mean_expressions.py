@@ -1,7 +1,7 @@
 """Means that a file takes: of what, and over what.
 
-The terms of a mean stand elsewhere than the division: in a loop that appends or adds, or in a comprehension. Both are
-found by the name that they share.
+The terms of a mean stand elsewhere than the division: in a loop that appends or adds, or in a
+comprehension. Both are found by the name that they share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Mean(NamedTuple):
 
 
 def mean_expressions(module: Module) -> Iterator[Mean]:
-    """`sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`, `torch.tensor(x).mean()`."""
+    """`sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`,
+    `torch.tensor(x).mean()`.
+    """
     for call in module.calls(*MEAN_CALLS):
         if call.args:
             yield Mean(call.node, _without_tensor(module, call.args[0]), None)
@@ -53,7 +55,9 @@ def mean_expressions(module: Module) -> Iterator[Mean]:
 
 
 def mean_of(module: Module, value: ast.expr) -> ast.expr | None:
-    """What one expression takes the mean of: `sum(x) / len(x)`, `np.mean(x)`; None where it takes none."""
+    """What one expression takes the mean of: `sum(x) / len(x)`, `np.mean(x)`; None where it takes
+    none.
+    """
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
         return list_summed(module, value.left)
     if isinstance(value, ast.Call) and value.args and module.flow.call(value).named(*MEAN_CALLS):
@@ -79,7 +83,9 @@ def list_summed(module: Module, total: ast.expr) -> ast.expr | None:
 
 
 def terms_of_mean(module: Module, values: ast.expr) -> Iterator[ast.expr]:
-    """What is added to a list or a sum in a loop, or what a comprehension makes: the things that are averaged."""
+    """What is added to a list or a sum in a loop, or what a comprehension makes: the things that
+    are averaged.
+    """
     if isinstance(values, ast.ListComp | ast.GeneratorExp):
         yield values.elt
         return

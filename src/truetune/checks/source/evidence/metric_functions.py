@@ -1,4 +1,6 @@
-"""Functions that compute metrics, for a trainer or in a step of validation: what they compare, and do they shift?"""
+"""Functions that compute metrics, for a trainer or in a step of validation: what they compare, and
+do they shift?
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None
 
 
 def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
-    """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its own loss?"""
+    """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its
+    own loss?
+    """
     if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
         return False
     origins = module.flow.origins(node.value)
@@ -143,7 +147,9 @@ def _is_output_of_trainer(origin: Origin) -> bool:
 
 
 def _is_loss_of_trainer(node: ast.AST) -> TypeGuard[ast.Call]:
-    """`super().compute_loss(model, inputs)`: the Trainer gives its model the whole batch, labels among it."""
+    """`super().compute_loss(model, inputs)`: the Trainer gives its model the whole batch, labels
+    among it.
+    """
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().compute_loss"
 
 
@@ -183,7 +189,9 @@ def _texts_of_ids(module: Module, call: ast.Call) -> Iterator[str]:
 
 
 def _is_model_of_trainer(module: Module, called: ast.expr) -> bool:
-    """Is it the model that the Trainer gives a method of a class of the files, such as `compute_loss`?"""
+    """Is it the model that the Trainer gives a method of a class of the files, such as
+    `compute_loss`?
+    """
     if not isinstance(called, ast.Name):
         return False
     method = module.scopes.of[called].node
@@ -197,7 +205,8 @@ def _is_model_of_trainer(module: Module, called: ast.expr) -> bool:
 
 
 def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
-    """Is the expression, as it is written, what a model in the same function is given as labels, or as ids?
+    """Is the expression, as it is written, what a model in the same function is given as labels, or
+    as ids?
 
     A causal model that shifts its labels itself has them at the places of their ids.
     """
@@ -224,7 +233,9 @@ def scope_of(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | None:
-    """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all of them."""
+    """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all
+    of them.
+    """
     if isinstance(node.slice, ast.Tuple) and any(
         isinstance(module.flow.value(e), int) for e in node.slice.elts
     ):
@@ -241,7 +252,9 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
 
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
-    """The side of what a call returns, where it keeps each place of its first argument, or of its receiver."""
+    """The side of what a call returns, where it keeps each place of its first argument, or of its
+    receiver.
+    """
     call = module.flow.call(node)
     if call.method in GATHERS and call.args:
         return compared_side(module, call.args[0], depth + 1)
@@ -281,7 +294,9 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
 
 
 def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
-    """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for any other call."""
+    """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for
+    any other call.
+    """
     call = module.flow.call(node)
     argument = call.args[0] if call.method in GATHERS and call.args else None
     if not isinstance(argument, ast.Tuple | ast.List) or not 0 <= path[0] < len(argument.elts):
@@ -317,9 +332,11 @@ def _is_pair(module: Module, origin: Origin) -> bool:
 
 
 def trainer_argument(module: Module, call: Call, name: str) -> ast.expr | None:
-    """What a trainer is given under a name, in its call or afterwards; None where that is nothing, or None.
+    """What a trainer is given under a name, in its call or afterwards; None where that is nothing,
+    or None.
 
-    A class of the files may set it itself (`self.compute_metrics = ...`), or give it to `super().__init__`.
+    A class of the files may set it itself (`self.compute_metrics = ...`), or give it to
+    `super().__init__`.
     """
     argument = call.keywords.get(name)
     if argument is None:
@@ -353,7 +370,9 @@ def _set_on_object(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
 
 
 def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
-    """The functions that see the logits, with those of the files that they call; None where one is not known."""
+    """The functions that see the logits, with those of the files that they call; None where one is
+    not known.
+    """
     functions: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
         argument = trainer_argument(module, call, name)
@@ -379,8 +398,8 @@ def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[
 
 
 def _function_given(module: Module, argument: ast.expr) -> Function | None:
-    """The function that a trainer calls: the one that is named, a method of an object of a class of the file, or its
-    `__call__`."""
+    """The function that a trainer calls: the one that is named, a method of an object of a class of
+    the file, or its `__call__`."""
     function = module.flow.function(argument)
     if function is not None:
         return function
@@ -406,7 +425,9 @@ def _method_of_class(module: Module, maker: ast.expr, name: str) -> Function | N
 
 
 def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
-    """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are seen?"""
+    """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are
+    seen?
+    """
     nodes = [node for function in functions for node in ast.walk(function)]
     slices = (node for node in nodes if isinstance(node, ast.Slice))
     calls = (ast.unparse(node.func).lower() for node in nodes if isinstance(node, ast.Call))

@@ -1,11 +1,11 @@
 """On which device a model is when the symbolic run of a script uses it.
 
-How it works: a model is followed back to its load, and every call that moved it, or handed it to a library, is looked
-at in the order of the run. The last one before the use decides; one in a branch that a run may leave out is only one
-of several possibilities.
+How it works: a model is followed back to its load, and every call that moved it, or handed it to a
+library, is looked at in the order of the run. The last one before the use decides; one in a branch
+that a run may leave out is only one of several possibilities.
 
-The trade-off: a library that is handed the model may move it, so behind any function that is not known here nothing is
-said.
+The trade-off: a library that is handed the model may move it, so behind any function that is not
+known here nothing is said.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class ModelDevices:
         self._moves = [call for call in trace.all_calls if call.method in MOVES]
 
     def models_at(self, model: Value, use: Event) -> list[PlacedModel]:
-        """The models that a value may be, each with where it is when an event begins; [] where one is not known."""
+        """The models that a value may be, each with where it is when an event begins; [] where one
+        is not known.
+        """
         placed: list[PlacedModel] = []
         for way in lineages(model):
             load = way.load
@@ -239,7 +241,8 @@ def _switches_gradients(manager: Value | None) -> bool:
 def device_of(value: Value | None) -> tuple[str, Option | None]:
     """The device that a value names, and the option that it comes from.
 
-    A GPU where there is one counts as GPU: `"cuda" if torch.cuda.is_available() else "cpu"`. A dtype names none, "".
+    A GPU where there is one counts as GPU: `"cuda" if torch.cuda.is_available() else "cpu"`. A
+    dtype names none, "".
     """
     if value is None:
         return UNKNOWN, None

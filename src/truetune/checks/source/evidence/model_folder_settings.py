@@ -12,7 +12,8 @@ from truetune.parsing.json_reader import read_json
 def read_folder_settings(file: Path) -> dict[str, Any]:
     """The settings in a file; empty where there are none that can be read.
 
-    The path comes from a text of a script, which may be no path at all: too long, or with a null byte.
+    The path comes from a text of a script, which may be no path at all: too long, or with a null
+    byte.
     """
     try:
         settings = read_json(file, MODEL_FILE) if file.is_file() else None

@@ -1,9 +1,12 @@
-"""Which model the requests of a script name, by a symbolic run: clients of OpenAI, Ollama, LiteLLM, and plain posts.
+"""Which model the requests of a script name, by a symbolic run: clients of OpenAI, Ollama, LiteLLM,
+and plain posts.
 
-How it works: the run gives the value of `model` in each request. An option of the command line or a variable of the
-environment is what the project's own commands, compose files and `.env` give it, else its default.
+How it works: the run gives the value of `model` in each request. An option of the command line or a
+variable of the environment is what the project's own commands, compose files and `.env` give it,
+else its default.
 
-The trade-off: commands of the whole project count, so an option that two commands set to different names is both.
+The trade-off: commands of the whole project count, so an option that two commands set to different
+names is both.
 """
 
 from __future__ import annotations
@@ -114,7 +117,9 @@ def _is_client_call(call: CallEvent) -> bool:
 
 
 def _place_of_name(call: CallEvent) -> ast.AST | None:
-    """The expression in a request that names the model; the call where it has none, as behind `**settings`."""
+    """The expression in a request that names the model; the call where it has none, as behind
+    `**settings`.
+    """
     if not isinstance(call.node, ast.Call):
         return None
     for keyword in call.node.keywords:
@@ -130,7 +135,9 @@ def _place_of_name(call: CallEvent) -> ast.AST | None:
 
 
 class _GivenValues:
-    """What the project gives to options and variables of a script. Files are read when the first one is asked for."""
+    """What the project gives to options and variables of a script. Files are read when the first
+    one is asked for.
+    """
 
     def __init__(self, module: Module) -> None:
         self._path = Path(module.path)

@@ -1,12 +1,13 @@
 """Which loaded models a script still holds on the GPU where it loads another one.
 
-How it works: each function, and the file itself, is gone through statement by statement with a table of which names
-hold which loaded model. A name holds a model that it was bound to, and through wrappers, trainers and optimizers too.
-Branches are followed apart and merged after them; the body of a loop twice, since its second pass meets what the
-first one left. Nothing is run, and a branch that frees a model counts as if it were taken.
+How it works: each function, and the file itself, is gone through statement by statement with a
+table of which names hold which loaded model. A name holds a model that it was bound to, and through
+wrappers, trainers and optimizers too. Branches are followed apart and merged after them; the body
+of a loop twice, since its second pass meets what the first one left. Nothing is run, and a branch
+that frees a model counts as if it were taken.
 
-The trade-off: a model that is used again after the second load is needed there (a teacher, a reference, a
-comparison), so that only what is held and never used again counts.
+The trade-off: a model that is used again after the second load is needed there (a teacher, a
+reference, a comparison), so that only what is held and never used again counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, routes_to
+from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, call_routes_to
 from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
@@ -108,7 +109,9 @@ class _State:
 
 
 def second_loads(module: Module) -> list[SecondLoad]:
-    """Models that are loaded onto a GPU which still holds one that nothing uses again; the first of each place."""
+    """Models that are loaded onto a GPU which still holds one that nothing uses again; the first of
+    each place.
+    """
     if NO_GPU.search(module.text) or ENDS_PROCESS.search(module.file_text):
         return []
     places = _places_of_loads(module)
@@ -126,7 +129,9 @@ def second_loads(module: Module) -> list[SecondLoad]:
 
 
 def loads_in_callbacks(module: Module) -> Iterator[Call]:
-    """Loads onto the GPU in methods of callbacks, which a trainer calls while it holds its own model there."""
+    """Loads onto the GPU in methods of callbacks, which a trainer calls while it holds its own
+    model there.
+    """
     if NO_GPU.search(module.text):
         return
     placed = _Placements(module)
@@ -153,16 +158,18 @@ def model_loads_of(module: Module) -> Iterator[Call]:
 
 
 def _places_of_loads(module: Module) -> dict[tuple[ast.AST, ast.AST], ast.Call]:
-    """Function or file and node in it -> the load that happens there, itself or in functions that are called there."""
+    """Function or file and node in it -> the load that happens there, itself or in functions that
+    are called there.
+    """
     places: dict[tuple[ast.AST, ast.AST], ast.Call] = {}
     for call in model_loads_of(module):
-        for route in routes_to(module, call.node):
+        for route in call_routes_to(module, call.node):
             for stop in route:
                 places.setdefault((stop.scope, stop.node), call.node)
     for call in module.calls(*TRAINERS):
         named = call.argument(0, "model")
         if named is not None and isinstance(module.flow.value(named), str):
-            for route in routes_to(module, call.node):
+            for route in call_routes_to(module, call.node):
                 for stop in route:
                     places.setdefault((stop.scope, stop.node), call.node)
     return places
@@ -272,7 +279,9 @@ class _Walk:
         return self.found
 
     def _count_uses_elsewhere(self) -> None:
-        """A function that reads a name of the file, and is called after the load, uses what the name holds."""
+        """A function that reads a name of the file, and is called after the load, uses what the
+        name holds.
+        """
         if not isinstance(self.scope, ast.Module):
             return
         for one in self.found:
@@ -291,7 +300,7 @@ class _Walk:
 
     def _may_run_after(self, name: ast.Name, line: int) -> bool:
         """May the function around a name run below a line of the file? One that nothing calls may."""
-        for route in routes_to(self.module, name):
+        for route in call_routes_to(self.module, name):
             last = route[-1]
             if last.scope is not self.scope or getattr(last.node, "lineno", 0) > line:
                 return True
@@ -370,7 +379,9 @@ class _Walk:
         return state
 
     def _uses(self, node: ast.AST, state: _State) -> None:
-        """What reads a name that holds the first model of a second load before: that one is needed there."""
+        """What reads a name that holds the first model of a second load before: that one is needed
+        there.
+        """
         if not self.found or isinstance(node, ast.Delete):
             return
         for name in ast.walk(node):
@@ -450,7 +461,9 @@ class _Walk:
                     state.held[ast.unparse(part)] = models
 
     def _gives_model(self, value: ast.expr) -> bool:
-        """Does a value that was loaded here hold the model: itself, or through a function of the file?"""
+        """Does a value that was loaded here hold the model: itself, or through a function of the
+        file?
+        """
         if value in self.places and isinstance(value, ast.Call):
             is_own = self.module.flow.call(value).named(*MODEL_LOADS, *TRAINERS)
             return (
@@ -489,7 +502,9 @@ class _Walk:
         return frozenset()
 
     def _held_by_attribute(self, value: ast.Attribute, state: _State) -> frozenset[HeldModel]:
-        """The models of `self.model`, where it was bound so, or of `trainer.model`, which its owner holds."""
+        """The models of `self.model`, where it was bound so, or of `trainer.model`, which its owner
+        holds.
+        """
         known = state.held.get(ast.unparse(value))
         if known is not None:
             return known

@@ -140,7 +140,9 @@ def asked_models(module: Module) -> AskedModels | None:
 
 
 def _loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
-    """The calls of a run that load what is asked, each with the name; empty where that is not known."""
+    """The calls of a run that load what is asked, each with the name; empty where that is not
+    known.
+    """
     for call in trace.calls(*MODEL_LOADS):
         yield call, _text(_name_argument(call))
     for pattern, (position, argument) in ENGINES.items():
@@ -159,7 +161,9 @@ def _loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
 
 
 def _name_in_arguments(given: Value) -> str:
-    """`pretrained` in the arguments of the harness, as a text or a dictionary; empty beside an adapter."""
+    """`pretrained` in the arguments of the harness, as a text or a dictionary; empty beside an
+    adapter.
+    """
     if isinstance(given, Mapping):
         if given.is_open or any(key in given.entries for key in ADAPTER_KEYS):
             return ""

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.process_counts import is_under_process_count
+from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -57,7 +57,9 @@ def _is_made_of(module: Module, model: ast.expr, load: ast.Call, depth: int = DE
 
 
 def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -> bool:
-    """May a model of so many billions of parameters be trained on one of the GPUs, as command and script name them?"""
+    """May a model of so many billions of parameters be trained on one of the GPUs, as command and
+    script name them?
+    """
     is_adapter = any(module.calls(*ADAPTERS))
     if billions is None:
         return is_adapter
@@ -82,7 +84,9 @@ def _spreads_load(module: Module, call: Call) -> bool:
 
 
 def _trained_models(module: Module) -> Iterator[ast.expr | None]:
-    """The models that trainers are given, and those whose parameters an optimizer of a loop of one's own takes."""
+    """The models that trainers are given, and those whose parameters an optimizer of a loop of
+    one's own takes.
+    """
     if module.mentions(".train("):
         for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
             yield call.argument(0, "model")

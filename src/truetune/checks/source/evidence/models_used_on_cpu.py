@@ -1,9 +1,9 @@
 """The models that a script uses on the CPU, although it, or the job that starts it, means a GPU.
 
-How it works: each generation, each training loop and each pipeline of the symbolic run is asked where its model is. Who
-names the CPU may mean it, so there the GPU has to be meant too: by a job that reserves one, by an earlier move to one,
-by a call that fails without one, or by the size of a model that is trained. A model that nobody moved is enough where
-it is for a GPU.
+How it works: each generation, each training loop and each pipeline of the symbolic run is asked
+where its model is. Who names the CPU may mean it, so there the GPU has to be meant too: by a job
+that reserves one, by an earlier move to one, by a call that fails without one, or by the size of a
+model that is trained. A model that nobody moved is enough where it is for a GPU.
 
 The trade-off: who has no GPU, and writes so only in words, is told of it.
 """
@@ -14,10 +14,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.gpu_jobs_beside import (
+from truetune.checks.source.evidence.job_starts_beside import (
     JobStart,
     gpu_start_of_script,
-    is_option_given,
+    is_option_given_by_starts,
 )
 from truetune.checks.source.evidence.model_devices_in_runs import (
     CPU,
@@ -155,7 +155,9 @@ def _of_models(
 def _of_unmoved(
     trace: Trace, model: PlacedModel, use: CallEvent, what: str, job: JobStart | None
 ) -> Iterator[CpuUse]:
-    """A model that nothing moves, where the script or its job is for a GPU and nothing names the CPU."""
+    """A model that nothing moves, where the script or its job is for a GPU and nothing names the
+    CPU.
+    """
     sign = _sign_of_job(job) or _sign_of_code(trace, is_trained=use.method != "generate")
     is_for_gpu = sign is not None or _is_for_gpu(trace, model.load)
     if is_for_gpu and not _names_cpu(trace):
@@ -175,7 +177,7 @@ def _is_default_taken(trace: Trace, option: Option | None) -> bool:
     if option is None:
         return True
     # Without a job that starts the script, whoever starts it may give the option.
-    return gpu_start_of_script(trace.entry.path) is not None and not is_option_given(
+    return gpu_start_of_script(trace.entry.path) is not None and not is_option_given_by_starts(
         trace.entry.path, option.name
     )
 
@@ -194,7 +196,9 @@ def _sign_of_size(load: CallEvent) -> str | None:
 
 
 def _sign_of_calls(trace: Trace) -> str | None:
-    """The words about a call that fails, or means nothing, without a GPU; None where none is surely made."""
+    """The words about a call that fails, or means nothing, without a GPU; None where none is surely
+    made.
+    """
     for call in trace.calls(*NEED_GPU, *ASKS_FOR_GPU):
         is_asked = call.named(*ASKS_FOR_GPU)
         if any(call.frames("branch", "try", "except")) or (is_asked and not _is_asserted(call)):

@@ -1,4 +1,6 @@
-"""Loops of one's own that run as several processes: what starts them, and whether a library steers them instead."""
+"""Loops of one's own that run as several processes: what starts them, and whether a library steers
+them instead.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|pr
 
 
 def loops_around(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]:
-    """The loops in which a place runs, from the inside out: around it, and around the calls of its function."""
+    """The loops in which a place runs, from the inside out: around it, and around the calls of its
+    function.
+    """
     loops: list[ast.AST] = []
     for parent in module.parents(node):
         if isinstance(parent, LOOPS):
@@ -35,7 +39,9 @@ def loops_around(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]
 
 
 def for_loops(module: Module) -> Iterator[ast.For]:
-    """The loops of a file and of those that run with it: a loader is often made in a file of its own."""
+    """The loops of a file and of those that run with it: a loader is often made in a file of its
+    own.
+    """
     for part in module.with_linked:
         yield from part.nodes(ast.For)
 
@@ -82,7 +88,8 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
 
 
 def mentions_process(module: Module, expression: ast.AST) -> bool:
-    """Does an expression name a process, by its own words or by where the value of one of its names comes from?
+    """Does an expression name a process, by its own words or by where the value of one of its names
+    comes from?
 
     `R, W = dist.get_rank(), dist.get_world_size()` makes `rows[R::W]` such an expression.
     """

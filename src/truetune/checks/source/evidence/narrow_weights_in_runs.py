@@ -1,10 +1,11 @@
 """Weights of 16 bits that an optimizer of a symbolic run updates in place.
 
-How it works: the parameters of an optimizer are followed to their model, and the model to its load and to every cast
-before. The last cast that is sure decides. Lightning's "true" precisions cast what its module holds.
+How it works: the parameters of an optimizer are followed to their model, and the model to its load
+and to every cast before. The last cast that is sure decides. Lightning's "true" precisions cast
+what its module holds.
 
-The trade-off: behind a function that is not known and gets the model, and where weights are cast one by one, nothing is
-said.
+The trade-off: behind a function that is not known and gets the model, and where weights are cast
+one by one, nothing is said.
 """
 
 from __future__ import annotations

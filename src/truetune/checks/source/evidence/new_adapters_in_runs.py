@@ -1,9 +1,12 @@
-"""Models of a symbolic run that are saved or asked after a training, and have a newer adapter than the trained one.
+"""Models of a symbolic run that are saved or asked after a training, and have a newer adapter than
+the trained one.
 
-How it works: the model of each use is followed back to the call that put an adapter on it. Where that call ran after
-the last training before the use, and the same code put the trained adapter on, the trained one is lost.
+How it works: the model of each use is followed back to the call that put an adapter on it. Where
+that call ran after the last training before the use, and the same code put the trained adapter on,
+the trained one is lost.
 
-The trade-off: where weights are loaded after that call, or a training follows, the new adapter may be meant.
+The trade-off: where weights are loaded after that call, or a training follows, the new adapter may
+be meant.
 """
 
 from __future__ import annotations
@@ -82,7 +85,9 @@ def _conditions(call: CallEvent) -> set[tuple[object, bool]]:
 
 
 def _wrap_of(model: Value) -> CallEvent | None:
-    """The call that put an adapter on a model, the last one; None where it may have come about in another way."""
+    """The call that put an adapter on a model, the last one; None where it may have come about in
+    another way.
+    """
     wraps = [
         next((step for step in way.steps if step.named(*WRAPS)), None) for way in lineages(model)
     ]

@@ -1,9 +1,11 @@
-"""Conditions that only the first process of several meets: `rank == 0`, `accelerator.is_main_process`.
+"""Conditions that only the first process of several meets: `rank == 0`,
+`accelerator.is_main_process`.
 
-How it works: the text of a condition is searched for the usual spellings; a name, an attribute or a call of a function
-of the project is followed to what it was set to, or returns.
+How it works: the text of a condition is searched for the usual spellings; a name, an attribute or a
+call of a function of the project is followed to what it was set to, or returns.
 
-The trade-off: a spelling that is not listed is no such condition, so that what depends on it is not told.
+The trade-off: a spelling that is not listed is no such condition, so that what depends on it is not
+told.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def is_one_process_test(module: Module, test: ast.expr) -> bool:
 
 
 def _is_name_of_one(module: Module, part: ast.expr) -> bool:
-    """Is it a name or attribute that was set to such a condition (`main = accelerator.is_main_process`, `self.main`),
-    or a call of a function that returns one?"""
+    """Is it a name or attribute that was set to such a condition (`main =
+    accelerator.is_main_process`, `self.main`), or a call of a function that returns one?"""
     follows = isinstance(part, ast.Name | ast.Attribute | ast.Call)
     origins = module.flow.origins(part) if follows else ()
     texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.backward_slices import records_gradient
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
 from truetune.source.data_flow import Origin
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
@@ -31,7 +31,8 @@ class OtherWeights(NamedTuple):
 
 
 def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
-    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`.
+    """The models whose parameters an optimizer is given: `model` of `[p for p in
+    model.parameters()]`.
 
     Through names of lists, groups of parameters and functions of the files that make them.
     """
@@ -53,13 +54,17 @@ def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
 
 
 def _expressions(module: Module, node: ast.AST) -> list[Origin]:
-    """The expressions that another one stands for; no function, and no element of a loop over a model's parameters."""
+    """The expressions that another one stands for; no function, and no element of a loop over a
+    model's parameters.
+    """
     origins = module.flow.origins(node)
     return [one for one in origins if isinstance(one.node, ast.expr) and one.node is not node]
 
 
 def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
-    """How the weights of an optimizer differ from those that are trained; None where they don't, or it is not known."""
+    """How the weights of an optimizer differ from those that are trained; None where they don't, or
+    it is not known.
+    """
     if any(module.methods("add_param_group")):
         return None
     owners = owners_of_parameters(module, optimizer)
@@ -98,7 +103,9 @@ def _weights_of_another_model(
 def _are_other_models(
     module: Module, uses: list[ModelUse], held: tuple[Origin, frozenset[ast.Call]]
 ) -> bool:
-    """Is it known of each model that runs which one it is, and is none the one whose weights an optimizer holds?"""
+    """Is it known of each model that runs which one it is, and is none the one whose weights an
+    optimizer holds?
+    """
     sources = [model_source(module, use.model) for use in uses]
     return all(source is not None and source != held for source in sources)
 
@@ -116,7 +123,9 @@ def _of_second_model(name: str, place: ast.AST) -> OtherWeights:
 def _weights_of_replaced_model(
     module: Module, optimizer: Call, owner: ast.expr
 ) -> OtherWeights | None:
-    """The second model under the name of the first, in a branch or a loop behind the optimizer, that is trained."""
+    """The second model under the name of the first, in a branch or a loop behind the optimizer,
+    that is trained.
+    """
     if not isinstance(owner, ast.Name):
         return None
     held = model_source(module, owner)
@@ -158,7 +167,9 @@ def _share_loop(module: Module, one: ast.AST, other: ast.AST) -> bool:
 
 
 def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
-    """Does a pass of this binding's model lead to `backward`, in its loop or in the function that gets the model?"""
+    """Does a pass of this binding's model lead to `backward`, in its loop or in the function that
+    gets the model?
+    """
     if binding not in module.scopes.reaching(read):
         return False
     parent = module.scopes.parent.get(read)
@@ -168,9 +179,9 @@ def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
         return False
     if parent.func is not read:
         function = module.flow.function(parent.func)
-        return function is not None and any(map(is_backward, ast.walk(function)))
+        return function is not None and any(map(is_backward_call, ast.walk(function)))
     loop = next((one for one in module.parents(parent) if isinstance(one, LOOPS)), None)
-    return loop is not None and any(map(is_backward, ast.walk(loop)))
+    return loop is not None and any(map(is_backward_call, ast.walk(loop)))
 
 
 def _computes_without_gradients(
@@ -190,13 +201,15 @@ def _is_own_run(module: Module, use: ModelUse) -> bool:
 
 def _is_trained_run(module: Module, use: ModelUse) -> bool:
     """Is a graph certainly recorded for a run of a model?"""
-    return not use.without_gradient and records_gradient(module, use.call)
+    return not use.without_gradient and may_record_gradients(module, use.call)
 
 
 def _loaded_again(
     module: Module, optimizer: Call, owner: ast.expr, trained: list[ModelUse]
 ) -> Iterator[ast.AST]:
-    """The statements behind the optimizer that bind the name of its model to another one, in the same function."""
+    """The statements behind the optimizer that bind the name of its model to another one, in the
+    same function.
+    """
     if not isinstance(owner, ast.Name):
         return
     for use in trained:
@@ -211,7 +224,9 @@ def _loaded_again(
 
 
 def _runs_model(use: ModelUse) -> bool:
-    """Does the call run the model, and not only move or switch it: `model.to(device)`, `model.train()`?"""
+    """Does the call run the model, and not only move or switch it: `model.to(device)`,
+    `model.train()`?
+    """
     called = use.call.func
     is_switch = isinstance(called, ast.Attribute) and called.attr in MEMBERS_GIVING_THE_OBJECT - {
         "module"

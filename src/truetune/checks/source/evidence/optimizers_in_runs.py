@@ -1,7 +1,7 @@
 """What a script's optimizers hold when they step, by a symbolic run of it.
 
-The trade-off: parameters that are followed to no model, models of more than one origin, and optimizers that a function
-that is not known gets before the adapter is put on, are not judged.
+The trade-off: parameters that are followed to no model, models of more than one origin, and
+optimizers that a function that is not known gets before the adapter is put on, are not judged.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def optimizers_before_adapters(module: Module) -> Iterator[WrappedLater]:
 
 
 def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
-    """The models whose parameters a value holds: a list, groups or a filter of them; None where one is not known."""
+    """The models whose parameters a value holds: a list, groups or a filter of them; None where one
+    is not known.
+    """
     if isinstance(value, Result) and value.call.method in ("parameters", "named_parameters"):
         return None if value.call.receiver is None else [_model_of_module(value.call.receiver)]
     parts = _parts_of_parameters(value)
@@ -127,7 +129,9 @@ def _parts_of_parameters(value: Value) -> tuple[Value, ...]:
 
 
 def only_lineage(value: Value | None) -> Lineage | None:
-    """The way back of a model to the call that loaded it; None where there are several, or it ends elsewhere."""
+    """The way back of a model to the call that loaded it; None where there are several, or it ends
+    elsewhere.
+    """
     ways = [] if value is None else list(lineages(value))
     if len(ways) != 1 or ways[0].load is None or not ways[0].load.named(*LOADS):
         return None
@@ -135,7 +139,9 @@ def only_lineage(value: Value | None) -> Lineage | None:
 
 
 def made_optimizers(trace: Trace) -> Iterator[CallEvent]:
-    """The optimizers that a run makes: those of known classes, and what holds a model's parameters and steps."""
+    """The optimizers that a run makes: those of known classes, and what holds a model's parameters
+    and steps.
+    """
     stepped = {
         id(way.origin)
         for call in trace.methods("step")
@@ -158,7 +164,9 @@ def _holds_parameters(call: CallEvent) -> bool:
 
 
 def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | None:
-    """What puts an adapter on the model of an optimizer that was made before; None where nothing surely does."""
+    """What puts an adapter on the model of an optimizer that was made before; None where nothing
+    surely does.
+    """
     given = optimizer.argument(0, "params")
     models = None if given is None else models_of_parameters(given)
     if models is None or len(models) != 1:
@@ -185,7 +193,9 @@ def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | No
 
 
 def _is_adapter(lineage: Lineage) -> bool:
-    """Is what was loaded an adapter already (`AutoPeftModelForCausalLM`, Unsloth's classes load both)?"""
+    """Is what was loaded an adapter already (`AutoPeftModelForCausalLM`, Unsloth's classes load
+    both)?
+    """
     return lineage.load is not None and lineage.load.named("peft.*", "unsloth.*")
 
 
@@ -229,7 +239,9 @@ def stand_in_other_arms(one: Event, other: Event) -> bool:
 
 
 def _is_used_between(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
-    """May the optimizer train between its construction and the adapter: by a step, or in a function not known here?"""
+    """May the optimizer train between its construction and the adapter: by a step, or in a function
+    not known here?
+    """
     for call in trace.all_calls:
         if not optimizer.number < call.number < wrapper.number:
             continue
@@ -242,7 +254,9 @@ def _is_used_between(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> 
 
 
 def _trains_behind(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
-    """Does this optimizer step when the adapter is on: in a loop, or in the trainer that it is given to?"""
+    """Does this optimizer step when the adapter is on: in a loop, or in the trainer that it is
+    given to?
+    """
     if _given_optimizer(wrapper) is optimizer.result:
         return any(call.receiver is wrapper.result for call in trace.methods("train"))
     return steps_behind(trace, optimizer, wrapper)

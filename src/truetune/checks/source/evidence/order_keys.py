@@ -1,7 +1,9 @@
-"""What an order goes by, and which end of it is the better one: `key=mean_rank` is followed to the ranks it reads.
+"""What an order goes by, and which end of it is the better one: `key=mean_rank` is followed to the
+ranks it reads.
 
-How it works: the expression of a key is followed through means, casts, loops and the project's own helpers to the
-column that it reads, and the name of that column (`score`, `rank`) says whether more is better.
+How it works: the expression of a key is followed through means, casts, loops and the project's own
+helpers to the column that it reads, and the name of that column (`score`, `rank`) says whether more
+is better.
 
 The trade-off: a name that may mean either is not judged, and neither is a key of several columns.
 """
@@ -43,7 +45,9 @@ WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 
 def key_of_function(key: Value) -> tuple[str, bool] | None:
-    """The column that a key function reads: `lambda answer: -answer["score"]`, `itemgetter("score")`, `mean_rank`."""
+    """The column that a key function reads: `lambda answer: -answer["score"]`,
+    `itemgetter("score")`, `mean_rank`.
+    """
     if isinstance(key, Result) and key.call.named("operator.itemgetter", "operator.attrgetter"):
         plain = constant_of(key.call.args[0]) if key.call.args else None
         return (plain, False) if isinstance(plain, str) else None
@@ -84,7 +88,9 @@ def name_of_node(node: ast.AST | None) -> str | None:
 def _key_of_definition(
     definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, home: Module, depth: int
 ) -> tuple[str, bool] | None:
-    """The column that a function returns; by its own name where what it returns is too much to follow."""
+    """The column that a function returns; by its own name where what it returns is too much to
+    follow.
+    """
     if isinstance(definition, ast.Lambda):
         return _column_of(definition.body, home, {}, depth)
     returned, names = _plain_body(definition)
@@ -95,7 +101,9 @@ def _key_of_definition(
 
 
 def _key_by_name(name: str) -> tuple[str, bool] | None:
-    """A function whose name says what it returns: `mean_rank`, and not `rank_key`, which may turn it around."""
+    """A function whose name says what it returns: `mean_rank`, and not `rank_key`, which may turn
+    it around.
+    """
     words = {word.lower() for word in WORDS.findall(name)}
     return None if words & HELPER_WORDS or name in VERBS else (name, False)
 
@@ -103,7 +111,9 @@ def _key_by_name(name: str) -> tuple[str, bool] | None:
 def _plain_body(
     definition: ast.FunctionDef | ast.AsyncFunctionDef,
 ) -> tuple[ast.expr | None, dict[str, ast.expr]]:
-    """What a function returns at its end, and the names that it sets before; None where it has arms or loops."""
+    """What a function returns at its end, and the names that it sets before; None where it has arms
+    or loops.
+    """
     names: dict[str, ast.expr] = {}
     for statement in definition.body:
         if isinstance(statement, ast.Return):
@@ -145,7 +155,9 @@ def _negated(found: tuple[str, bool] | None) -> tuple[str, bool] | None:
 def _column_of_loop(
     node: ast.GeneratorExp | ast.ListComp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """`rank` of `(one["rank"] for one in answer["votes"])`, and `ranks` of `(r for r in answer["ranks"])`."""
+    """`rank` of `(one["rank"] for one in answer["votes"])`, and `ranks` of `(r for r in
+    answer["ranks"])`.
+    """
     loop = node.generators[0]
     if isinstance(loop.target, ast.Name):
         names = {**names, loop.target.id: loop.iter}
@@ -155,7 +167,9 @@ def _column_of_loop(
 def _column_of_arithmetic(
     node: ast.UnaryOp | ast.BinOp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """`-score`, `sum(ranks) / len(ranks)`, `-1 * score`, `5 - rank`; None where two columns are put together."""
+    """`-score`, `sum(ranks) / len(ranks)`, `-1 * score`, `5 - rank`; None where two columns are put
+    together.
+    """
     if isinstance(node, ast.UnaryOp):
         is_minus = isinstance(node.op, ast.USub)
         return _negated(_column_of(node.operand, home, names, depth)) if is_minus else None
@@ -185,7 +199,9 @@ def _number_of(node: ast.expr) -> float | None:
 def _column_of_call(
     node: ast.Call, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """The column in a call: `answer.get("rank")`, `mean(answer["ranks"].values())`, a helper of the same file."""
+    """The column in a call: `answer.get("rank")`, `mean(answer["ranks"].values())`, a helper of the
+    same file.
+    """
     called = name_of_node(node.func)
     if called is None:
         return None

@@ -1,11 +1,12 @@
 """Texts that a script cuts into overlapping windows, and then divides at random.
 
-How it works: from what is divided (`random_split`, `train_test_split`) back through names, functions, classes and
-functions that `map` is given, to what cuts: slices in steps that are smaller than they are long, a tokenizer with
-`return_overflowing_tokens` and a stride, a text splitter with an overlap.
+How it works: from what is divided (`random_split`, `train_test_split`) back through names,
+functions, classes and functions that `map` is given, to what cuts: slices in steps that are smaller
+than they are long, a tokenizer with `return_overflowing_tokens` and a stride, a text splitter with
+an overlap.
 
-The trade-off: lengths have to be numbers of the files; a division that does not shuffle shares one window at most, and
-is left alone.
+The trade-off: lengths have to be numbers of the files; a division that does not shuffle shares one
+window at most, and is left alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Losses that a script computes of a causal model's logits itself, and how far its labels are ahead of the ids.
+"""Losses that a script computes of a causal model's logits itself, and how far its labels are ahead
+of the ids.
 
-How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are followed back to the pass
-of a causal model, whose ids are known; then ids, labels and logits are compared by the places of their tokens
-(`token_places_in_runs.py`). The logits at one place are for the token behind it, so labels have to be one ahead.
+How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are
+followed back to the pass of a causal model, whose ids are known; then ids, labels and logits are
+compared by the places of their tokens (`token_places_in_runs.py`). The logits at one place are for
+the token behind it, so labels have to be one ahead.
 
-The trade-off: what the labels of a batch are must be seen: made of the ids in these files, by a collator that copies
-them, or given to the model's own loss as well, whose value is used.
+The trade-off: what the labels of a batch are must be seen: made of the ids in these files, by a
+collator that copies them, or given to the model's own loss as well, whose value is used.
 """
 
 from __future__ import annotations
@@ -14,27 +16,27 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.array_places import (
-    KEEPING_METHODS,
-    START,
-    Layout,
-    Segment,
-    cut,
-)
-from truetune.checks.source.evidence.batches_in_runs import (
+from truetune.checks.source.evidence.batch_field_sources import (
     IDS,
     LABELS,
-    Field,
-    field_read,
+    BatchField,
+    batch_field_read,
     trainer_of_hook,
 )
-from truetune.checks.source.evidence.causal_models_in_runs import is_causal_decoder
+from truetune.checks.source.evidence.causal_decoder_models import is_causal_decoder
 from truetune.checks.source.evidence.token_places_in_runs import (
     IDS_WAY,
     LABELS_WAY,
     MAX_DEPTH,
     TokenPlaces,
     shift_between,
+)
+from truetune.checks.source.evidence.token_positions_in_arrays import (
+    KEEPING_METHODS,
+    START,
+    Layout,
+    Segment,
+    layout_after_index,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -109,7 +111,9 @@ class LossSearch:
         self._places = TokenPlaces(trace)
 
     def distance_of(self, call: CallEvent) -> int | None:
-        """By how many tokens a loss looks ahead; None for any other call, and where it is not known."""
+        """By how many tokens a loss looks ahead; None for any other call, and where it is not
+        known.
+        """
         given = _logits_and_labels(call)
         if given is None:
             return None
@@ -140,7 +144,9 @@ class LossSearch:
         return shift_between(beside, labels)
 
     def logits(self, value: Value, depth: int = 0) -> Logits | None:
-        """The pass of a causal model that logits or log-probabilities are of; None where they may be anything else."""
+        """The pass of a causal model that logits or log-probabilities are of; None where they may
+        be anything else.
+        """
         if depth > MAX_DEPTH:
             return None
         if isinstance(value, Choice):
@@ -158,7 +164,7 @@ class LossSearch:
     def _part_of_logits(self, item: Item, depth: int) -> Logits | None:
         """The logits that an index takes."""
         whole = self.logits(item.base, depth + 1)
-        segments = None if whole is None else cut((whole.segment,), item.key)
+        segments = None if whole is None else layout_after_index((whole.segment,), item.key)
         return None if whole is None or segments is None else Logits(whole.model_pass, segments[0])
 
     def _pass_of(self, output: Value) -> ModelPass | None:
@@ -185,7 +191,9 @@ class LossSearch:
         way = LABELS_WAY if name == LABELS else IDS_WAY
         if given is not None:
             return self._places.layout(given, way)
-        return None if spread is None else self._places.layout_of_field(Field(spread, name), way)
+        return (
+            None if spread is None else self._places.layout_of_field(BatchField(spread, name), way)
+        )
 
     def _pass_of_trainer(self, output: Parameter) -> ModelPass | None:
         """The output that a trainer gives to a function for the loss (`compute_loss_func`)."""
@@ -223,7 +231,7 @@ def _is_loss_object(call: CallEvent) -> bool:
 
 def _output_with_logits(value: Value) -> Value | None:
     """The output of a model whose logits a value is."""
-    field = field_read(value)
+    field = batch_field_read(value)
     if field is not None:
         return field.batch if field.name == "logits" else None
     if isinstance(value, Attribute) and value.name == "logits":

@@ -1,9 +1,10 @@
 """Whether a model's name may be one that a project gave to a model of its own.
 
-A folder of the disk, or the name under which a server of one's own answers, may be. Names of the hub with an owner are
-somebody's, and so are names that consist of nothing but a published family, a size, a version and a kind
-(`mistral-large-latest`, `gemma2:9b`): a tuned model has a word of its own (`mistral-tickets`). The trade-off: a tuned
-model that is served under the name of its base is taken for the base.
+A folder of the disk, or the name under which a server of one's own answers, may be. Names of the
+hub with an owner are somebody's, and so are names that consist of nothing but a published family, a
+size, a version and a kind (`mistral-large-latest`, `gemma2:9b`): a tuned model has a word of its
+own (`mistral-tickets`). The trade-off: a tuned model that is served under the name of its base is
+taken for the base.
 """
 
 from __future__ import annotations
@@ -176,7 +177,9 @@ def may_be_own_model(name: str) -> bool:
 
 
 def is_surely_of_others(name: str) -> bool:
-    """Is it a published or hosted model as it came, or one that helps: a judge, a teacher, an embedder?"""
+    """Is it a published or hosted model as it came, or one that helps: a judge, a teacher, an
+    embedder?
+    """
     is_of_makers = HOSTED_MODEL.match(name) or _is_published_name(name)
     return bool(is_of_makers) or OTHER_ROLE.search(name) is not None
 

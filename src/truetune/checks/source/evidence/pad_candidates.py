@@ -1,8 +1,9 @@
 """Which token of its own vocabulary a model's tokenizer can pad with.
 
-Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The table holds what
-`render.pad_token.choose_pad_token` chose for the published tokenizers (tests run it again), or what their files say.
-Where neither is known, the remedy is in words that hold for any tokenizer.
+Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The
+table holds what `render.pad_token.choose_pad_token` chose for the published tokenizers (tests run
+it again), or what their files say. Where neither is known, the remedy is in words that hold for any
+tokenizer.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
 
 
 def _is_loaded_by_literal(module: Module, tokenizer: ast.expr | None) -> bool:
-    """Is the tokenizer loaded by a name that the code writes? A default may give way to another name."""
+    """Is the tokenizer loaded by a name that the code writes? A default may give way to another
+    name.
+    """
     given = list(model_name_arguments(module, tokenizer))
     origins = [origin.node for node in given for origin in module.flow.origins(node)]
     return bool(given) and all(
@@ -125,7 +128,9 @@ def _is_loaded_by_literal(module: Module, tokenizer: ast.expr | None) -> bool:
 
 
 def free_pad(name: str) -> FreePad | None:
-    """What is known of a model by its folder on this machine, else by its name; None where nothing is."""
+    """What is known of a model by its folder on this machine, else by its name; None where nothing
+    is.
+    """
     return _free_pad_of_folder(name) or next(
         (one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None
     )

@@ -1,4 +1,6 @@
-"""Where labels that equal the pad id are masked: by a collator, by hand, by the trainer of an older TRL."""
+"""Where labels that equal the pad id are masked: by a collator, by hand, by the trainer of an older
+TRL.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Masking(NamedTuple):
 
 
 def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking]:
-    """What masks pads by their id: in this file, and in those that it runs with, where it gets the same tokenizer.
+    """What masks pads by their id: in this file, and in those that it runs with, where it gets the
+    same tokenizer.
 
     An older trainer masks only where no collator does.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.checks.source.evidence.double_bos import ChatTemplateSet
+from truetune.checks.source.evidence.double_bos import GivenChatTemplate
 from truetune.checks.source.evidence.pad_settings import (
     PadSetting,
     pad_settings,
@@ -15,7 +15,9 @@ from truetune.source.module import Module
 
 
 def _is_set_after_training(module: Module, setting: PadSetting) -> bool:
-    """Is it set on a tokenizer that is made after the last training of the same scope? No trainer gets that one."""
+    """Is it set on a tokenizer that is made after the last training of the same scope? No trainer
+    gets that one.
+    """
     trained = [
         call.node.lineno
         for call in module.methods("train")
@@ -29,13 +31,15 @@ def _is_set_after_training(module: Module, setting: PadSetting) -> bool:
 
 
 def eos_pad_settings(module: Module) -> list[PadSetting]:
-    """The settings that hold when a training begins; of several of one tokenizer in one branch, the first."""
+    """The settings that hold when a training begins; of several of one tokenizer in one branch, the
+    first.
+    """
     settings = [
         one
         for one in pad_settings(module)
         if not (_is_set_after_training(module, one) or _never_runs(module, one))
     ]
-    template = ChatTemplateSet(module)
+    template = GivenChatTemplate(module)
     settings = [one for one in settings if not _stands_in_no_row(module, one, template)]
     settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
     kept: dict[tuple[object, ...], PadSetting] = {}
@@ -71,8 +75,10 @@ def _never_runs(module: Module, setting: PadSetting) -> bool:
     return bool(known) and all(one is not None and one.has_pad for one in known)
 
 
-def _stands_in_no_row(module: Module, setting: PadSetting, template: ChatTemplateSet) -> bool:
-    """Does the chat template that the file writes end turns with another token than EOS, which nothing else adds?"""
+def _stands_in_no_row(module: Module, setting: PadSetting, template: GivenChatTemplate) -> bool:
+    """Does the chat template that the file writes end turns with another token than EOS, which
+    nothing else adds?
+    """
     if not template.texts or any(_is_eos_setting(node) for node in module.nodes(ast.Attribute)):
         return False
     ends = {
@@ -99,7 +105,9 @@ def _adds_eos_elsewhere(module: Module) -> bool:
 
 
 def with_repeated_settings(module: Module, reached: list[PadSetting]) -> list[PadSetting]:
-    """Each setting, and those of the same tokenizer in the same function, which say the same again by the id."""
+    """Each setting, and those of the same tokenizer in the same function, which say the same again
+    by the id.
+    """
     functions = {
         (_text_of_tokenizer(module, one), one.scope) for one in reached if one.tokenizer is not None
     }

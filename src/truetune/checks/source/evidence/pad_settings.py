@@ -136,7 +136,9 @@ def tokenizer_sources(module: Module, tokenizer: ast.expr | None) -> frozenset[a
 
 
 def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST]:
-    """The calls that may have made the tokenizer of a setting; one that is loaded with its pad is its own source."""
+    """The calls that may have made the tokenizer of a setting; one that is loaded with its pad is
+    its own source.
+    """
     return (
         frozenset((setting.node,))
         if setting.tokenizer is None
@@ -149,7 +151,8 @@ def is_of_tokenizer(
 ) -> bool:
     """Does a place in another file have the tokenizer of a setting?
 
-    One that a function makes is another at each of its calls, where the setting does not stand in that function.
+    One that a function makes is another at each of its calls, where the setting does not stand in
+    that function.
     """
     if sources_of_setting(module, setting).isdisjoint(tokenizer_sources(home, tokenizer)):
         return False
@@ -197,7 +200,9 @@ def _is_eos_of_model(module: Module, text: str, node: ast.AST, tokenizer: ast.ex
 
 
 def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
-    """The pad token set to a token of the vocabulary; without one, a new one is added and the model resized."""
+    """The pad token set to a token of the vocabulary; without one, a new one is added and the model
+    resized.
+    """
     if token is None:
         return _with_new_token(module, setting)
     if _sets_id(module, setting):
@@ -261,7 +266,9 @@ def _models_loaded_beside(module: Module, setting: PadSetting) -> Iterator[ast.A
 
 
 def _statement_of_scope(module: Module, setting: PadSetting, last: ast.stmt) -> ast.stmt | None:
-    """The statement directly in the setting's scope that holds `last`: a line behind it runs on every branch."""
+    """The statement directly in the setting's scope that holds `last`: a line behind it runs on
+    every branch.
+    """
     while module.scopes.parent[last] is not setting.scope.node:
         parent = module.scopes.parent[last]
         if not isinstance(parent, ast.stmt):

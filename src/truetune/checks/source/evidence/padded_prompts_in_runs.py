@@ -1,8 +1,9 @@
 """Batches of prompts that are certainly padded on the right, in the symbolic run of a script.
 
-How it works: the ids that a causal model generates from are followed back to what padded them: a tokenizer, whose side
-is what was set last, or torch's `pad_sequence`, which pads on the right. Ids that are turned around on the way are
-another value. A pipeline pads its batches on the side of its tokenizer.
+How it works: the ids that a causal model generates from are followed back to what padded them: a
+tokenizer, whose side is what was set last, or torch's `pad_sequence`, which pads on the right. Ids
+that are turned around on the way are another value. A pipeline pads its batches on the side of its
+tokenizer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.causal_models_in_runs import (
+from truetune.checks.source.evidence.causal_decoder_models import (
     MOVING_METHODS,
     is_causal_decoder,
 )
@@ -48,7 +49,9 @@ class PaddedPrompts(NamedTuple):
 
 
 def prompts_padded_on_the_right(module: Module) -> Iterator[PaddedPrompts]:
-    """The generations of a file from prompts that are certainly padded on the right, each place once."""
+    """The generations of a file from prompts that are certainly padded on the right, each place
+    once.
+    """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for generation in trace.methods("generate", "__call__"):
@@ -93,7 +96,9 @@ def _is_of_single_rows(padding: CallEvent) -> bool:
 
 
 def encoding_of_ids(ids: Value, depth: int = 0) -> CallEvent | None:
-    """The call that made ids or a batch of them, through moves to a device; None where several may have."""
+    """The call that made ids or a batch of them, through moves to a device; None where several may
+    have.
+    """
     if depth > MAX_STEPS:
         return None
     if isinstance(ids, Choice):
@@ -166,7 +171,9 @@ def _side_set(trace: Trace, tokenizer: Value, event: CallEvent) -> object:
 
 
 def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:
-    """The tokenizer of a text-generation pipeline that pads batches on the right; None where none does."""
+    """The tokenizer of a text-generation pipeline that pads batches on the right; None where none
+    does.
+    """
     made = call.receiver.call if isinstance(call.receiver, Result) else None
     if made is None or not made.named(*PIPELINES) or made.is_open:
         return None

@@ -1,10 +1,13 @@
-"""Pairs of a chosen and a rejected answer that a script builds the wrong way round, in its symbolic run.
+"""Pairs of a chosen and a rejected answer that a script builds the wrong way round, in its symbolic
+run.
 
-How it works: both sides of a pair are followed back to how they were picked: a place of a sorted list, `max` or `min`,
-`argmax`, or the arm of a test that compares two scores. What they are ordered by has a name (`score`, `rank`), which
-says whether more is better. A pair is the wrong way round where its chosen side stands behind the rejected one.
+How it works: both sides of a pair are followed back to how they were picked: a place of a sorted
+list, `max` or `min`, `argmax`, or the arm of a test that compares two scores. What they are ordered
+by has a name (`score`, `rank`), which says whether more is better. A pair is the wrong way round
+where its chosen side stands behind the rejected one.
 
-The trade-off: a name that may mean either is not judged, and neither is an order whose key is no plain column.
+The trade-off: a name that may mean either is not judged, and neither is an order whose key is no
+plain column.
 """
 
 from __future__ import annotations
@@ -83,7 +86,9 @@ def wrong_pairs(module: Module) -> Iterator[WrongPair]:
 
 
 def ordered_pairs(module: Module) -> Iterator[ast.AST]:
-    """The pairs of a file whose order is known: by what a side was picked, or by the test of the arm it stands in."""
+    """The pairs of a file whose order is known: by what a side was picked, or by the test of the
+    arm it stands in.
+    """
     for trace in traces_of(module):
         for chosen, rejected, node in _pairs(trace):
             if _pick(trace, chosen) is not None or _pick(trace, rejected) is not None:
@@ -119,7 +124,9 @@ def _pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
 
 
 def _why_wrong(trace: Trace, chosen: Value, rejected: Value) -> tuple[str, ast.AST] | None:
-    """Why a chosen answer is worse than the rejected one, and what orders them; None where it is not known to be."""
+    """Why a chosen answer is worse than the rejected one, and what orders them; None where it is
+    not known to be.
+    """
     one, other = _pick(trace, chosen), _pick(trace, rejected)
     if one is not None and other is not None:
         return _why_worse(one, other)
@@ -189,7 +196,9 @@ def _only_part(value: Value) -> Value | None:
 
 
 def _pick_of_item(trace: Trace, item: Item) -> Pick | None:
-    """`sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any other item."""
+    """`sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any
+    other item.
+    """
     index = constant_of(item.key)
     base = item.base
     if isinstance(base, Attribute) and base.name in ("iloc", "values", "loc"):
@@ -223,7 +232,9 @@ def _ordering_of(trace: Trace, value: Value) -> CallEvent | None:
 
 
 def _in_same_order(call: CallEvent) -> Value | None:
-    """What a call gives in the order that it had: `frame.reset_index()`, `list(answers)`; None for any other call."""
+    """What a call gives in the order that it had: `frame.reset_index()`, `list(answers)`; None for
+    any other call.
+    """
     if call.method in ("reset_index", "to_list", "tolist", "to_dict"):
         return call.receiver
     return call.args[0] if call.named("list", "tuple") and call.args else None
@@ -351,7 +362,9 @@ def _by_tests(trace: Trace) -> Iterator[WrongPair]:
 
 
 def _sides_in_arms(trace: Trace) -> Iterator[tuple[Frame, dict[str, Value], Event]]:
-    """Both sides of the pairs that are named in one arm of a test, with the last event that names one."""
+    """Both sides of the pairs that are named in one arm of a test, with the last event that names
+    one.
+    """
     named: dict[int, dict[str, Value]] = {}
     for event in trace.events:
         frame = next(event.frames("branch"), None)
@@ -365,7 +378,9 @@ def _sides_in_arms(trace: Trace) -> Iterator[tuple[Frame, dict[str, Value], Even
 
 
 def _sides_of_event(event: Event) -> dict[str, Value]:
-    """The sides of a pair that an event names: `chosen = ...`, `return {"chosen": ...}`, `rows.append({...})`."""
+    """The sides of a pair that an event names: `chosen = ...`, `return {"chosen": ...}`,
+    `rows.append({...})`.
+    """
     sides: dict[str, Value] = {}
     made: tuple[Value, ...] = ()
     if isinstance(event, NameEvent):
@@ -383,7 +398,9 @@ def _sides_of_event(event: Event) -> dict[str, Value]:
 
 
 def _better_side(frame: Frame) -> tuple[str, str] | None:
-    """Of an arm of a test: the better side, and why its choice is wrong; None where the test says neither."""
+    """Of an arm of a test: the better side, and why its choice is wrong; None where the test says
+    neither.
+    """
     test = frame.value
     if not isinstance(test, Operation) or len(test.operands) != 2:
         return None
@@ -432,7 +449,9 @@ def _column_name(value: Value) -> str | None:
 
 
 def _column_label(value: Value) -> str | None:
-    """Which of two sides a value is of: the last word of its column, else the object that it is read from."""
+    """Which of two sides a value is of: the last word of its column, else the object that it is
+    read from.
+    """
     name = _column_name(value)
     if name is None:
         return None

@@ -1,10 +1,12 @@
-"""Two files that hold the same things row by row: tickets in one, and the reply to each of them in the other.
+"""Two files that hold the same things row by row: tickets in one, and the reply to each of them in
+the other.
 
-How it works: both are read where they lie beside the script. They are parallel where a column of ids that both have
-holds the same id at nearly each place; or, where they share no ids, where both have the same number of rows.
+How it works: both are read where they lie beside the script. They are parallel where a column of
+ids that both have holds the same id at nearly each place; or, where they share no ids, where both
+have the same number of rows.
 
-The trade-off: of a filter it is counted how many rows it leaves out only where it is `dropna` or `drop_duplicates`;
-another one is taken to leave out some.
+The trade-off: of a filter it is counted how many rows it leaves out only where it is `dropna` or
+`drop_duplicates`; another one is taken to leave out some.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class ParallelFiles(NamedTuple):
 def find_parallel_files(
     module: Module, sides: list[Value], ways: list[Alignment]
 ) -> ParallelFiles | None:
-    """The two files that two sides of a join are read from, where their rows belong together; None for any others."""
+    """The two files that two sides of a join are read from, where their rows belong together; None
+    for any others.
+    """
     if len(sides) != 2 or ways[0].source == ways[1].source:
         return None
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
@@ -74,7 +78,9 @@ def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
 
 
 def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None:
-    """The columns that `dropna` or `drop_duplicates` looks at, empty for all; None where they are not known."""
+    """The columns that `dropna` or `drop_duplicates` looks at, empty for all; None where they are
+    not known.
+    """
     subset = next((one.value for one in call.keywords if one.arg == "subset"), None)
     given = subset if subset is not None else next(iter(call.args), None)
     value = module.flow.value(given) if given is not None else None

@@ -1,11 +1,11 @@
 """Patterns of a script that can't match the very form that a prompt of the same script asks for.
 
-How it works: each pattern that the script searches with is tried on each text of several lines that stands in the
-script. Where it finds something only when `.` may be a newline, and that something has a newline in it, the pattern was
-written for this form and stops at the end of its first line.
+How it works: each pattern that the script searches with is tried on each text of several lines that
+stands in the script. Where it finds something only when `.` may be a newline, and that something
+has a newline in it, the pattern was written for this form and stops at the end of its first line.
 
-The trade-off: only texts of the script are tried. Answers are not known yet, and a form on one line proves nothing
-about them.
+The trade-off: only texts of the script are tried. Answers are not known yet, and a form on one line
+proves nothing about them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.answer_patterns import SEARCH_METHODS, pattern_of
+from truetune.checks.source.evidence.answer_reading_patterns import (
+    SEARCH_METHODS,
+    compiled_pattern_of_call,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -48,13 +51,15 @@ def searching_calls(module: Module) -> Iterator[Call]:
 
 
 def stopped_patterns(module: Module) -> Iterator[StoppedPattern]:
-    """The patterns of a file that stop at the first line of a form that the file asks for; each once."""
+    """The patterns of a file that stop at the first line of a form that the file asks for; each
+    once.
+    """
     if not module.mentions("re"):
         return
     forms = list(_forms(module))
     done: set[str] = set()
     for call in searching_calls(module) if forms else ():
-        pattern = pattern_of(module, call)
+        pattern = compiled_pattern_of_call(module, call)
         if pattern is None or pattern.pattern in done or pattern.flags & re.DOTALL:
             continue
         done.add(pattern.pattern)
@@ -79,7 +84,9 @@ def _forms(module: Module) -> Iterator[ast.Constant]:
 def _stopped_at(
     pattern: re.Pattern[str], forms: list[ast.Constant]
 ) -> tuple[ast.Constant, int] | None:
-    """The form that a pattern should match and does not, with its lines; None where it matches one or is about none."""
+    """The form that a pattern should match and does not, with its lines; None where it matches one
+    or is about none.
+    """
     core = ANCHORS.sub("", pattern.pattern)
     try:
         plain = re.compile(core, pattern.flags)
@@ -102,7 +109,9 @@ def _stopped_at(
 
 
 def _has_marks(core: str) -> bool:
-    """Does a pattern begin and end with a mark, such as a tag or a fence, and hold a `.` between them?"""
+    """Does a pattern begin and end with a mark, such as a tag or a fence, and hold a `.` between
+    them?
+    """
     first, _, rest = core.partition(".")
     last = rest[1:].lstrip("*+?)")
     begins = re.match(r"\(?\\?[^\w\s()\\.]", first) is not None and len(first) > SHORT_MARK

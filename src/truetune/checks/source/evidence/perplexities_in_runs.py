@@ -1,11 +1,12 @@
-"""Perplexities that are averaged, and exponentials of means of batch losses, in the symbolic run of a script.
+"""Perplexities that are averaged, and exponentials of means of batch losses, in the symbolic run of
+a script.
 
-How it works: an exponential is followed to the loss of a model, or to a mean of such losses; a mean is followed to what
-was put into its list or added to its sum in a loop. A loss that was multiplied on the way is another value, so weights
-are seen by construction.
+How it works: an exponential is followed to the loss of a model, or to a mean of such losses; a mean
+is followed to what was put into its list or added to its sum in a loop. A loss that was multiplied
+on the way is another value, so weights are seen by construction.
 
-The trade-off: how many tokens a batch has is not seen. Batches of several rows that are padded to the longest of them
-have different numbers, or nobody would pad them so.
+The trade-off: how many tokens a batch has is not seen. Batches of several rows that are padded to
+the longest of them have different numbers, or nobody would pad them so.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ def _of_run(trace: Trace) -> Iterator[AveragedPerplexities]:
 
 
 def _averaged_exponential(value: Value) -> ast.AST | None:
-    """The exponential of a loss that a mean is taken of; for a figure of a library, the figure; None for no mean."""
+    """The exponential of a loss that a mean is taken of; for a figure of a library, the figure;
+    None for no mean.
+    """
     if isinstance(value, Item) and constant_of(value.key) == MEAN_OF_PERPLEXITIES:
         return value.node
     for term in _terms_of_mean(value):
@@ -167,7 +170,9 @@ def _takes_single_rows(call: CallEvent) -> bool:
 
 
 def _terms_of_mean(value: Value) -> list[Value]:
-    """What a mean is taken of in a loop or over any number of rows; nothing where a value is no such mean."""
+    """What a mean is taken of in a loop or over any number of rows; nothing where a value is no
+    such mean.
+    """
     if isinstance(value, Operation) and value.operator == "/":
         return _terms_of_sum(value.operands[0])
     if not isinstance(value, Result):
@@ -275,7 +280,9 @@ def _exponential_of_loss(term: Value) -> CallEvent | None:
 
 
 def _plain_loss(value: Value) -> CallEvent | None:
-    """The pass or loss function that gave a mean loss which nothing was multiplied with; None for any other value."""
+    """The pass or loss function that gave a mean loss which nothing was multiplied with; None for
+    any other value.
+    """
     loss = _without_casts(value)
     if isinstance(loss, Attribute) and loss.name == "loss":
         return _model_pass(loss.base)

@@ -1,4 +1,6 @@
-"""Windows that a loop moves over one long text, as for a perplexity, and whether tokens of two windows count twice."""
+"""Windows that a loop moves over one long text, as for a perplexity, and whether tokens of two
+windows count twice.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class OverlappingWindow(NamedTuple):
 
 
 def overlapping_windows(module: Module) -> Iterator[OverlappingWindow]:
-    """Loops over `range(0, length, stride)` whose windows are longer than the stride, without -100 in the labels."""
+    """Loops over `range(0, length, stride)` whose windows are longer than the stride, without -100
+    in the labels.
+    """
     for loop in module.nodes(ast.For):
         step = _step_of_range(loop)
         start = loop.target.id if isinstance(loop.target, ast.Name) else None
@@ -49,7 +53,9 @@ def _window_widths(loop: ast.For, start: str) -> Iterator[ast.expr]:
 
 
 def _is_wider(module: Module, width: ast.expr, step: ast.expr) -> bool:
-    """Is a window longer than the step? Names apart from each other are two settings, of which the step is smaller."""
+    """Is a window longer than the step? Names apart from each other are two settings, of which the
+    step is smaller.
+    """
     values = module.flow.value(width), module.flow.value(step)
     if isinstance(values[0], int) and isinstance(values[1], int):
         return values[0] > values[1]

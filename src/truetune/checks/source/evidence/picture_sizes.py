@@ -1,10 +1,11 @@
 """Pictures that go into a model at their full size, and how many tokens each is.
 
-Most image processors give all pictures one size. Those of Qwen's models keep the size of the picture, up to 16,384
-tokens: a token is a square of 28 x 28 pixels (32 x 32 in Qwen3-VL). So a photo of a phone is 15,000 tokens, unless the
-processor, the message or the script limits it.
+Most image processors give all pictures one size. Those of Qwen's models keep the size of the
+picture, up to 16,384 tokens: a token is a square of 28 x 28 pixels (32 x 32 in Qwen3-VL). So a
+photo of a phone is 15,000 tokens, unless the processor, the message or the script limits it.
 
-The trade-off: any word of a limit in the script, or in a module beside it that it imports, silences the rule.
+The trade-off: any word of a limit in the script, or in a module beside it that it imports, silences
+the rule.
 """
 
 from __future__ import annotations
@@ -161,7 +162,9 @@ def _sizes_of_rows(
 
 
 def _size_in_columns(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The size that a row's columns say; None where they say none. Without a picture they speak of something else."""
+    """The size that a row's columns say; None where they say none. Without a picture they speak of
+    something else.
+    """
     if not any(name.lower() in MEDIA_COLUMNS for name in map(str, row)):
         return None
     inside = row.get("image")

@@ -131,7 +131,9 @@ def _of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
 
 
 def _of_entry(module: Module, key: object) -> Iterator[Constant]:
-    """The values that the dictionaries of the file give a key, and what stands in for a missing one."""
+    """The values that the dictionaries of the file give a key, and what stands in for a missing
+    one.
+    """
     for call in module.methods("get") if isinstance(key, str) else ():
         if call.args and module.flow.value(call.args[0]) == key:
             yield from _single_constant(module, call.argument(1, "default"))
@@ -142,7 +144,9 @@ def _of_entry(module: Module, key: object) -> Iterator[Constant]:
 
 
 def _of_call(module: Module, node: ast.Call) -> Iterator[Constant]:
-    """`x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model", "default")`."""
+    """`x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model",
+    "default")`.
+    """
     call = module.flow.call(node)
     if call.named(*ENVIRONMENT):
         yield from _single_constant(module, call.argument(1, "default"))

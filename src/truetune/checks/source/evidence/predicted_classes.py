@@ -1,9 +1,10 @@
 """Values that are decisions for a class (0 or 1), and no scores any more.
 
-How it works: a value is followed back through casts, lists that are filled and arrays that are joined, to what made
-it: `argmax`, `round`, a comparison with a threshold.
+How it works: a value is followed back through casts, lists that are filled and arrays that are
+joined, to what made it: `argmax`, `round`, a comparison with a threshold.
 
-The trade-off: every way back must end in such a decision; one that is not understood ends the question.
+The trade-off: every way back must end in such a decision; one that is not understood ends the
+question.
 """
 
 from __future__ import annotations

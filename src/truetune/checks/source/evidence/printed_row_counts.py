@@ -1,8 +1,8 @@
 """The training rows that a notebook's own output counts, where no file of rows is at hand.
 
-Two things print them: the banner of the trainer (`Num examples = 9,812`, which is exact), and a data set that a cell
-shows (`num_rows: 9812`). Of the second, one number has to stand for all that is shown, and no step of the code may
-leave rows out behind it: a count that is not certain is none.
+Two things print them: the banner of the trainer (`Num examples = 9,812`, which is exact), and a
+data set that a cell shows (`num_rows: 9812`). Of the second, one number has to stand for all that
+is shown, and no step of the code may leave rows out behind it: a count that is not certain is none.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ ENDS = ("exit", "sys.exit", "os._exit", "quit")
 
 
 def launch_command(module: Module) -> str | None:
-    """The command that starts the file as several processes, in a comment or text of it, or in a file of its project;
-    None where there is none."""
+    """The command that starts the file as several processes, in a comment or text of it, or in a
+    file of its project; None where there is none."""
     name = re.escape(module.path.replace("\\", "/").rpartition("/")[2])
     for match in re.finditer(LAUNCH.format(name=name), module.text):
         if SEVERAL_PROCESSES.search(match[0]):
@@ -45,7 +45,9 @@ def launch_command(module: Module) -> str | None:
 
 
 def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:
-    """Code that reads the variables of a launcher, or starts processes: no comment, no text, nothing that it sets."""
+    """Code that reads the variables of a launcher, or starts processes: no comment, no text,
+    nothing that it sets.
+    """
     for node in module.nodes(ast.Constant):
         reader = module.scopes.parent.get(node)
         if (

@@ -1,8 +1,10 @@
-"""How the prompts of a script end that asks a model, against the same line in the texts that a script beside trains on.
+"""How the prompts of a script end that asks a model, against the same line in the texts that a
+script beside trains on.
 
-How it works: texts are read with `{}` for their values. A prompt that ends in `Answer: ` is compared with texts in
-which a value follows `Answer:`. The trade-off: where a script beside also has a text that ends in the same way, it may
-encode prompts apart, and then the lone space was trained.
+How it works: texts are read with `{}` for their values. A prompt that ends in `Answer: ` is
+compared with texts in which a value follows `Answer:`. The trade-off: where a script beside also
+has a text that ends in the same way, it may encode prompts apart, and then the lone space was
+trained.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def _texts(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_continued(module: Module, node: ast.AST) -> bool:
-    """Is a text bound to a name after which something is put: `prompt + answer`, `f"{prompt}{answer}"`?"""
+    """Is a text bound to a name after which something is put: `prompt + answer`,
+    `f"{prompt}{answer}"`?
+    """
     parent = module.scopes.parent.get(node)
     if not isinstance(parent, ast.Assign):
         return False

@@ -1,4 +1,6 @@
-"""Texts of prompts that a script reads from files beside it: a rubric in a text file, a template of Jinja."""
+"""Texts of prompts that a script reads from files beside it: a rubric in a text file, a template of
+Jinja.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def prompt_files(module: Module) -> Iterator[PromptFile]:
 
 
 def _text_beside(folder: Path, name: str) -> str | None:
-    """The text of a file in the script's folder or the one above, from where scripts are started as well."""
+    """The text of a file in the script's folder or the one above, from where scripts are started as
+    well.
+    """
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
     for start in (folder, folder.parent):

@@ -1,7 +1,9 @@
-"""In which form a script writes prompts: by a chat template, or by hand between marks such as `### Response:`.
+"""In which form a script writes prompts: by a chat template, or by hand between marks such as `###
+Response:`.
 
-The form is read from what the file calls and from its texts. Marks of different prompts differ in the line behind which
-the answer begins, so that line is what is compared. A file that does both ways says nothing.
+The form is read from what the file calls and from its texts. Marks of different prompts differ in
+the line behind which the answer begins, so that line is what is compared. A file that does both
+ways says nothing.
 """
 
 from __future__ import annotations
@@ -199,8 +201,8 @@ def written_folders(module: Module) -> frozenset[str]:
 
 
 def is_written_by_script(name: str, folders: frozenset[str]) -> bool:
-    """Is it one of these folders, below one of them, one that was exported of it, or what a server calls it by its last
-    part?"""
+    """Is it one of these folders, below one of them, one that was exported of it, or what a server
+    calls it by its last part?"""
     if any(name.startswith(one) and OF_EXPORT.fullmatch(name[len(one) :]) for one in folders):
         return True
     parts = Path(name).parts
@@ -276,7 +278,9 @@ def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
 
 
 def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
-    """The settings of a folder and of its folders of settings, and those of its commands; unreadable ones left out."""
+    """The settings of a folder and of its folders of settings, and those of its commands;
+    unreadable ones left out.
+    """
     places = [folder, *(folder / name for name in SETTINGS_FOLDERS)]
     for path in [one for place in places for one in sorted(place.glob("*.y*ml"))][:MAX_FILES]:
         try:
@@ -292,7 +296,9 @@ def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
 
 
 def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
-    """The key that says in which form a stack writes prompts, and the form; None where it is not known."""
+    """The key that says in which form a stack writes prompts, and the form; None where it is not
+    known.
+    """
     if config.stack == "llama-factory" and config.raw.get("do_train"):
         name = config.raw.get("template")
         return None if not isinstance(name, str) else (f"template: {name}", _of_name(name))
@@ -337,7 +343,9 @@ def chat_template_uses(module: Module) -> Iterator[ast.AST]:
 
 
 def _chat_requests(module: Module) -> Iterator[ast.AST]:
-    """Where a client sends messages to a server, in a file that trains nothing: another may make its rows that way."""
+    """Where a client sends messages to a server, in a file that trains nothing: another may make
+    its rows that way.
+    """
     if trains_a_model(module):
         return
     for call in module.methods("create", "parse"):
@@ -366,7 +374,9 @@ def _is_chat(module: Module, node: ast.AST) -> bool:
 
 
 def form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
-    """The one form of a training script, else that of the one file beside it that it takes its rows from; and where."""
+    """The one form of a training script, else that of the one file beside it that it takes its rows
+    from; and where.
+    """
     form = prompt_form(script)
     if form is not None:
         return script, form

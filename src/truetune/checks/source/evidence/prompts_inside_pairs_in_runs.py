@@ -1,8 +1,10 @@
-"""Pairs whose two sides hold the prompt once more, beside a column for it, in the symbolic run of a script.
+"""Pairs whose two sides hold the prompt once more, beside a column for it, in the symbolic run of a
+script.
 
-How it works: a pair is a mapping with prompt, chosen and rejected. Its sides are followed to what they are made of: a
-chat that a template renders, or texts that are joined. A side holds the prompt where a turn of the user in it says what
-the prompt says, where it renders the whole column of which the prompt is the beginning, or where it begins with it.
+How it works: a pair is a mapping with prompt, chosen and rejected. Its sides are followed to what
+they are made of: a chat that a template renders, or texts that are joined. A side holds the prompt
+where a turn of the user in it says what the prompt says, where it renders the whole column of which
+the prompt is the beginning, or where it begins with it.
 
 The trade-off: behind a cut, a split or a function that is not known, nothing is said.
 """

@@ -1,8 +1,9 @@
 """Chats that are rendered for an answer without the header that the answer begins behind.
 
-A render counts where its chat surely ends in a question, or where its text is seen to reach a model that generates.
-Renders to which a file adds something itself (a sum, an f-string, `+=`) are not followed, for that may be the header.
-The trade-off: a chat that may end in an answer is left alone, and some faults with it.
+A render counts where its chat surely ends in a question, or where its text is seen to reach a model
+that generates. Renders to which a file adds something itself (a sum, an f-string, `+=`) are not
+followed, for that may be the header. The trade-off: a chat that may end in an answer is left alone,
+and some faults with it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.generate_call_inputs import (
-    encoding_calls,
+    encoding_calls_of_dictionary,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
@@ -62,7 +63,9 @@ def prompts_without_header(module: Module) -> Iterator[ast.Call]:
 
 
 def requests_without_header(module: Module) -> Iterator[ast.expr]:
-    """Where a request for a chat's answer tells the server to leave the header out: `add_generation_prompt: False`."""
+    """Where a request for a chat's answer tells the server to leave the header out:
+    `add_generation_prompt: False`.
+    """
     for call in module.methods("create", "parse", "stream"):
         if "messages" not in call.keywords:
             continue
@@ -95,7 +98,9 @@ def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _is_given_no_header(module: Module, call: Call) -> bool:
-    """Is `**options` what a helper is given, and does no call of the helper ask for the header there?"""
+    """Is `**options` what a helper is given, and does no call of the helper ask for the header
+    there?
+    """
     for keyword in call.node.keywords:
         if keyword.arg is not None:
             continue
@@ -185,7 +190,8 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
 def _answers_added_by_helper(module: Module, chat: ast.expr) -> Iterator[ast.expr]:
     """What a helper that makes a chat adds at its end; not what it leaves out for a call that asks.
 
-    `if with_answer: messages.append(...)` makes both kinds of chats, and a call with `False` the one that asks.
+    `if with_answer: messages.append(...)` makes both kinds of chats, and a call with `False` the
+    one that asks.
     """
     function = module.flow.function(chat.func) if isinstance(chat, ast.Call) else None
     for returned in module.flow.returns.get(function, []) if function is not None else ():
@@ -216,9 +222,11 @@ def _is_column_of_chats(module: Module, node: ast.AST) -> bool:
 
 
 def _renders_asked(module: Module) -> Iterator[ast.AST]:
-    """The calls of `apply_chat_template` whose text or ids a model is given to continue, as they are."""
+    """The calls of `apply_chat_template` whose text or ids a model is given to continue, as they
+    are.
+    """
     for value in _values_generated_from(module):
-        for encoding in encoding_calls(module, value):
+        for encoding in encoding_calls_of_dictionary(module, value):
             if encoding.method == "apply_chat_template":
                 yield encoding.node
                 continue
@@ -235,7 +243,7 @@ def _renders_asked(module: Module) -> Iterator[ast.AST]:
 def _values_generated_from(module: Module) -> Iterator[ast.expr]:
     """What `generate` is given as ids, or by `**`, also where a thread calls it."""
     for call in generate_calls(module):
-        ids = generate_ids(call)
+        ids = input_ids_argument(call)
         if ids is not None:
             yield holder_of_entry(ids)
             yield ids
@@ -249,7 +257,9 @@ def _values_generated_from(module: Module) -> Iterator[ast.expr]:
 
 
 def _spread_values(node: ast.AST) -> Iterator[ast.expr]:
-    """What a dictionary takes over from others: `dict(inputs, ...)`, `{**inputs, ...}`, and its `input_ids`."""
+    """What a dictionary takes over from others: `dict(inputs, ...)`, `{**inputs, ...}`, and its
+    `input_ids`.
+    """
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None or getattr(key, "value", None) in ("inputs", "input_ids"):

@@ -1,9 +1,11 @@
-"""What is known of published models by their names: BOS, pad, and rows of the embedding that no token has.
+"""What is known of published models by their names: BOS, pad, and rows of the embedding that no
+token has.
 
-A file names its model, and whoever wrote it knows what that model's tokenizer does. The facts are of the tokenizers as
-they are published, found by running them, or read from their files (`established`). A name is compared by its last
-part, so a folder with a copy of a published model is known too; a fine-tune whose name only holds that of its base is
-not, because it may bring a template of its own.
+A file names its model, and whoever wrote it knows what that model's tokenizer does. The facts are
+of the tokenizers as they are published, found by running them, or read from their files
+(`established`). A name is compared by its last part, so a folder with a copy of a published model
+is known too; a fine-tune whose name only holds that of its base is not, because it may bring a
+template of its own.
 """
 
 from __future__ import annotations
@@ -115,7 +117,9 @@ FINE_TUNES = (
 
 
 def family_of_model(name: str) -> ModelFamily | None:
-    """What is known of a model by its name on the hub or its folder; None where it is none of these."""
+    """What is known of a model by its name on the hub or its folder; None where it is none of
+    these.
+    """
     return next((known for known in FAMILIES if re.match(known.name, plain_name(name))), None)
 
 
@@ -140,15 +144,17 @@ def eos_of_model(name: str) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a model's name or path, in lower case, with `-` for every sign that is no letter or digit."""
+    """The last part of a model's name or path, in lower case, with `-` for every sign that is no
+    letter or digit.
+    """
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
 def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[ModelFamily | None]:
     """What is known of each model that a tokenizer may be of; empty where no model is named.
 
-    Where the tokenizer comes from outside the file, or from a folder that the file itself writes, those of all models
-    that the file loads from elsewhere.
+    Where the tokenizer comes from outside the file, or from a folder that the file itself writes,
+    those of all models that the file loads from elsewhere.
     """
     written = _written_folders(module)
     names = [name for name in model_names_of_tokenizer(module, tokenizer) if name not in written]
@@ -161,9 +167,11 @@ def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Mo
 def likely_families_of_tokenizer(
     module: Module, tokenizer: ast.expr | None
 ) -> list[ModelFamily | None]:
-    """As `families`, with what fine-tunes keep of their base, and with names that are defaults, entries or elements.
+    """As `families`, with what fine-tunes keep of their base, and with names that are defaults,
+    entries or elements.
 
-    For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of tokens.
+    For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of
+    tokens.
     """
     return [
         family_of_model(name) or family_of_base(name)

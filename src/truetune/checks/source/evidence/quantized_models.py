@@ -1,7 +1,7 @@
 """Which call loaded the weights of a model in 4 or 8 bits, through adapters, wrappers and trainers.
 
-The trade-off: every way to a model must end in a load that is certainly quantized. A base that only an option
-quantizes, or one that is dequantized on the way, counts as not quantized.
+The trade-off: every way to a model must end in a load that is certainly quantized. A base that only
+an option quantizes, or one that is dequantized on the way, counts as not quantized.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ DEPTH = 6
 
 
 def quantized_load(module: Module, model: ast.expr) -> ast.Call | None:
-    """The call that loaded the weights of this model with fewer bits; None where one way to it is another."""
+    """The call that loaded the weights of this model with fewer bits; None where one way to it is
+    another.
+    """
     load = _load_of_model(module, model, 0)
     if load is None or _is_dequantized(module, load):
         return None

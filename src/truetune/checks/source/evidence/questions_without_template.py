@@ -1,8 +1,10 @@
-"""Questions that a model is asked as they are: no chat template and no prompt of one's own stands around them.
+"""Questions that a model is asked as they are: no chat template and no prompt of one's own stands
+around them.
 
-A text counts only where all that it may be is seen: words of the file without marks of turns, an element of a list of
-such texts, a column of questions, or what somebody types. A text that the file begins with words of its own counts
-too, whatever is put into it: no template begins so. Whatever else comes from elsewhere may be a finished prompt.
+A text counts only where all that it may be is seen: words of the file without marks of turns, an
+element of a list of such texts, a column of questions, or what somebody types. A text that the file
+begins with words of its own counts too, whatever is put into it: no template begins so. Whatever
+else comes from elsewhere may be a finished prompt.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Iterator
 from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_input,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
@@ -135,9 +137,11 @@ def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _texts_encoded_for(module: Module, call: Call) -> Iterator[ast.expr]:
-    """The texts that a tokenizer encodes for a call of `generate`, without those that its template renders."""
+    """The texts that a tokenizer encodes for a call of `generate`, without those that its template
+    renders.
+    """
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     if ids is not None:
         given.append(ids)
     for value in given:
@@ -148,7 +152,9 @@ def _texts_encoded_for(module: Module, call: Call) -> Iterator[ast.expr]:
 
 
 def _text_of_engine(module: Module, call: Call) -> ast.expr | None:
-    """What vLLM's `generate` or a pipeline is given; None of any other call. vLLM's `chat` renders the template."""
+    """What vLLM's `generate` or a pipeline is given; None of any other call. vLLM's `chat` renders
+    the template.
+    """
     if call.method in VLLM_METHODS[:1] and call.receiver is not None:
         engine = module.flow.producing_call(call.receiver)
         is_vllm = engine is not None and engine.named(VLLM_ENGINE)
@@ -197,9 +203,11 @@ def _texts_appended(module: Module, node: ast.AST) -> list[ast.expr]:
 
 
 def _begins_with_words(module: Module, node: ast.AST) -> bool:
-    """Is it a text that begins with words of the file, without marks, and with nothing in it that may hold marks?
+    """Is it a text that begins with words of the file, without marks, and with nothing in it that
+    may hold marks?
 
-    A rendered template begins with marks, so a text that begins with a word is none, whatever stands behind it.
+    A rendered template begins with marks, so a text that begins with a word is none, whatever
+    stands behind it.
     """
     parts = _parts_of_text(module, node)
     first = parts[0] if parts else None
@@ -227,7 +235,9 @@ def _may_hold_marks(module: Module, part: str | ast.expr) -> bool:
 
 
 def _parts_of_text(module: Module, node: ast.AST) -> list[str | ast.expr]:
-    """The words and the places of a text that is put together: f-string, `%`, `.format`, a sum; empty for any other."""
+    """The words and the places of a text that is put together: f-string, `%`, `.format`, a sum;
+    empty for any other.
+    """
     if isinstance(node, ast.JoinedStr):
         return [
             str(part.value) if isinstance(part, ast.Constant) else getattr(part, "value", part)
@@ -312,7 +322,9 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _is_one_message(module: Module, node: ast.AST, depth: int) -> bool:
-    """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? It holds the turn's text alone."""
+    """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? It holds the turn's
+    text alone.
+    """
     if isinstance(node, ast.Subscript):
         place, column = module.flow.value(node.slice), node.value
         key = module.flow.value(column.slice) if isinstance(column, ast.Subscript) else None

@@ -1,6 +1,7 @@
 """Random orders and splits of rows, and whether something seeds the generator that each draws from.
 
-Python, numpy and PyTorch have a generator each: `torch.manual_seed` leaves `random.shuffle` as it is.
+Python, numpy and PyTorch have a generator each: `torch.manual_seed` leaves `random.shuffle` as it
+is.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def _third_given(drawer: _Drawer, call: Call) -> bool:
 
 
 def is_seeded_alike(parts: Sequence[Module], generator: Generator) -> bool:
-    """Does something in these files seed a generator with a number that is the same on all processes?"""
+    """Does something in these files seed a generator with a number that is the same on all
+    processes?
+    """
     return any(
         _seeds(part, call, generator)
         and not any(depends_on_process(part, one) for one in call.args)

@@ -1,12 +1,13 @@
 """Models that a fine-tuning run trains from random weights, by the symbolic run of the script.
 
-How it works: each model that is trained, by a trainer or by an optimizer of the script's own, is followed back to the
-call that made it. `from_config(config)` and `LlamaForCausalLM(config)` make random weights; the config is followed to
-the pretrained model that it was read from.
+How it works: each model that is trained, by a trainer or by an optimizer of the script's own, is
+followed back to the call that made it. `from_config(config)` and `LlamaForCausalLM(config)` make
+random weights; the config is followed to the pretrained model that it was read from.
 
-The trade-off: who trains from scratch on purpose does the same with another aim. So a sign of fine-tuning is asked for,
-and any sign of the other aim ends the search: sizes of one's own, a tokenizer that is trained in the run or comes from
-a folder, and the words that people use for it. Whatever may load weights ends it too.
+The trade-off: who trains from scratch on purpose does the same with another aim. So a sign of
+fine-tuning is asked for, and any sign of the other aim ends the search: sizes of one's own, a
+tokenizer that is trained in the run or comes from a folder, and the words that people use for it.
+Whatever may load weights ends it too.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def _of_run(trace: Trace) -> Iterator[RandomWeights]:
 
 
 def _only_construction(ways: list[Lineage]) -> CallEvent | None:
-    """The call that makes a model with random weights on every way, under no condition; None where there is none."""
+    """The call that makes a model with random weights on every way, under no condition; None where
+    there is none.
+    """
     made = ways[0].load if ways else None
     if made is None or any(way.load is not made for way in ways):
         return None
@@ -221,7 +224,9 @@ def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
 
 
 def _load_of_config(trace: Trace, value: Value | None) -> CallEvent | None:
-    """The call that reads a config, or the model that it is of; None where its sizes are set on the way."""
+    """The call that reads a config, or the model that it is of; None where its sizes are set on the
+    way.
+    """
     for _ in range(MAX_CONFIG_STEPS):
         if value is None or _changes_sizes(trace, value):
             return None
@@ -326,6 +331,8 @@ def _sign_of_rows(trace: Trace) -> str | None:
 
 
 def sign_in_words(path: str, text: str) -> str | None:
-    """The word by which a file, or its name, says that it fine-tunes; None where it says nothing of it."""
+    """The word by which a file, or its name, says that it fine-tunes; None where it says nothing of
+    it.
+    """
     words = TUNING_WORD.search(path.rpartition("/")[2]) or TUNING_WORD.search(text)
     return f"the file speaks of {words[0]!r}" if words else None

@@ -1,10 +1,12 @@
-"""How often what a script reads of its predictions is the reference, and how often another reading would be.
+"""How often what a script reads of its predictions is the reference, and how often another reading
+would be.
 
-How it works: the pattern is run over the predictions beside the script, as the script does. Then one thing of the
-reading is changed: the last match for the first, another group, a flag, or what is left out before texts are compared.
+How it works: the pattern is run over the predictions beside the script, as the script does. Then
+one thing of the reading is changed: the last match for the first, another group, a flag, or what is
+left out before texts are compared.
 
-The trade-off: only one change at a time, and only where the script does not do it itself somewhere. References are
-short texts, or what the same search takes of them.
+The trade-off: only one change at a time, and only where the script does not do it itself somewhere.
+References are short texts, or what the same search takes of them.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ class OtherReading(NamedTuple):
 
 
 def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
-    """A reading of the predictions beside a script that finds far more references than the script's; else None."""
+    """A reading of the predictions beside a script that finds far more references than the
+    script's; else None.
+    """
     found: OtherReading | None = None
     better: tuple[str, int, int] | None = None
     for rows in all_rows_beside(module, match.column):
@@ -140,7 +144,9 @@ def _marks_before_answers(module: Module) -> list[str]:
 def _pairs(
     match: TakenMatch, rows: Sequence[Mapping[str, Any]], column: str, marks: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """(text as it is searched, reference) of the rows that have both; of a worked reference, what follows a mark."""
+    """(text as it is searched, reference) of the rows that have both; of a worked reference, what
+    follows a mark.
+    """
     for row in rows:
         text, reference = row.get(match.column), row.get(column)
         if not isinstance(text, str) or isinstance(reference, bool):
@@ -154,7 +160,9 @@ def _pairs(
 
 
 def _takes_parts(match: TakenMatch, pairs: Sequence[tuple[str, str]]) -> bool:
-    """Is the match often a letter inside a word? That is said of the pattern (pattern-takes-part-of-a-word)."""
+    """Is the match often a letter inside a word? That is said of the pattern
+    (pattern-takes-part-of-a-word).
+    """
     letters = [
         text
         for text, _ in pairs
@@ -283,7 +291,9 @@ def _taker(
 
 
 def _equal(module: Module) -> Equal:
-    """How a script compares: as numbers where it makes some, without case or spaces where it takes them off."""
+    """How a script compares: as numbers where it makes some, without case or spaces where it takes
+    them off.
+    """
     equal: Equal = _same
     if any(module.calls(*NUMBERS)):
         equal = _as_numbers(equal)
@@ -312,7 +322,9 @@ def _as_numbers(equal: Equal) -> Equal:
 
 
 def _without_separators(equal: Equal) -> Equal:
-    """The comparison without commas and spaces, which a script that replaces something may take out."""
+    """The comparison without commas and spaces, which a script that replaces something may take
+    out.
+    """
     return lambda taken, reference: equal(SEPARATORS.sub("", taken), SEPARATORS.sub("", reference))
 
 

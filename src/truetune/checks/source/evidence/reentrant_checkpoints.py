@@ -1,12 +1,14 @@
 """Reentrant gradient checkpointing where it loses the gradients, or where DDP refuses it.
 
-How it works: a reentrant checkpoint gives gradients to what it computes only where one of its inputs requires them.
-Over a frozen embedding none does, so that every weight inside of the layers stays as it was. What freezes the whole
-model comes from the symbolic run of the script, as the order of adapter and checkpointing does; checkpoints of
-one's own are read in the text, since they often stand in a `forward` that a run never reaches.
+How it works: a reentrant checkpoint gives gradients to what it computes only where one of its
+inputs requires them. Over a frozen embedding none does, so that every weight inside of the layers
+stays as it was. What freezes the whole model comes from the symbolic run of the script, as the
+order of adapter and checkpointing does; checkpoints of one's own are read in the text, since they
+often stand in a `forward` that a run never reaches.
 
-The trade-off: whatever may give gradients to the embedding's output, in any file of the run, ends the search: hooks,
-`requires_grad_()`, prompts that are trained, an adapter on the embedding, TRL's trainers (which enable it themselves).
+The trade-off: whatever may give gradients to the embedding's output, in any file of the run, ends
+the search: hooks, `requires_grad_()`, prompts that are trained, an adapter on the embedding, TRL's
+trainers (which enable it themselves).
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def checkpoint_places(module: Module) -> Iterator[object]:
 
 
 def reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoints]:
-    """The reentrant checkpoints of a file's runs that lose the gradients, or that DDP refuses, each once."""
+    """The reentrant checkpoints of a file's runs that lose the gradients, or that DDP refuses, each
+    once.
+    """
     seen: set[tuple[str, ast.AST]] = set()
     if not any(True for part in module.with_linked for _ in checkpoint_places(part)):
         return
@@ -179,7 +183,9 @@ def _is_absent(call: CallEvent, name: str) -> bool:
 
 
 def _names_embeddings(targets: Value | None) -> bool:
-    """May the targets of an adapter hold the embedding? They do not where all names are known and none is like it."""
+    """May the targets of an adapter hold the embedding? They do not where all names are known and
+    none is like it.
+    """
     if targets is None or is_none(targets):
         return False
     names = targets.items if isinstance(targets, Sequence) else [targets]
@@ -251,7 +257,9 @@ def _trainer_arguments(trace: Trace) -> Iterator[CallEvent]:
 
 
 def _is_reentrant(entry: Module, given: Value | None) -> bool:
-    """Do these arguments of a checkpoint make it reentrant, or does the pinned release where they are left out?"""
+    """Do these arguments of a checkpoint make it reentrant, or does the pinned release where they
+    are left out?
+    """
     if given is None or is_none(given):
         age = entry.pins.age(
             "transformers", LAST_REENTRANT_BY_DEFAULT, FIRST_NON_REENTRANT_BY_DEFAULT

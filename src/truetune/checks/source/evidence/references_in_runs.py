@@ -1,7 +1,9 @@
-"""Whether the reference of a preference training is the policy itself, or another model, by a symbolic run.
+"""Whether the reference of a preference training is the policy itself, or another model, by a
+symbolic run.
 
-The trade-off: two models are one object where both go back to the same call that loads one, and no copy was made on
-either way; a value of more than one origin is not judged, and neither is a script that switches adapters anywhere.
+The trade-off: two models are one object where both go back to the same call that loads one, and no
+copy was made on either way; a value of more than one origin is not judged, and neither is a script
+that switches adapters anywhere.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
 
 
 def references_of_other_models(module: Module) -> Iterator[OtherReference]:
-    """The references of a file that are loaded from another folder or name than the policy, each place once."""
+    """The references of a file that are loaded from another folder or name than the policy, each
+    place once.
+    """
     seen = set()
     for trace in traces_of(module):
         # Weights or an adapter that are put into a model afterwards make it another one than its name says.
@@ -111,7 +115,9 @@ def _names_of_trainers(trace: Trace) -> Iterator[tuple[Value, Value]]:
 
 
 def _names_of_own_losses(trace: Trace) -> Iterator[tuple[Value, Value]]:
-    """The models of the pass without gradients and of the one with them, behind a preference loss of one's own."""
+    """The models of the pass without gradients and of the one with them, behind a preference loss
+    of one's own.
+    """
     for loss in trace.calls(*LOG_SIGMOIDS):
         passes = [one for one in _passes_behind(loss) if one.receiver is not None]
         policies = {id(one.receiver): one for one in passes if not _is_without_gradient(one)}
@@ -124,7 +130,9 @@ def _names_of_own_losses(trace: Trace) -> Iterator[tuple[Value, Value]]:
 
 
 def _loaded_from(model: Value) -> tuple[CallEvent, str] | None:
-    """The call that loads a model and its name; None where an adapter is put on, or the name is not known."""
+    """The call that loads a model and its name; None where an adapter is put on, or the name is not
+    known.
+    """
     way = only_lineage(model)
     load = None if way is None else way.load
     if way is None or load is None or way.has_step("peft.PeftModel*.from_pretrained"):
@@ -161,7 +169,9 @@ def _is_one_object(model: Value | None, other: Value | None) -> bool:
 
 
 def _of_own_losses(trace: Trace) -> Iterator[OneObject]:
-    """Losses of one's own whose reference is the policy's pass over the same batch, without gradients."""
+    """Losses of one's own whose reference is the policy's pass over the same batch, without
+    gradients.
+    """
     if any(trace.methods(*SWITCHES)):
         return
     for loss in trace.calls(*LOG_SIGMOIDS):
@@ -200,7 +210,9 @@ def _is_without_gradient(call: CallEvent) -> bool:
 
 
 def _is_policy_of(call: CallEvent, reference: CallEvent) -> bool:
-    """Is a pass one of the policy, over the reference's batch, by the same object, in the same loop?"""
+    """Is a pass one of the policy, over the reference's batch, by the same object, in the same
+    loop?
+    """
     if _is_without_gradient(call) or not _is_one_object(call.receiver, reference.receiver):
         return False
     given, asked = (

@@ -1,4 +1,6 @@
-"""The new names of arguments, written where they are given: in the call, or in a dictionary that is spread into it."""
+"""The new names of arguments, written where they are given: in the call, or in a dictionary that is
+spread into it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def rename_changes(module: Module, call: Call, gone: list[RemovedArgument]) -> C
 
 
 def _renamed_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
-    """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an assignment sets."""
+    """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an
+    assignment sets.
+    """
     parent = module.scopes.parent[value]
     if isinstance(parent, ast.keyword):
         start = module.span(parent)[0]

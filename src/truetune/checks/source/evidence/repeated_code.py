@@ -1,4 +1,6 @@
-"""Where code runs again: in a loop, in a function that is applied to each row, in the handler of a request."""
+"""Where code runs again: in a loop, in a function that is applied to each row, in the handler of a
+request.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def callers_of(module: Module, function: Function) -> list[ast.Call]:
 
 
 def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
-    """The loop that an enclosing node is, where the code stands in its body and not in what it goes over."""
+    """The loop that an enclosing node is, where the code stands in its body and not in what it goes
+    over.
+    """
     if isinstance(around, ast.For | ast.AsyncFor):
         iterated: tuple[ast.AST, ...] = (around.iter,)
     elif isinstance(around, COMPREHENSIONS):
@@ -122,7 +126,9 @@ def _last_name(decorator: ast.expr) -> str:
 
 
 def takes_element(module: Module, node: ast.expr, repeat: CodeRepetition) -> bool:
-    """Is an expression made from the element of a loop, or from the row that a function is applied to?"""
+    """Is an expression made from the element of a loop, or from the row that a function is applied
+    to?
+    """
     names = (part for part in backward_slice(module, node) if isinstance(part, ast.Name))
     for name in names:
         for origin in module.flow.origins(name):

@@ -1,12 +1,15 @@
-"""Rows that a script puts in several times, or of which it makes others, before it divides them for the training.
+"""Rows that a script puts in several times, or of which it makes others, before it divides them for
+the training.
 
-How it works: in the symbolic run, the rows that are divided (`train_test_split`, `random_split`, `rows[:n]` and
-`rows[n:]`, the folds of sklearn) are followed back to where they are read. On the way stand draws with replacement
-(`random.choices`, `sample(replace=True)`, `resample`), the samplers of imblearn, a list times a number, a data set
-that is joined twice, and rows that are made of others by a call (a translation there and back) and joined with them.
+How it works: in the symbolic run, the rows that are divided (`train_test_split`, `random_split`,
+`rows[:n]` and `rows[n:]`, the folds of sklearn) are followed back to where they are read. On the
+way stand draws with replacement (`random.choices`, `sample(replace=True)`, `resample`), the
+samplers of imblearn, a list times a number, a data set that is joined twice, and rows that are made
+of others by a call (a translation there and back) and joined with them.
 
-The trade-off: only steps that give rows again are followed, so that a template which is drawn for each row is no draw
-of rows. Where copies are taken out again, before the division or after it, nothing is said.
+The trade-off: only steps that give rows again are followed, so that a template which is drawn for
+each row is no draw of rows. Where copies are taken out again, before the division or after it,
+nothing is said.
 """
 
 from __future__ import annotations
@@ -227,7 +230,9 @@ def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
 
 
 def _filled_up(value: Value) -> Operation | None:
-    """The product in `(rows * times)[:size]`: a list, since it is cut, that is repeated up to a size."""
+    """The product in `(rows * times)[:size]`: a list, since it is cut, that is repeated up to a
+    size.
+    """
     if not isinstance(value, Item) or not isinstance(value.key, Slice):
         return None
     product = value.base
@@ -317,7 +322,9 @@ def _is_numpy_draw(call: CallEvent) -> bool:
 
 
 def _row_made_of_another(rows: Sequence) -> Value | None:
-    """A row of a list that a call makes of another row of the list: a translation there and back, a paraphrase."""
+    """A row of a list that a call makes of another row of the list: a translation there and back, a
+    paraphrase.
+    """
     for row in rows.items:
         origins = _texts_made_by_calls(row)
         if any(id(one) in origins for one in rows.items if one is not row):
@@ -326,7 +333,9 @@ def _row_made_of_another(rows: Sequence) -> Value | None:
 
 
 def _texts_made_by_calls(row: Value) -> set[int]:
-    """The identities of what the texts of a row are made of, where a call makes them: no `strip`, no `replace`."""
+    """The identities of what the texts of a row are made of, where a call makes them: no `strip`,
+    no `replace`.
+    """
     given = row.entries if isinstance(row, Mapping | Result) else {}
     entries = [one.base if isinstance(one, Item) else one for one in given.values()]
     pending: list[Value] = [
@@ -363,7 +372,9 @@ def _origins_of_rows(value: Value) -> Iterator[Value]:
 
 
 def _rows_of_list(rows: Sequence) -> Iterator[Value]:
-    """What the rows of a list come from: of a comprehension, what it goes over; of other lists, their elements."""
+    """What the rows of a list come from: of a comprehension, what it goes over; of other lists,
+    their elements.
+    """
     if rows.made_over is not None:
         yield rows.made_over
     for item in rows.items:

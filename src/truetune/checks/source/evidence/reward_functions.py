@@ -1,4 +1,6 @@
-"""Reward functions of GRPO by their form: a function whose parameter `completions` holds the answers of a batch."""
+"""Reward functions of GRPO by their form: a function whose parameter `completions` holds the
+answers of a batch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ COMPLETIONS = "completions"
 
 
 def reward_functions(module: Module) -> Iterator[ast.FunctionDef]:
-    """The functions that TRL can call with the completions of a batch and all columns of its rows: those with **kwargs.
+    """The functions that TRL can call with the completions of a batch and all columns of its rows:
+    those with **kwargs.
 
     A function of an evaluation may take completions too, and the references in the order of a file.
     """
@@ -40,7 +43,9 @@ def called_by(iterable: ast.expr, name: str) -> ast.Call | None:
 
 
 def completion_names(target: ast.expr, iterable: ast.expr) -> Iterator[str]:
-    """The names that hold one completion each, in `for c in completions`, with enumerate or with zip."""
+    """The names that hold one completion each, in `for c in completions`, with enumerate or with
+    zip.
+    """
     if isinstance(iterable, ast.Name) and isinstance(target, ast.Name):
         yield target.id
     if not isinstance(target, ast.Tuple):

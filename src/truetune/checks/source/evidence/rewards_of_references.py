@@ -1,12 +1,14 @@
-"""Reward functions that are given the rows' own references as answers: can any answer ever be rewarded?
+"""Reward functions that are given the rows' own references as answers: can any answer ever be
+rewarded?
 
-How it works: the script is followed with its rows in hand (`truetune.data.script_rows`) up to its GRPO or RLOO trainer.
-Each reward function that reads a column is called with answers that end in the row's own result, in the usual forms and
-in those whose tags stand in the script. What the function compares is noted.
+How it works: the script is followed with its rows in hand (`truetune.data.script_rows`) up to its
+GRPO or RLOO trainer. Each reward function that reads a column is called with answers that end in
+the row's own result, in the usual forms and in those whose tags stand in the script. What the
+function compares is noted.
 
-The trade-off: nothing is said unless the function takes the result out of an answer, and compares exactly that with
-something else. A function that reads a form which is not tried, or whose value is not known, is left alone. Of what a
-`try` catches, numbers that are none are followed alone.
+The trade-off: nothing is said unless the function takes the result out of an answer, and compares
+exactly that with something else. A function that reads a form which is not tried, or whose value is
+not known, is left alone. Of what a `try` catches, numbers that are none are followed alone.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class NeverRewarded:
 
 @dataclass(frozen=True, slots=True)
 class PaidForm:
-    """A reward function that pays a form of the answer that the prompts don't ask for, and none that they ask for."""
+    """A reward function that pays a form of the answer that the prompts don't ask for, and none
+    that they ask for.
+    """
 
     function: Function
     rows: int
@@ -174,7 +178,9 @@ def _functions_with_rows(module: Module) -> Iterator[tuple[RewardRun, Function, 
 def _judge_forms(
     run: RewardRun, module: Module, function: Function, rows: list[Row]
 ) -> PaidForm | None:
-    """The form that one function pays and no prompt asks for; None where it pays a form that one asks for."""
+    """The form that one function pays and no prompt asks for; None where it pays a form that one
+    asks for.
+    """
     asked_forms, paid_forms, first = set[str](), set[str](), ""
     for row in rows:
         columns = _columns_of_row(row)
@@ -239,7 +245,9 @@ def _is_named(form: str, prompt: str) -> bool:
 
 
 def _answers_by_form(text: str, final: str) -> dict[str, str]:
-    """The mark of each form -> an answer in that form, with thoughts before it as the script's tags have them."""
+    """The mark of each form -> an answer in that form, with thoughts before it as the script's tags
+    have them.
+    """
     tags = list(dict.fromkeys(TAG.findall(text)))[:MAX_TAGS]
     thoughts = [tag for tag in tags if OF_THOUGHTS.search(tag)]
     before = "".join(f"<{tag}>\nI add.\n</{tag}>\n" for tag in thoughts)
@@ -259,7 +267,9 @@ def _reward_functions(trainer: CallEvent) -> list[Function]:
 def _judge(
     run: RewardRun, module: Module, function: Function, rows: list[Row]
 ) -> NeverRewarded | None:
-    """What one function says of the rows' own results; None where it rewards one, or it is not known."""
+    """What one function says of the rows' own results; None where it rewards one, or it is not
+    known.
+    """
     shown: tuple[Any, Any, ast.AST] | None = None
     for row in rows:
         columns = _columns_of_row(row)
@@ -342,7 +352,9 @@ def _rewards(
 
 
 def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[str, Value]:
-    """What the trainer calls a reward function with: prompts, completions, and each column once for each answer."""
+    """What the trainer calls a reward function with: prompts, completions, and each column once for
+    each answer.
+    """
     prompt = columns.get("prompt", Constant(""))
     completions = [
         to_value([{"role": "assistant", "content": answer}])

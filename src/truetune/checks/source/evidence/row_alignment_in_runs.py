@@ -1,8 +1,10 @@
-"""Which filters and sorts a list of rows went through since it was read, in the symbolic run of a script.
+"""Which filters and sorts a list of rows went through since it was read, in the symbolic run of a
+script.
 
-How it works: from a list, a column or a frame back to what was read, step by step: comprehensions, loops that append,
-methods of frames and data sets, masks, slices, gathered parts of processes. A step that leaves rows out or moves them
-is kept, with what tells it from another step: two lists with the same tests over the same rows have the same steps.
+How it works: from a list, a column or a frame back to what was read, step by step: comprehensions,
+loops that append, methods of frames and data sets, masks, slices, gathered parts of processes. A
+step that leaves rows out or moves them is kept, with what tells it from another step: two lists
+with the same tests over the same rows have the same steps.
 
 The trade-off: at the first step that is not known the way ends, and that value is the source.
 """
@@ -266,7 +268,9 @@ class _AlignmentWalk:
         return None
 
     def _step_of_slice(self, item: Item, key: Slice) -> Value | None:
-        """`rows[:n]` keeps the places of rows; `rows[rank::world]` and `lines[1::2]` give every so many."""
+        """`rows[:n]` keeps the places of rows; `rows[rank::world]` and `lines[1::2]` give every so
+        many.
+        """
         if key.step is None:
             return item.base if key.start is None else None
         step = constant_of(key.step)

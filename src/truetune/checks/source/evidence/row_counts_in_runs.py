@@ -1,10 +1,10 @@
 """How many rows or batches a value has at most, by the symbolic run of a script.
 
-How it works: from a data set or loader back to a list that is written, or to a file beside the script, whose rows are
-counted. What leaves rows out only makes fewer of them.
+How it works: from a data set or loader back to a list that is written, or to a file beside the
+script, whose rows are counted. What leaves rows out only makes fewer of them.
 
-The trade-off: a step that may make several rows of one (a batched `map`, two appends in a pass, `cycle`) ends the way
-back, and nothing is known then.
+The trade-off: a step that may make several rows of one (a batched `map`, two appends in a pass,
+`cycle`) ends the way back, and nothing is known then.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Count(NamedTuple):
 
 
 def count_batches(value: Value | None, depth: int = 0) -> Count | None:
-    """The passes of a loop over a loader, a list or a range, at most; None where they are not known."""
+    """The passes of a loop over a loader, a list or a range, at most; None where they are not
+    known.
+    """
     if value is None or depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):
@@ -92,7 +94,9 @@ def _batches_of_call(call: CallEvent, depth: int) -> Count | None:
 
 
 def _prepared_part(item: Item) -> Value | None:
-    """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such result."""
+    """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such
+    result.
+    """
     position = constant_of(item.key)
     if not isinstance(item.base, Result) or type(position) is not int:
         return None
@@ -156,7 +160,9 @@ def _most_of(counts: list[Count | None]) -> Count | None:
 
 
 def _rows_of_list(rows: Sequence, depth: int) -> Count | None:
-    """The items of a list: those that are written, or one for each element of what a loop passes through."""
+    """The items of a list: those that are written, or one for each element of what a loop passes
+    through.
+    """
     if not rows.is_open:
         return Count(len(rows.items), f"{len(rows.items):,} rows")
     passed = {id(one): one for item in rows.items for one in _outer_iterables(item)}
@@ -166,7 +172,9 @@ def _rows_of_list(rows: Sequence, depth: int) -> Count | None:
 
 
 def _is_of_one_append(rows: Sequence) -> bool:
-    """Does each pass add one row? A loop is run twice, so one `append` leaves two items, made at one place."""
+    """Does each pass add one row? A loop is run twice, so one `append` leaves two items, made at
+    one place.
+    """
     places = {id(item.node) for item in rows.items}
     objects = {id(item) for item in rows.items}
     return len(places) == 1 and len(objects) == len(rows.items) <= 2

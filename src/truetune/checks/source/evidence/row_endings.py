@@ -1,7 +1,7 @@
 """May anything in a file put a stop token behind the rows that it encodes for a training?
 
-A stop token has many spellings, so the question is turned round: a file in which nothing names one puts none there.
-The trade-off: a file that names an EOS for another reason is left alone.
+A stop token has many spellings, so the question is turned round: a file in which nothing names one
+puts none there. The trade-off: a file that names an EOS for another reason is left alone.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def trains_causal_model(module: Module) -> bool:
 
 
 def _opens_answers_only(module: Module, node: ast.AST) -> bool:
-    """Is it `apply_chat_template(..., add_generation_prompt=True)`, which ends where the answer begins?"""
+    """Is it `apply_chat_template(..., add_generation_prompt=True)`, which ends where the answer
+    begins?
+    """
     around = module.scopes.parent.get(node)
     if not isinstance(node, ast.Attribute) or not isinstance(around, ast.Call):
         return False
@@ -150,7 +152,9 @@ def _word_of(node: ast.AST) -> str:
 
 
 def _is_about_pads(module: Module, node: ast.AST) -> bool:
-    """Does a stop token stand where a pad is chosen or a generation told when to stop, or is it a docstring?"""
+    """Does a stop token stand where a pad is chosen or a generation told when to stop, or is it a
+    docstring?
+    """
     if isinstance(node, ast.keyword):
         return node.arg in PAD_OR_STOP_SETTINGS
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

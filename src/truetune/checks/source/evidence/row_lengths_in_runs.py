@@ -1,11 +1,12 @@
 """To how many tokens a script cuts or pads the rows that it trains on, by its symbolic run.
 
-How it works: each tokenizer that cuts (`truncation=True`) or pads to a length has it in `max_length`, or in the
-tokenizer's `model_max_length`; ids may be cut by a slice as well. Where the number comes from (a dataclass, a
-dictionary, a file of settings, a command line's default, a parameter) makes no difference to a run.
+How it works: each tokenizer that cuts (`truncation=True`) or pads to a length has it in
+`max_length`, or in the tokenizer's `model_max_length`; ids may be cut by a slice as well. Where the
+number comes from (a dataclass, a dictionary, a file of settings, a command line's default, a
+parameter) makes no difference to a run.
 
-The trade-off: of several lengths the largest counts, so that a plan asks for too much memory rather than for too
-little; calls whose ids only a generation gets are left out.
+The trade-off: of several lengths the largest counts, so that a plan asks for too much memory rather
+than for too little; calls whose ids only a generation gets are left out.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.fixed_padding_in_runs import (
+from truetune.checks.source.evidence.fixed_length_paddings import (
     COLLATORS,
     PADDING_METHODS,
-    encodings_of_prompts,
+    calls_encoding_prompts,
     tokenizer_limit,
 )
 from truetune.source.module import Module
@@ -43,7 +44,7 @@ def encoded_row_length(module: Module) -> int | None:
 
 def _lengths_of_trace(trace: Trace) -> Iterator[int]:
     """The lengths that rows of a run are cut or padded to."""
-    prompts = encodings_of_prompts(trace)
+    prompts = calls_encoding_prompts(trace)
     for call in trace.all_calls:
         if call.node not in prompts and _limits_rows(call):
             length = _length_of_call(trace, call)

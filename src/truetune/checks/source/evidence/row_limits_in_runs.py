@@ -1,10 +1,12 @@
-"""What cuts the rows that reach a training down to a small constant number, by the symbolic run of the script.
+"""What cuts the rows that reach a training down to a small constant number, by the symbolic run of
+the script.
 
-How it works: from the data set of a trainer, or the loader of a loop that calls `backward`, back through everything
-that keeps rows, to `select(range(N))`, `take(N)`, `rows[:N]` or `split="train[:N]"`.
+How it works: from the data set of a trainer, or the loader of a loop that calls `backward`, back
+through everything that keeps rows, to `select(range(N))`, `take(N)`, `rows[:N]` or
+`split="train[:N]"`.
 
-The trade-off: all ways back must be cut by plain constants. A cut behind an option, or in a branch that is not decided,
-is a switch for trying things, and is no evidence.
+The trade-off: all ways back must be cut by plain constants. A cut behind an option, or in a branch
+that is not decided, is a switch for trying things, and is no evidence.
 """
 
 from __future__ import annotations
@@ -114,7 +116,9 @@ def _may_be_left_out(frame: Frame) -> bool:
 
 
 def _limit_left_at_default(data: Value, home: Module) -> tuple[CallEvent, RowLimit] | None:
-    """The cut of `if args.limit: rows = rows.select(range(args.limit))`, where commands leave the option out."""
+    """The cut of `if args.limit: rows = rows.select(range(args.limit))`, where commands leave the
+    option out.
+    """
     ways = data.options if isinstance(data, Choice) else (data,)
     for way in ways:
         call = way.call if isinstance(way, Result) else None
@@ -136,7 +140,9 @@ def _option_of_rows(call: CallEvent) -> Option | None:
 
 
 def _count_of_rows(call: CallEvent) -> Value | None:
-    """What says how many rows `select(range(n))`, `head(n)`, `sample(n=n)` or `read_csv(..., nrows=n)` leaves."""
+    """What says how many rows `select(range(n))`, `head(n)`, `sample(n=n)` or `read_csv(...,
+    nrows=n)` leaves.
+    """
     if call.method == "select":
         chosen = call.argument(0, "indices")
         is_range = isinstance(chosen, Result) and chosen.call.named("range")
@@ -183,13 +189,17 @@ def training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]]
 
 
 def _event_of_slice(trace: Trace, cut: Value, training: CallEvent) -> Event:
-    """Where a slice of rows stands: where it gets its name, else in the call of the training itself."""
+    """Where a slice of rows stands: where it gets its name, else in the call of the training
+    itself.
+    """
     named = (one for one in trace.uses(cut) if isinstance(one, NameEvent))
     return next(named, training)
 
 
 def _limit_of(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
-    """The call or slice that leaves few rows on the one way back from a data set; None where nothing does."""
+    """The call or slice that leaves few rows on the one way back from a data set; None where
+    nothing does.
+    """
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):

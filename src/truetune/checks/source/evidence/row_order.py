@@ -1,8 +1,8 @@
-"""In which order a list is: by which sorts and shuffles its rows have gone, from where they are read to where it is
-used.
+"""In which order a list is: by which sorts and shuffles its rows have gone, from where they are
+read to where it is used.
 
-Only the order is followed, not the values: the rows of a list that a loop fills come in the order of what the loop goes
-over, whatever else takes part in making them.
+Only the order is followed, not the values: the rows of a list that a loop fills come in the order
+of what the loop goes over, whatever else takes part in making them.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class OrderTrace(NamedTuple):
     def begins_as(self, other: OrderTrace) -> bool:
         """Are both followed to where rows are read, or to one name?
 
-        Where neither holds, a step in between is not understood, or a list is handed in, as a trainer hands answers
-        to a reward function: the order of the one says nothing of the other.
+        Where neither holds, a step in between is not understood, or a list is handed in, as a
+        trainer hands answers to a reward function: the order of the one says nothing of the other.
         """
         return bool(self.roots & other.roots)
 
@@ -93,7 +93,9 @@ class RowOrder:
         self._in_place = _sorts_in_place(module)
 
     def of(self, node: ast.expr) -> OrderTrace:
-        """The calls that change the order of a list's rows on the way to this place, and where the way begins."""
+        """The calls that change the order of a list's rows on the way to this place, and where the
+        way begins.
+        """
         changes: set[ast.AST] = set()
         roots: set[str] = set()
         seen: set[ast.AST] = set()
@@ -172,7 +174,9 @@ class RowOrder:
         return [] if is_same_place else self._filled(target)
 
     def _passed_by(self, iterated: ast.expr, target: ast.expr, body: ast.AST) -> list[ast.AST]:
-        """What a loop goes over; where it counts (`range`), the lists that it takes rows from by the number."""
+        """What a loop goes over; where it counts (`range`), the lists that it takes rows from by
+        the number.
+        """
         inner = _bare_loop(self.module, iterated)
         is_range = isinstance(inner, ast.Call) and self.module.flow.name(inner.func) == "range"
         if not is_range:
@@ -242,7 +246,9 @@ def _reorders_rows(module: Module, call: Call) -> bool:
 
 
 def _groups_by_length(module: Module, call: Call) -> bool:
-    """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
+    """Does the trainer group rows by length? Its evaluation loader then does so as well
+    (transformers 5.23).
+    """
     trainer = module.flow.producing_call(call.receiver) if call.receiver is not None else None
     settings = trainer.argument(1, "args") if trainer is not None else None
     arguments = module.flow.producing_call(settings) if settings is not None else None

@@ -32,7 +32,9 @@ class RowPair(NamedTuple):
 
 
 def row_pairs(module: Module) -> Iterator[RowPair]:
-    """Lists that are compared row by row: in files that generate, and by scikit-learn's scores in any."""
+    """Lists that are compared row by row: in files that generate, and by scikit-learn's scores in
+    any.
+    """
     yield from scored_pairs(module)
     if not _generates_text(module):
         return
@@ -80,7 +82,9 @@ def _generates_text(module: Module) -> bool:
 
 
 def is_generated(module: Module, pair: RowPair) -> bool:
-    """Is one of the sides made by a generation, itself or in a function of the file that takes part?"""
+    """Is one of the sides made by a generation, itself or in a function of the file that takes
+    part?
+    """
     parts = (part for side in pair.sides for part in backward_slice(module, side))
     return any(_generates_here(module, part) for part in parts)
 

@@ -1,11 +1,12 @@
 """Which rows of which source a data set holds, and whether two data sets share rows.
 
-How it works: a data set is followed back in the symbolic run to what it was read from. The way forward again is a list
-of steps: the source, a split, an order (`shuffle`), a range of rows, one side of a division, a filter. Two data sets
-with the same first steps are parted by the first step in which they differ.
+How it works: a data set is followed back in the symbolic run to what it was read from. The way
+forward again is a list of steps: the source, a split, an order (`shuffle`), a range of rows, one
+side of a division, a filter. Two data sets with the same first steps are parted by the first step
+in which they differ.
 
-The trade-off: a filter is not evaluated, and percent are not held against numbers of rows. Where a step leaves it open
-whether rows are shared, nothing is said.
+The trade-off: a filter is not evaluated, and percent are not held against numbers of rows. Where a
+step leaves it open whether rows are shared, nothing is said.
 """
 
 from __future__ import annotations
@@ -141,7 +142,9 @@ def _source_steps(value: Value) -> tuple[Step, ...] | None:
 
 
 def _steps_of_read(call: CallEvent, split: object) -> tuple[Step, ...] | None:
-    """A source and its split. None where the arguments are not known: then each call may read other rows."""
+    """A source and its split. None where the arguments are not known: then each call may read other
+    rows.
+    """
     plain: list[Hashable] = [call.names]
     for name, given in (*enumerate(call.args), *sorted(call.keywords.items())):
         if name == "split":
@@ -207,7 +210,9 @@ def _step_of_item(value: Item) -> tuple[Value | None, Step | None]:
 
 
 def _limits_of(call: CallEvent) -> tuple[float, float, str] | None:
-    """The rows that `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)` give; None for any other call."""
+    """The rows that `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)` give; None for any other
+    call.
+    """
     given = call.args[0] if call.args else None
     if call.method == "select":
         return _limits_of_range(given)
@@ -220,7 +225,9 @@ def _limits_of(call: CallEvent) -> tuple[float, float, str] | None:
 
 
 def _limits_of_range(given: Value | None) -> tuple[float, float, str] | None:
-    """The rows of `range(b)` and `range(a, b)`; None where it is another value, or its begin is not known."""
+    """The rows of `range(b)` and `range(a, b)`; None where it is another value, or its begin is not
+    known.
+    """
     if not isinstance(given, Result) or not given.call.named("range"):
         return None
     limits = [constant_of(one) for one in given.call.args]
@@ -277,7 +284,9 @@ def _sides_share(first: Step, second: Step) -> bool | None:
 
 
 def _ranges_share(first: Step, second: Step) -> bool | None:
-    """Do two ranges of the same rows overlap? None where their units differ and it depends on the number of rows."""
+    """Do two ranges of the same rows overlap? None where their units differ and it depends on the
+    number of rows.
+    """
     assert isinstance(first.what, tuple)
     assert isinstance(second.what, tuple)
     begin, end, unit = first.what
@@ -288,7 +297,9 @@ def _ranges_share(first: Step, second: Step) -> bool | None:
 
 
 def division_of_repeated_rows(train: Value, held: Value) -> tuple[CallEvent, CallEvent] | None:
-    """The call that divides rows into both, and the one that put some of them in several times; None without such."""
+    """The call that divides rows into both, and the one that put some of them in several times;
+    None without such.
+    """
     first, second = _division_of(train), _division_of(held)
     if first is None or second is None or first.node is not second.node:
         return None
@@ -312,7 +323,9 @@ def _division_of(value: Value) -> CallEvent | None:
 
 
 def repeats_rows(value: Value) -> CallEvent | None:
-    """The call that puts some rows several times into this data set: `concatenate_datasets([a, b, b])`; else None."""
+    """The call that puts some rows several times into this data set: `concatenate_datasets([a, b,
+    b])`; else None.
+    """
     for _ in range(MAX_STEPS):
         if isinstance(value, Result):
             call = value.call
@@ -329,7 +342,9 @@ def repeats_rows(value: Value) -> CallEvent | None:
 
 
 def _holds_twice(listed: Value, depth: int = 0) -> bool:
-    """Does a list of data sets hold rows twice: one of them twice, `[rows] * 4`, or a part beside the whole?"""
+    """Does a list of data sets hold rows twice: one of them twice, `[rows] * 4`, or a part beside
+    the whole?
+    """
     if isinstance(listed, Operation):
         if depth > MAX_SUMS:
             return False

@@ -1,9 +1,11 @@
 """The rows of a file beside the script that a value of its symbolic run comes from.
 
-How it works: from a data set, a row or a cell back through everything that it was made of, to the one name of a data
-file on the way; that file is read where it is here. Rows that stand in the script itself are taken as they are.
+How it works: from a data set, a row or a cell back through everything that it was made of, to the
+one name of a data file on the way; that file is read where it is here. Rows that stand in the
+script itself are taken as they are.
 
-The trade-off: where the way back leads to two files, or to none, nothing is known. Filters are not evaluated.
+The trade-off: where the way back leads to two files, or to none, nothing is known. Filters are not
+evaluated.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def rows_behind(module: Module, value: Value) -> FileRows | None:
 
 
 def _rows_of_named_file(module: Module, name: str, readers: list[CallEvent]) -> FileRows | None:
-    """The rows of a file that a script reads by these calls; None where it is not here, or has none."""
+    """The rows of a file that a script reads by these calls; None where it is not here, or has
+    none.
+    """
     path = find_data_file(module, name)
     rows = () if path is None else read_rows_of_file(path)
     if path is None or not rows:
@@ -139,7 +143,9 @@ def _made_of(value: Value) -> Iterator[Value]:
 
 
 def _chosen_split(value: Value) -> Value | None:
-    """The file of one split: `load_dataset("json", data_files={"train": ..., "test": ...})["train"]`."""
+    """The file of one split: `load_dataset("json", data_files={"train": ..., "test":
+    ...})["train"]`.
+    """
     if isinstance(value, Item) and isinstance(value.base, Result):
         call, split = value.base.call, constant_of(value.key)
     elif isinstance(value, Result):
@@ -186,7 +192,9 @@ def read_rows_of_file(path: Path) -> tuple[Mapping[str, Any], ...]:
 
 @lru_cache(maxsize=8)
 def _read_rows(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
-    """The first rows of a file; none where it can't be read. `changed` is when it was written, for the cache."""
+    """The first rows of a file; none where it can't be read. `changed` is when it was written, for
+    the cache.
+    """
     try:
         source = find_sources([path])[0]
         with open_raw(source.path) as raw:

@@ -1,10 +1,12 @@
 """Rows of token ids that one script of a project saves and another one trains a model on.
 
-How it works: the paths that a script saves to and another one loads are compared as they are written (constants,
-defaults of options and of the environment, values that shell scripts give). Of both sides the published names are
-followed: of the tokenizer that made the ids, and of the model that is trained.
+How it works: the paths that a script saves to and another one loads are compared as they are
+written (constants, defaults of options and of the environment, values that shell scripts give). Of
+both sides the published names are followed: of the tokenizer that made the ids, and of the model
+that is trained.
 
-The trade-off: a name or a path that is not written out says nothing, nor does a script that tokenizes what it loads.
+The trade-off: a name or a path that is not written out says nothing, nor does a script that
+tokenizes what it loads.
 """
 
 from __future__ import annotations
@@ -113,7 +115,9 @@ def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
 
 
 def group_of(name: str) -> str | None:
-    """The vocabulary of a published model by its name, also as the name of a folder of this machine."""
+    """The vocabulary of a published model by its name, also as the name of a folder of this
+    machine.
+    """
     folder = LOCAL_FOLDER.fullmatch(name)
     return vocabulary_group(f"local/{folder[1]}" if folder else name)
 
@@ -162,7 +166,9 @@ def _tokenizes(module: Module) -> bool:
 
 
 def _one_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.AST] | None:
-    """The one name that calls of a script load, with the first of them; None where one is not known, or two differ."""
+    """The one name that calls of a script load, with the first of them; None where one is not
+    known, or two differ.
+    """
     calls = list(module.calls(*loads))
     names = {_name_of(module, call.argument(0, "pretrained_model_name_or_path")) for call in calls}
     if len(names) != 1:
@@ -172,7 +178,9 @@ def _one_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.AST] | N
 
 
 def _name_of(module: Module, node: ast.expr | None) -> str:
-    """The name that an expression is, by what shell scripts give and by defaults; empty where it is not known."""
+    """The name that an expression is, by what shell scripts give and by defaults; empty where it is
+    not known.
+    """
     if node is None:
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
@@ -187,7 +195,8 @@ def _name_of(module: Module, node: ast.expr | None) -> str:
 
 
 def _set_by_shell(module: Module, node: ast.AST) -> str | None:
-    """What the commands around a script set a variable of the environment to; empty where two differ, or it is unknown.
+    """What the commands around a script set a variable of the environment to; empty where two
+    differ, or it is unknown.
 
     None where the expression is no such variable, or no command sets it.
     """

@@ -1,4 +1,6 @@
-"""Rows that a script divides among its processes by itself: by a slice, a condition or a file's name."""
+"""Rows that a script divides among its processes by itself: by a slice, a condition or a file's
+name.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def _says_process(part: ast.AST) -> bool:
 
 
 def is_added_for_a_process(module: Module, part: ast.AST) -> bool:
-    """Is it a list to which rows are added under a condition on the process, or behind one that leaves rows out?"""
+    """Is it a list to which rows are added under a condition on the process, or behind one that
+    leaves rows out?
+    """
     if not isinstance(part, ast.Name):
         return False
     return any(
@@ -59,7 +63,9 @@ def is_added_for_a_process(module: Module, part: ast.AST) -> bool:
 
 
 def _conditions_of_loop(module: Module, node: ast.AST) -> list[ast.expr]:
-    """The conditions that decide in a loop whether a place is reached: around it, and of a `continue` before it."""
+    """The conditions that decide in a loop whether a place is reached: around it, and of a
+    `continue` before it.
+    """
     tests: list[ast.expr] = []
     for parent in module.parents(node):
         if isinstance(parent, ast.If):

@@ -1,8 +1,9 @@
 """In which order two places of a script run, as far as its functions and who calls them say.
 
-A place in a function runs where the function is called. So each place has chains: itself, the call of its function, the
-call of the function around that, out to the module. Two chains meet in a function that both are in; there the lines
-decide, or a loop around both. The trade-off: conditions are not followed, so the answer is "may".
+A place in a function runs where the function is called. So each place has chains: itself, the call
+of its function, the call of the function around that, out to the module. Two chains meet in a
+function that both are in; there the lines decide, or a loop around both. The trade-off: conditions
+are not followed, so the answer is "may".
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MAX_CALLS_OF_ONE = 6
 def call_chains(
     module: Module, node: ast.AST, depth: int = MAX_CALLERS
 ) -> Iterator[tuple[ast.AST, ...]]:
-    """A place, and the calls through which it is reached, from the inside out; one chain for each way."""
+    """A place, and the calls through which it is reached, from the inside out; one chain for each
+    way.
+    """
     function = _function_around(module, node)
     callers = module.flow.calls_of(function) if isinstance(function, FUNCTIONS) else []
     if not callers or depth == 0:

@@ -1,4 +1,6 @@
-"""Symbolic runs of scripts that train a model: by a trainer of a library, or by a loop that calls `backward`."""
+"""Symbolic runs of scripts that train a model: by a trainer of a library, or by a loop that calls
+`backward`.
+"""
 
 from __future__ import annotations
 

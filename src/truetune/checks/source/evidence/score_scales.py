@@ -1,10 +1,11 @@
 """What numbers a value holds in a run: logits, probabilities or their logarithms.
 
-How it works: a value is followed back, through reshapes, casts, slices and choices, to the softmax, sigmoid or
-logarithm that made it, to the output of a language model or to a linear layer.
+How it works: a value is followed back, through reshapes, casts, slices and choices, to the softmax,
+sigmoid or logarithm that made it, to the output of a language model or to a linear layer.
 
-The trade-off: sums and products change the scale in ways that are not followed; then nothing is known, but that a
-constant that is added in front of a logarithm (`torch.log(p + 1e-9)`) keeps the scale, and so does a temperature.
+The trade-off: sums and products change the scale in ways that are not followed; then nothing is
+known, but that a constant that is added in front of a logarithm (`torch.log(p + 1e-9)`) keeps the
+scale, and so does a temperature.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ def _name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
 
 
 def _scale_of_layer(value: Result, made: CallEvent, depth: int) -> ScoreScale | None:
-    """The scale of what a layer of torch gives: softmax, a linear layer, or the last one of a sequence."""
+    """The scale of what a layer of torch gives: softmax, a linear layer, or the last one of a
+    sequence.
+    """
     if made.named(*SQUASHING_LAYERS):
         return ScoreScale("probabilities", value)
     if made.named(*LOG_LAYERS):

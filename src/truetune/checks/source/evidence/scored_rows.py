@@ -1,4 +1,6 @@
-"""The rows that a script scores: those that stand in it, those of the files that it names, or that lie beside it."""
+"""The rows that a script scores: those that stand in it, those of the files that it names, or that
+lie beside it.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
 
 
 def rows_with_column(module: Module, column: str) -> WholeRows | None:
-    """Rows with this column, their values as they are, of the script or of the one file that it names and that has
-    them; None where several have."""
+    """Rows with this column, their values as they are, of the script or of the one file that it
+    names and that has them; None where several have."""
     found = [
         WholeRows(with_column, name)
         for name, rows in named_rows(module).items()
@@ -61,7 +63,8 @@ def rows_with_column(module: Module, column: str) -> WholeRows | None:
 
 
 def rows_beside(module: Module, column: str) -> WholeRows | None:
-    """Rows with this column, their values as they are: of the script, of a file that it names, or of one beside it.
+    """Rows with this column, their values as they are: of the script, of a file that it names, or
+    of one beside it.
 
     None where there are none, or several files have the column.
     """
@@ -77,7 +80,9 @@ def rows_beside(module: Module, column: str) -> WholeRows | None:
 
 
 def all_rows_beside(module: Module, column: str) -> Iterator[WholeRows]:
-    """As `rows_beside`, of every file that has the column: those that the script names, or those beside it."""
+    """As `rows_beside`, of every file that has the column: those that the script names, or those
+    beside it.
+    """
     named = named_rows(module)
     files = islice(_row_files(module), MAX_FILES) if not named else ()
     found = [*named.items(), *((path.name, _records_of(path)) for path in files)]
@@ -88,7 +93,9 @@ def all_rows_beside(module: Module, column: str) -> Iterator[WholeRows]:
 
 
 def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
-    """The rows of the script itself, else those of each file that it names; their values as they are."""
+    """The rows of the script itself, else those of each file that it names; their values as they
+    are.
+    """
     values = [
         module.flow.value(element)
         for node in module.nodes(ast.List)

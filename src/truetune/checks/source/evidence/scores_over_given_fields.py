@@ -1,7 +1,8 @@
-"""Scores of fields that go over the fields of a prediction, so that what it leaves out is not counted.
+"""Scores of fields that go over the fields of a prediction, so that what it leaves out is not
+counted.
 
-How it works: names say which of two mappings is the model's (`pred`, `answer`). Silent wherever the file uses the other
-one for more than looking fields up: it may count what is missing there.
+How it works: names say which of two mappings is the model's (`pred`, `answer`). Silent wherever the
+file uses the other one for more than looking fields up: it may count what is missing there.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def _mean_of_comprehension(node: ast.AST) -> tuple[ast.GeneratorExp | ast.ListCo
 
 
 def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
-    """(mapping, name of the key) of `for key, value in pred.items()` and `for key in pred`; None of other loops."""
+    """(mapping, name of the key) of `for key, value in pred.items()` and `for key in pred`; None of
+    other loops.
+    """
     mapping: ast.expr | None = rows
     key: ast.expr | None = target
     if isinstance(rows, ast.Call):
@@ -108,7 +111,9 @@ def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
 def _reference_read(
     body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr
 ) -> ast.Name | None:
-    """The other mapping in which the key is looked up; None where there is none, or another one than a name."""
+    """The other mapping in which the key is looked up; None where there is none, or another one
+    than a name.
+    """
     own = ast.unparse(given)
     for node in (part for one in body for part in ast.walk(one)):
         holder = _mapping_read(node, key)
@@ -128,7 +133,9 @@ def _mapping_read(node: ast.AST, key: str) -> ast.expr | None:
 
 
 def _is_only_looked_up(module: Module, reference: ast.Name) -> bool:
-    """Is the reference nowhere gone through, counted or compared as a whole, where missing fields would show?"""
+    """Is the reference nowhere gone through, counted or compared as a whole, where missing fields
+    would show?
+    """
     around = module.scopes.of[reference]
     for node in module.nodes(ast.Name):
         if node.id != reference.id or not isinstance(node.ctx, ast.Load):

@@ -1,7 +1,8 @@
 """The evaluation of Seq2SeqTrainer that generates with transformers' default length of 20 tokens.
 
-The trainer generates with `generation_max_length`, else with the length of the model's generation config, which few
-published models set. Where the file gives a length in any other way, or another generation config, nothing is said.
+The trainer generates with `generation_max_length`, else with the length of the model's generation
+config, which few published models set. Where the file gives a length in any other way, or another
+generation config, nothing is said.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ OTHER_WAYS = (
 
 
 def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
-    """The arguments of trainers that generate without a length, each with whether the model is known to have none."""
+    """The arguments of trainers that generate without a length, each with whether the model is
+    known to have none.
+    """
     if module.mentions(*OTHER_WAYS) or _evaluates_with_length(module):
         return
     names = _loaded_names(module)
@@ -69,8 +72,8 @@ def _loaded_names(module: Module) -> list[str]:
 
 
 def _parses_short_evaluation(module: Module, parser: Call) -> bool:
-    """Does a parser of the command line make Seq2SeqTrainingArguments, which the commands beside the script give
-    `--predict_with_generate`, and no length?"""
+    """Does a parser of the command line make Seq2SeqTrainingArguments, which the commands beside
+    the script give `--predict_with_generate`, and no length?"""
     classes = parser.argument(0, "dataclass_types")
     if classes is None or any(module.methods(*ARGUMENT_FILES)):
         return False

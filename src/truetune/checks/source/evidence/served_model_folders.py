@@ -1,6 +1,8 @@
-"""Which folders stand behind the names of models in requests: those that vLLM servers of the same project give them.
+"""Which folders stand behind the names of models in requests: those that vLLM servers of the same
+project give them.
 
-A server that is started with a chat template of its own is left out: what its prompts look like is not seen here.
+A server that is started with a chat template of its own is left out: what its prompts look like is
+not seen here.
 """
 
 from __future__ import annotations

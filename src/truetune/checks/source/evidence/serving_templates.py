@@ -1,8 +1,8 @@
 """Files that serve a model by another chat template than the script beside them trains it with.
 
-The template of a training is told by its first mark before a question: what `get_chat_template` is given, else what the
-published template of the model's family writes. That of a server is read from TEMPLATE of a Modelfile, or from
-`--chat-template` of vLLM and llama.cpp.
+The template of a training is told by its first mark before a question: what `get_chat_template` is
+given, else what the published template of the model's family writes. That of a server is read from
+TEMPLATE of a Modelfile, or from `--chat-template` of vLLM and llama.cpp.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class OtherNamedTemplate(NamedTuple):
 
 
 def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
-    """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
+    """The template that a file gives its tokenizer before it asks, where the training gave it one
+    of another family.
+    """
     if trains_a_model(module):
         return
     named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
@@ -109,7 +111,9 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
 
 
 def _one_mark(module: Module) -> str | None:
-    """The mark of the template that a file names; None where it names several, or one that is not known."""
+    """The mark of the template that a file names; None where it names several, or one that is not
+    known.
+    """
     marks = {mark for _, mark in _named_templates(module)}
     return marks.pop() if len(marks) == 1 else None
 
@@ -121,7 +125,9 @@ def _of_unsloth(module: Module) -> frozenset[str]:
 
 
 def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
-    """The calls that give a tokenizer a template by its name, with its first mark; None where it is unknown."""
+    """The calls that give a tokenizer a template by its name, with its first mark; None where it is
+    unknown.
+    """
     for call in module.calls("*.get_chat_template"):
         node = call.argument(1, "chat_template")
         value = module.flow.value(node) if node is not None else None
@@ -129,7 +135,9 @@ def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
 
 
 def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
-    """What stands before a question, or of a prompt by hand before its answer; empty where it is not known."""
+    """What stands before a question, or of a prompt by hand before its answer; empty where it is
+    not known.
+    """
     if form.marks:
         return form.marks
     named = list(_named_templates(module))
@@ -154,7 +162,9 @@ def _mark_served(use: WeightUse) -> str | None:
 
 
 def _serves_trained_model(use: WeightUse, module: Module) -> bool:
-    """Is it what this script trained: a folder that it writes, or weights of one's own where no other script trains?"""
+    """Is it what this script trained: a folder that it writes, or weights of one's own where no
+    other script trains?
+    """
     folders = written_folders(module)
     if any(is_written_by_script(folder, folders) for folder in use.folders):
         return True
@@ -163,7 +173,9 @@ def _serves_trained_model(use: WeightUse, module: Module) -> bool:
 
 
 def _files_around(script: Path) -> list[Path]:
-    """The Modelfiles and commands of a script's folder, of those below it, and of the project above `train/`."""
+    """The Modelfiles and commands of a script's folder, of those below it, and of the project above
+    `train/`.
+    """
     roots = [script.parent]
     if script.absolute().parent.name.lower() in FOLDERS:
         roots.append(script.parent / "..")

@@ -1,7 +1,8 @@
 """Arguments that a script takes from a settings file beside it: `LoraConfig(**cfg["lora"])`.
 
-The script says which keys it reads, and not always which file. So each YAML or JSON file in its folder, or in a folder
-of settings there, that has a mapping under these keys may be the one; what none of them holds is certainly not given.
+The script says which keys it reads, and not always which file. So each YAML or JSON file in its
+folder, or in a folder of settings there, that has a mapping under these keys may be the one; what
+none of them holds is certainly not given.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class ReadSettings(NamedTuple):
 
 
 def surely_lacks(module: Module, call: Call, name: str) -> bool:
-    """Is an argument certainly not given, by the call itself or by the settings that `**` spreads in it?"""
+    """Is an argument certainly not given, by the call itself or by the settings that `**` spreads
+    in it?
+    """
     if name in call.keywords or any(isinstance(one, ast.Starred) for one in call.args):
         return False
     if not call.open:
@@ -52,7 +55,9 @@ def surely_lacks(module: Module, call: Call, name: str) -> bool:
 
 
 def settings_spread(module: Module, call: Call) -> list[Mapping[str, Any]] | None:
-    """What `**` may spread in a call, by the settings beside the script; None where some of it is not seen."""
+    """What `**` may spread in a call, by the settings beside the script; None where some of it is
+    not seen.
+    """
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     mappings: list[Mapping[str, Any]] = []
     for value in spread:
@@ -93,7 +98,9 @@ def read_settings(module: Module, value: ast.expr) -> ReadSettings | None:
 
 
 def _single_whole_origin(module: Module, node: ast.AST) -> ast.AST | None:
-    """The one place that makes a value, whole and not a part of it; None where there are several, or it is this."""
+    """The one place that makes a value, whole and not a part of it; None where there are several,
+    or it is this.
+    """
     origins = module.flow.origins(node)
     if len(origins) != 1 or origins[0].path or origins[0].element:
         return None

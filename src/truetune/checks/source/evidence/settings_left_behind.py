@@ -1,10 +1,12 @@
 """Objects that configure a training or a generation, and that a script builds and gives to nothing.
 
-How it works: a table of kinds says what builds such an object, which call would take it, and how else a script may set
-the same. An object counts as left behind where nothing reads it (`unread_values.py`), the call that would take it goes
-without one, and no other object of the kind is used.
+How it works: a table of kinds says what builds such an object, which call would take it, and how
+else a script may set the same. An object counts as left behind where nothing reads it
+(`unread_values.py`), the call that would take it goes without one, and no other object of the kind
+is used.
 
-The trade-off: a file must hold both the object and the call. Configs that one file builds for another are not followed.
+The trade-off: a file must hold both the object and the call. Configs that one file builds for
+another are not followed.
 """
 
 from __future__ import annotations
@@ -172,7 +174,9 @@ def _class_of(call: Call) -> str:
 
 
 def _takers(module: Module, kind: Kind) -> list[Call]:
-    """The calls that would take an object of a kind; none where one of them is given another, or may be."""
+    """The calls that would take an object of a kind; none where one of them is given another, or
+    may be.
+    """
     calls = [*module.calls(*kind.taken_by)] if kind.taken_by else []
     if kind.method and not calls:
         calls = [*module.methods(kind.method)]
@@ -181,7 +185,9 @@ def _takers(module: Module, kind: Kind) -> list[Call]:
 
 
 def _lacks(call: Call, kind: Kind) -> bool:
-    """Does a call go without an object of this kind? `generate(**inputs)` nearly always gives a tokenizer's ids."""
+    """Does a call go without an object of this kind? `generate(**inputs)` nearly always gives a
+    tokenizer's ids.
+    """
     is_open = call.open and kind.method != "generate"
     return not is_open and call.argument(kind.position, kind.argument) is None
 
@@ -202,7 +208,9 @@ def _is_set_otherwise(module: Module, kind: Kind, made: list[Call]) -> bool:
 
 
 def _is_set_by_method(module: Module, kind: Kind) -> bool:
-    """Are callbacks added by a method, or is an attribute of that name set (`model.generation_config = ...`)?"""
+    """Are callbacks added by a method, or is an attribute of that name set
+    (`model.generation_config = ...`)?
+    """
     if kind.argument == "callbacks" and any(module.methods("add_callback")):
         return True
     return any(

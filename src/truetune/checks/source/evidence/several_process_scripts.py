@@ -1,8 +1,9 @@
 """Scripts that run as several processes, and code in them that every process runs.
 
-A script that is made for several processes says it: it starts or joins a process group, reads a launcher's variables,
-asks which process it is, or a command beside it starts several. The trade-off: a function that nothing in sight calls
-may be called by one process only, so that nothing is said of it.
+A script that is made for several processes says it: it starts or joins a process group, reads a
+launcher's variables, asks which process it is, or a command beside it starts several. The
+trade-off: a function that nothing in sight calls may be called by one process only, so that nothing
+is said of it.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def several_processes(module: Module) -> SeveralProcesses | None:
 
 
 def runs_in_every_process(module: Module, node: ast.AST, depth: int = MAX_CALLERS_UP) -> bool:
-    """Does every process run a place: no condition on the process stands around it, before it, or around the calls of
-    its function?"""
+    """Does every process run a place: no condition on the process stands around it, before it, or
+    around the calls of its function?"""
     inner = node
     for around in module.parents(node):
         if _is_guard(module, around, inner):
@@ -131,7 +132,9 @@ def _leaves_before(module: Module, function: ast.AST, node: ast.AST) -> bool:
 def _is_called_by_every_process(
     module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, depth: int
 ) -> bool:
-    """Do all processes call a function: each that nothing keeps from it, or the library that it is given to?"""
+    """Do all processes call a function: each that nothing keeps from it, or the library that it is
+    given to?
+    """
     if any(ONE_PROCESS_DECORATOR.search(ast.unparse(one)) for one in function.decorator_list):
         return False
     if _is_spawned(module, function):

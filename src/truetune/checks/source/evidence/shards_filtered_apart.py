@@ -1,8 +1,9 @@
 """Rows that each process takes its part of and filters afterwards, in a training loop of one's own.
 
-How it works: loops, comprehensions and `filter` whose rows are a part by the number of the process, and which leave
-some of them out by something else. The trade-off: whatever may make the numbers equal again (a sampler, Join, an
-agreement among the processes, a fixed number of steps) silences it for all files that run together.
+How it works: loops, comprehensions and `filter` whose rows are a part by the number of the process,
+and which leave some of them out by something else. The trade-off: whatever may make the numbers
+equal again (a sampler, Join, an agreement among the processes, a fixed number of steps) silences it
+for all files that run together.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def filtered_shards(module: Module) -> Iterator[FilteredShard]:
 
 
 def _runs_own_loop(parts: Sequence[Module]) -> bool:
-    """Do these files train a wrapped model in a loop of their own, and nothing makes the numbers of steps equal?"""
+    """Do these files train a wrapped model in a loop of their own, and nothing makes the numbers of
+    steps equal?
+    """
     texts = [part.text for part in parts]
     has_loop = all(any(one.search(text) for text in texts) for one in (WRAPS_MODEL, BACKWARD))
     return has_loop and not is_steered(parts) and not any(map(EVENS_OUT.search, texts))
@@ -100,7 +103,9 @@ def _part_of(module: Module, rows: ast.expr) -> ast.AST | None:
 
 
 def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
-    """Where a function or method of the file that yields the rows takes the part of a process; None where none does."""
+    """Where a function or method of the file that yields the rows takes the part of a process; None
+    where none does.
+    """
     name = variable_name(rows.func) if isinstance(rows, ast.Call) else None
     function = None if name is None else _only_function(module, name.removeprefix("self."))
     if function is None or not any(isinstance(one, ast.Yield) for one in ast.walk(function)):
@@ -111,7 +116,9 @@ def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
 
 
 def _only_function(module: Module, name: str) -> ast.FunctionDef | None:
-    """The function or method of a name; None for two, which belong to two classes: it is not known which is meant."""
+    """The function or method of a name; None for two, which belong to two classes: it is not known
+    which is meant.
+    """
     made = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
     return made[0] if len(made) == 1 else None
 
@@ -147,7 +154,9 @@ def _own_condition(module: Module, test: ast.expr) -> ast.expr | None:
 
 
 def _asks_for_process(module: Module, test: ast.expr) -> bool:
-    """Does a test ask which process this is? The row that it asks about comes from a part of this process too."""
+    """Does a test ask which process this is? The row that it asks about comes from a part of this
+    process too.
+    """
     nodes = list(ast.walk(test))
     has_remainder = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in nodes)
     names = [one.id for one in nodes if isinstance(one, ast.Name)]

@@ -1,9 +1,10 @@
 """Which published models share one vocabulary, by their names.
 
-Each group is a set of models whose tokenizers give the same ids to the same ordinary text, so that taking another one
-of the group is no fault (an adapter's base, a chat model and its base, models that were made with somebody else's
-tokenizer: Pythia, MPT and Mamba with GPT-NeoX's). A name that fits no group, or fine-tunes of which the name does not
-begin with its base's, are not known: nothing is said of them.
+Each group is a set of models whose tokenizers give the same ids to the same ordinary text, so that
+taking another one of the group is no fault (an adapter's base, a chat model and its base, models
+that were made with somebody else's tokenizer: Pythia, MPT and Mamba with GPT-NeoX's). A name that
+fits no group, or fine-tunes of which the name does not begin with its base's, are not known:
+nothing is said of them.
 """
 
 from __future__ import annotations

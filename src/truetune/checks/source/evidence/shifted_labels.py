@@ -1,7 +1,8 @@
 """Labels that are the ids, one token on, however that is written.
 
-Labels that begin at the second of their tokens are read: `ids[1:]`, `roll(ids, -1)`, `labels[:, :-1] = ids[:, 1:]`.
-Names, casts and stacks are looked through, since each gives the same tokens again.
+Labels that begin at the second of their tokens are read: `ids[1:]`, `roll(ids, -1)`, `labels[:,
+:-1] = ids[:, 1:]`. Names, casts and stacks are looked through, since each gives the same tokens
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ MAX_STEPS = 8
 
 
 def shifted_part(module: Module, labels: ast.AST) -> ast.AST | None:
-    """The expression that leaves out the first token of what the labels are made of; None where none does."""
+    """The expression that leaves out the first token of what the labels are made of; None where
+    none does.
+    """
     for node in same_tokens(module, labels):
         if isinstance(node, ast.BinOp) and MASKED_SHORT.match(ast.unparse(node)):
             return node
@@ -40,7 +43,9 @@ def shifted_part(module: Module, labels: ast.AST) -> ast.AST | None:
 
 
 def same_tokens(module: Module, node: ast.AST) -> Iterator[ast.AST]:
-    """The expressions that hold the same tokens from their first on, back to where they are cut or made."""
+    """The expressions that hold the same tokens from their first on, back to where they are cut or
+    made.
+    """
     waiting = [(node, 0)]
     while waiting:
         part, depth = waiting.pop()

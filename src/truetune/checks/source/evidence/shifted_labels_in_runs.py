@@ -1,10 +1,12 @@
-"""Labels that are one token ahead of their ids where a causal model takes the loss, in the symbolic run of a script.
+"""Labels that are one token ahead of their ids where a causal model takes the loss, in the symbolic
+run of a script.
 
-How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the places of their
-tokens (`token_places_in_runs.py`).
+How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the
+places of their tokens (`token_places_in_runs.py`).
 
-The trade-off: a model that is given labels computes a loss even where the script takes another one of its logits. So a
-pass counts only where its loss is read, and a trainer where no function or method of the project's takes the loss.
+The trade-off: a model that is given labels computes a loss even where the script takes another one
+of its logits. So a pass counts only where its loss is read, and a trainer where no function or
+method of the project's takes the loss.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.batches_in_runs import (
+from truetune.checks.source.evidence.batch_field_sources import (
     IDS,
     LABELS,
     TRAINERS,
-    Field,
+    BatchField,
     source_of_field,
 )
 from truetune.checks.source.evidence.own_losses_in_runs import is_causal_model, trains_causal_model
@@ -50,7 +52,9 @@ class ShiftedLabels(NamedTuple):
 
 
 def labels_of_model_losses(module: Module) -> Iterator[ShiftedLabels]:
-    """The labels of a file of which a model or trainer takes the loss, where they can be compared with their ids."""
+    """The labels of a file of which a model or trainer takes the loss, where they can be compared
+    with their ids.
+    """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for shifted in _labels_of_run(trace):
@@ -87,16 +91,16 @@ def _labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
             yield ShiftedLabels(call.node, _node_of(labels, call), shift == 1)
 
 
-def _given_to_model(call: CallEvent) -> tuple[Value | Field, Value | Field] | None:
+def _given_to_model(call: CallEvent) -> tuple[Value | BatchField, Value | BatchField] | None:
     """The ids and labels of a pass of a causal model whose loss is read."""
     if call.method not in ("__call__", "forward") or not is_causal_model(call.receiver):
         return None
     spread = call.keywords.get("**")
-    ids: Value | Field | None = call.argument(0, IDS)
-    labels: Value | Field | None = call.keywords.get(LABELS)
+    ids: Value | BatchField | None = call.argument(0, IDS)
+    labels: Value | BatchField | None = call.keywords.get(LABELS)
     if spread is not None:
-        ids = ids or Field(spread, IDS)
-        labels = labels or Field(spread, LABELS)
+        ids = ids or BatchField(spread, IDS)
+        labels = labels or BatchField(spread, LABELS)
     if ids is None or labels is None or not _is_loss_read(call.result):
         return None
     return ids, labels
@@ -107,13 +111,13 @@ def _is_loss_read(output: Result) -> bool:
     return "loss" in output.attributes or any(key in output.entries for key in LOSS_KEYS)
 
 
-def _given_to_trainer(trace: Trace, call: CallEvent) -> tuple[Field, Field] | None:
+def _given_to_trainer(trace: Trace, call: CallEvent) -> tuple[BatchField, BatchField] | None:
     """The ids and labels of the batches of a trainer that takes the model's own loss."""
     if not call.named(*TRAINERS) or call.method is not None or not trains_causal_model(call):
         return None
     if "compute_loss_func" in call.keywords or call.is_open or _takes_own_loss(trace, call):
         return None
-    return Field(call.result, IDS), Field(call.result, LABELS)
+    return BatchField(call.result, IDS), BatchField(call.result, LABELS)
 
 
 def _takes_own_loss(trace: Trace, trainer: CallEvent) -> bool:
@@ -124,13 +128,13 @@ def _takes_own_loss(trace: Trace, trainer: CallEvent) -> bool:
     )
 
 
-def _node_of(labels: Value | Field, call: CallEvent) -> ast.AST:
+def _node_of(labels: Value | BatchField, call: CallEvent) -> ast.AST:
     """Where labels are made; the call that they are given to where no text stands for them."""
-    value = source_of_field(labels) if isinstance(labels, Field) else labels
+    value = source_of_field(labels) if isinstance(labels, BatchField) else labels
     while isinstance(value, Sequence) and value.items:
         value = value.items[-1]
     if isinstance(value, Item) and isinstance(constant_of(value.key), str):
-        made = source_of_field(Field(value.base, str(constant_of(value.key))))
+        made = source_of_field(BatchField(value.base, str(constant_of(value.key))))
         value = made if isinstance(made, Value) else value
-    node = None if isinstance(value, Field) else value.node
+    node = None if isinstance(value, BatchField) else value.node
     return call.node if node is None else node

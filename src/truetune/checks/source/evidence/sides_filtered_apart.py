@@ -1,12 +1,15 @@
-"""Rows of two files that a script joins by position after it filtered each of them by its own rows, or shuffled one.
+"""Rows of two files that a script joins by position after it filtered each of them by its own rows,
+or shuffled one.
 
-How it works: both sides of a `zip`, of `concat(axis=1)` or of a new column are followed to two files, in the symbolic
-run. Each must have gone through a filter, a `dropna` or a sort that reads a field of its own: the text or the state of
-an answer, and nothing that both files share (an id, the question, a split). The joined rows must end in one record.
+How it works: both sides of a `zip`, of `concat(axis=1)` or of a new column are followed to two
+files, in the symbolic run. Each must have gone through a filter, a `dropna` or a sort that reads a
+field of its own: the text or the state of an answer, and nothing that both files share (an id, the
+question, a split). The joined rows must end in one record.
 
-The trade-off: a test against a collection may be what brings the sides into line, and says nothing; so does a script
-that compares the lengths. Rows that are only mixed into one list are no records. A shuffled side is wrong only where
-the record holds a question and its answer: negatives and distractors are drawn at random on purpose.
+The trade-off: a test against a collection may be what brings the sides into line, and says nothing;
+so does a script that compares the lengths. Rows that are only mixed into one list are no records. A
+shuffled side is wrong only where the record holds a question and its answer: negatives and
+distractors are drawn at random on purpose.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.row_alignment_in_runs import Alignment, Change, alignment_of
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -75,7 +78,9 @@ class JoinOfShuffledFile(NamedTuple):
 
 
 def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
-    """The joins of two files into questions with their answers where one file was shuffled, each place once."""
+    """The joins of two files into questions with their answers where one file was shuffled, each
+    place once.
+    """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for call in trace.calls("zip"):
@@ -89,7 +94,9 @@ def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
 
 
 def _order_of_one(trace: Trace, sides: list[Value]) -> Change | None:
-    """The shuffle that one of two files went through alone; None where there is none, or the other was moved too."""
+    """The shuffle that one of two files went through alone; None where there is none, or the other
+    was moved too.
+    """
     ways = [alignment_of(trace, side) for side in sides]
     if not all(isinstance(way.source, tuple) for way in ways) or ways[0].source == ways[1].source:
         return None
@@ -151,12 +158,16 @@ def _own_changes(
 
 
 def _keep_their_index(ways: list[Alignment]) -> bool:
-    """Do frames that are joined by their index keep the number of each row, which is made again nowhere?"""
+    """Do frames that are joined by their index keep the number of each row, which is made again
+    nowhere?
+    """
     return not any(way.is_renumbered or way.is_positional for way in ways)
 
 
 def _change_by_own_fields(module: Module, way: Alignment) -> Change | None:
-    """The first change that reads fields of its own file; None where any may bring the two into line."""
+    """The first change that reads fields of its own file; None where any may bring the two into
+    line.
+    """
     fitting = [_fields_of(module, change) for change in way.changes]
     if any(fields is None for fields in fitting):
         return None
@@ -169,7 +180,9 @@ def _change_by_own_fields(module: Module, way: Alignment) -> Change | None:
 
 
 def _fields_of(module: Module, change: Change) -> frozenset[str] | None:
-    """The fields that a change reads, none of a test of whole lines; None where it compares with a collection."""
+    """The fields that a change reads, none of a test of whole lines; None where it compares with a
+    collection.
+    """
     tests = list(_tests_of(module, change.node))
     if change.kind == "parts" or any(
         _is_membership(part) for test in tests for part in ast.walk(test)
@@ -223,7 +236,7 @@ def _is_membership(node: ast.AST) -> bool:
 def _fields_read(expression: ast.AST) -> Iterator[str]:
     """The fields that an expression reads anywhere in it."""
     for part in ast.walk(expression):
-        field = field_read(part)
+        field = field_name_read(part)
         if field is not None:
             yield field
 

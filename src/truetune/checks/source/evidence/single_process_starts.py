@@ -58,8 +58,8 @@ class SingleProcessStart(NamedTuple):
 
 
 def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
-    """The commands of the project that start this script as one process, and show it several GPUs; a script may name
-    its own command in its text."""
+    """The commands of the project that start this script as one process, and show it several GPUs;
+    a script may name its own command in its text."""
     if not script.is_file():
         return
     wanted = script.resolve()
@@ -105,7 +105,9 @@ def _starts_script(line: str, file: Path, wanted: Path) -> bool:
 
 
 def _count_of_task(file: Path, text: str) -> int:
-    """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different sizes are."""
+    """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different
+    sizes are.
+    """
     lines = text.splitlines() if file.suffix in (".yaml", ".yml") else []
     counts = {_gpu_count(line) for line in lines if OF_TASK.match(line)}
     if RESERVES_GPUS.search(text):

@@ -1,7 +1,9 @@
-"""Settings by which a script switches stop tokens off, in whatever call or body they travel to an engine.
+"""Settings by which a script switches stop tokens off, in whatever call or body they travel to an
+engine.
 
-How it works: the symbolic run gives each call with its arguments; dictionaries among them are read with what is spread
-into them. The trade-off: a file that measures speed switches stopping off on purpose, and is not judged.
+How it works: the symbolic run gives each call with its arguments; dictionaries among them are read
+with what is spread into them. The trade-off: a file that measures speed switches stopping off on
+purpose, and is not judged.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def stopping_switches(module: Module) -> Iterator[StoppingSwitch]:
 
 
 def is_off(settings: dict[str, object]) -> tuple[str, str] | None:
-    """The name of the setting that keeps answers from ending, and what it does; None where none does."""
+    """The name of the setting that keeps answers from ending, and what it does; None where none
+    does.
+    """
     if settings.get(IGNORES) is True:
         return (
             IGNORES,

@@ -1,8 +1,10 @@
-"""Stops that a script gives to generation, and that hold no token which ends a turn of its chat model.
+"""Stops that a script gives to generation, and that hold no token which ends a turn of its chat
+model.
 
-How it works: published chat models end a turn with one token and a text with another. A script that asks by the chat
-template, and gives only the end of a text as `eos_token_id`, replaces the stops of the model's own files. The
-trade-off: a model is known by the names that the script loads, so one under a name of its own is left alone.
+How it works: published chat models end a turn with one token and a text with another. A script that
+asks by the chat template, and gives only the end of a text as `eos_token_id`, replaces the stops of
+the model's own files. The trade-off: a model is known by the names that the script loads, so one
+under a name of its own is left alone.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class StopOfText(NamedTuple):
 
 
 def stops_of_text_alone(module: Module) -> Iterator[StopOfText]:
-    """The `eos_token_id` of calls that generate from a chat template, where no end of a turn is among them."""
+    """The `eos_token_id` of calls that generate from a chat template, where no end of a turn is
+    among them.
+    """
     if "apply_chat_template" not in module.text or module.mentions(*OTHER_STOPS):
         return
     family = _family_of_models(module)
@@ -74,7 +78,9 @@ def stops_of_text_alone(module: Module) -> Iterator[StopOfText]:
 
 
 def _family_of_models(module: Module) -> EndsOfFamily | None:
-    """The one family of the published chat models that a file loads; None where it loads none, or several."""
+    """The one family of the published chat models that a file loads; None where it loads none, or
+    several.
+    """
     names = {
         text
         for call in module.calls("*.from_pretrained")
@@ -92,7 +98,9 @@ def _family_of_models(module: Module) -> EndsOfFamily | None:
 
 
 def _eos_of_call(module: Module, call: Call) -> ast.expr | None:
-    """What a call gives as `eos_token_id`, also in `**settings`; None where it gives nothing, or None."""
+    """What a call gives as `eos_token_id`, also in `**settings`; None where it gives nothing, or
+    None.
+    """
     given = call.keywords.get("eos_token_id")
     if given is not None:
         return given

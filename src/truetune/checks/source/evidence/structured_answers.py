@@ -57,7 +57,9 @@ def _is_docstring(module: Module, node: ast.Constant) -> bool:
 
 
 def _is_instruction(module: Module, node: ast.Constant) -> bool:
-    """Is it assigned, or part of a message or prompt; and no text that is printed, raised or shown as help?"""
+    """Is it assigned, or part of a message or prompt; and no text that is printed, raised or shown
+    as help?
+    """
     for around in module.parents(node):
         if isinstance(around, ast.Raise):
             return False

@@ -1,9 +1,9 @@
 """Which match of a pattern a script takes of a text, and of which column of its rows the text is.
 
-How it works: a search is followed to the place where its match is taken (`search(...).group(1)`, `findall(...)[-1]`),
-and its text back to a column, through parameters of functions and the methods of texts (`strip`, `split("...")[-1]`),
-which are done on the texts of the rows. Searches of the same function that stand before it come first: it reads only
-what they leave.
+How it works: a search is followed to the place where its match is taken (`search(...).group(1)`,
+`findall(...)[-1]`), and its text back to a column, through parameters of functions and the methods
+of texts (`strip`, `split("...")[-1]`), which are done on the texts of the rows. Searches of the
+same function that stand before it come first: it reads only what they leave.
 
 The trade-off: a text that anything else changes on the way is not read.
 """
@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.answer_patterns import (
+from truetune.checks.source.evidence.answer_reading_patterns import (
     SEARCH_METHODS,
-    arguments_passed,
-    pattern_of,
+    arguments_passed_at_position,
+    compiled_pattern_of_call,
 )
-from truetune.checks.source.evidence.field_reads import field_read
+from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -78,7 +78,7 @@ def taken_matches(module: Module) -> Iterator[TakenMatch]:
     if not module.mentions("re"):
         return
     for call in searches(module):
-        pattern = pattern_of(module, call)
+        pattern = compiled_pattern_of_call(module, call)
         taken = _taken_by(module, call)
         is_method = call.method in SEARCH_METHODS
         text = call.argument(0 if is_method else 1, "string")
@@ -98,7 +98,9 @@ def taken_matches(module: Module) -> Iterator[TakenMatch]:
 
 
 def _parts_of_texts(module: Module) -> Iterator[TakenMatch]:
-    """The words and lines that `text.split()[0]` and `text.splitlines()[-1]` take, as matches of a pattern."""
+    """The words and lines that `text.split()[0]` and `text.splitlines()[-1]` take, as matches of a
+    pattern.
+    """
     for node in module.nodes(ast.Subscript):
         call = node.value
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
@@ -125,13 +127,15 @@ def _name_of_search(call: Call) -> str:
 
 
 def _taken_by(module: Module, call: Call) -> tuple[str, int] | None:
-    """(which match, which group) a script takes of what a search gives; None where that is not plain."""
+    """(which match, which group) a script takes of what a search gives; None where that is not
+    plain.
+    """
     name = _name_of_search(call)
     uses = list(_uses_of(module, call.node))
     if name == "finditer":
         return None
     if name == "findall":
-        return _taken_of_all(pattern_of(module, call), uses)
+        return _taken_of_all(compiled_pattern_of_call(module, call), uses)
     groups = [group for use in uses if (group := _group_taken(module, use)) is not None]
     return (FIRST, groups[0]) if len(set(groups)) == 1 else None
 
@@ -147,7 +151,9 @@ def _taken_of_all(pattern: re.Pattern[str] | None, uses: list[ast.AST]) -> tuple
 
 
 def _uses_of(module: Module, node: ast.expr) -> Iterator[ast.AST]:
-    """What a script does with the value of an expression: what stands around it, or around the name it is bound to."""
+    """What a script does with the value of an expression: what stands around it, or around the name
+    it is bound to.
+    """
     parent = module.scopes.parent.get(node)
     if isinstance(parent, ast.NamedExpr | ast.Assign):
         target = parent.target if isinstance(parent, ast.NamedExpr) else parent.targets[0]
@@ -194,7 +200,9 @@ def _group_taken(module: Module, use: ast.AST) -> int | None:
 
 
 def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
-    """The patterns that the same function tries before; None where one is not known, or works on another text."""
+    """The patterns that the same function tries before; None where one is not known, or works on
+    another text.
+    """
     function = module.function_around(call.node)
     if function is None:
         return ()
@@ -205,7 +213,7 @@ def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] 
             continue
         if (other.node.lineno, other.node.col_offset) > (call.node.lineno, call.node.col_offset):
             continue
-        pattern, searched = pattern_of(module, other), _text_of(other)
+        pattern, searched = compiled_pattern_of_call(module, other), _text_of(other)
         if pattern is None or searched is None or ast.unparse(searched) != text:
             return None
         found.append(pattern)
@@ -219,7 +227,7 @@ def _text_of(call: Call) -> ast.expr | None:
 
 def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
     """The columns that a text is, each with what is done to it."""
-    column = field_read(text)
+    column = field_name_read(text)
     if column is not None:
         yield _Way(column)
         return
@@ -239,13 +247,15 @@ def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
 
 
 def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
-    """What a name stands for: the one value that it is given, or what the calls of its function pass."""
+    """What a name stands for: the one value that it is given, or what the calls of its function
+    pass.
+    """
     function = module.function_around(name)
     bound = _bindings(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
         if not bound and isinstance(function, ast.FunctionDef):
-            yield from arguments_passed(module, function, parameters.index(name.id))
+            yield from arguments_passed_at_position(module, function, parameters.index(name.id))
         return
     assigned = module.scopes.parent.get(bound[0]) if len(bound) == 1 else None
     if isinstance(assigned, ast.Assign) and len(assigned.targets) == 1:
@@ -262,12 +272,14 @@ def _column_looped_over(module: Module, name: ast.Name) -> str | None:
             if iterated is not None:
                 if isinstance(iterated, ast.Attribute):
                     return iterated.attr
-                return field_read(iterated)
+                return field_name_read(iterated)
     return None
 
 
 def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | None:
-    """What a loop takes a name from, directly or as one of the parts of `zip`; None where it binds no such name."""
+    """What a loop takes a name from, directly or as one of the parts of `zip`; None where it binds
+    no such name.
+    """
     if isinstance(loop.target, ast.Name):
         return loop.iter if loop.target.id == name else None
     zipped = loop.iter
@@ -287,7 +299,9 @@ def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
 
 
 def _change_of(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
-    """(text before, what is done to it) of `text.strip()`, `str(text)`, `text.split("...")[-1]`; else nothing."""
+    """(text before, what is done to it) of `text.strip()`, `str(text)`, `text.split("...")[-1]`;
+    else nothing.
+    """
     if isinstance(text, ast.Subscript) and isinstance(text.value, ast.Call):
         return _change_of_part(text, text.value)
     if not isinstance(text, ast.Call):

@@ -1,8 +1,10 @@
-"""Calls that ask a model for text: `generate` of transformers, a pipeline, vLLM's `LLM`, and a client of a server.
+"""Calls that ask a model for text: `generate` of transformers, a pipeline, vLLM's `LLM`, and a
+client of a server.
 
-A call is known by what makes its object (`vllm.LLM`, a client of a server), not by the name of a variable. Whether it
-asks for one row is followed back to where its text stands. The trade-off: where that is not seen, the call counts as
-one of many rows, and slow loops are missed rather than accused.
+A call is known by what makes its object (`vllm.LLM`, a client of a server), not by the name of a
+variable. Whether it asks for one row is followed back to where its text stands. The trade-off:
+where that is not seen, the call counts as one of many rows, and slow loops are missed rather than
+accused.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
-    encoding_calls,
+    encoding_calls_of_dictionary,
     generate_calls,
-    generate_ids,
-    without_progress_bar,
+    input_ids_argument,
+    without_progress_bar_and_enumerate,
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.data_flow import Origin
@@ -99,10 +101,10 @@ def model_questions(module: Module) -> Iterator[ModelQuestion]:
 def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
     """What a model of transformers is asked; None where it is not seen how the ids are made."""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     given = spread if ids is None else [*spread, holder_of_entry(ids)]
     for value in given:
-        for encoding in encoding_calls(module, value):
+        for encoding in encoding_calls_of_dictionary(module, value):
             text = encoding.argument(0, "text") or encoding.argument(0, "conversation")
             if text is not None:
                 return ModelQuestion(call, text, _encodes_one_row(module, encoding, text))
@@ -119,18 +121,20 @@ def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
 
 def _values_given_to_generate(call: Call) -> Iterator[ast.expr]:
     """What `generate` gets as ids, and what is spread into it."""
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     if ids is not None:
         yield ids
     yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
 
 
 def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
-    """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size is left out?"""
+    """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size
+    is left out?
+    """
     for name in _names_behind(module, value):
         for origin in module.flow.origins(name):
             loader = (
-                module.flow.producing_call(without_progress_bar(module, origin.node))
+                module.flow.producing_call(without_progress_bar_and_enumerate(module, origin.node))
                 if origin.element
                 else None
             )
@@ -145,7 +149,9 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
 
 
 def _names_behind(module: Module, value: ast.expr) -> Iterator[ast.Name]:
-    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device) for ...}`."""
+    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device)
+    for ...}`.
+    """
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         yield name
         for origin in module.flow.origins(name):
@@ -219,7 +225,9 @@ def generation_request_body(module: Module, call: Call) -> ast.expr | None:
 
 
 def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """What is sent to a server as a finished prompt, around which it puts no chat template: `/v1/completions`."""
+    """What is sent to a server as a finished prompt, around which it puts no chat template:
+    `/v1/completions`.
+    """
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
     # The address of a request is often put together elsewhere: all addresses of the file have to be of this kind.
@@ -235,7 +243,9 @@ def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _posted_body(module: Module, call: Call) -> ast.expr | None:
-    """The body of a request: `json=body`, or `data=json.dumps(body)`, also in bytes; None where it has none."""
+    """The body of a request: `json=body`, or `data=json.dumps(body)`, also in bytes; None where it
+    has none.
+    """
     body = call.keywords.get("json")
     if body is not None:
         return body
@@ -258,8 +268,8 @@ def _prompt_of_client(module: Module, call: Call) -> ast.expr | None:
 
 
 def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """What engines and clients are given as a finished prompt: `sglang.Engine.generate`, `Llama(...)(prompt)`,
-    `InferenceClient.text_generation`, and `/generate` of TGI and SGLang."""
+    """What engines and clients are given as a finished prompt: `sglang.Engine.generate`,
+    `Llama(...)(prompt)`, `InferenceClient.text_generation`, and `/generate` of TGI and SGLang."""
     for call in module.all_calls:
         prompt = _engine_prompt(module, call)
         if prompt is not None:
@@ -285,7 +295,9 @@ def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
 
 
 def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
-    """`inputs` (TGI) or `text` (SGLang) of what is posted to `/generate`; Ollama's `/api/generate` has a template."""
+    """`inputs` (TGI) or `text` (SGLang) of what is posted to `/generate`; Ollama's `/api/generate`
+    has a template.
+    """
     address = call.argument(0, "url")
     if address is None:
         return None
@@ -362,7 +374,9 @@ def _is_field_of_one(module: Module, node: ast.Subscript | ast.Attribute, depth:
 
 
 def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: int) -> bool:
-    """Is a name one row by what it stands for: an element of a loop over rows, or a parameter of a mapped function?"""
+    """Is a name one row by what it stands for: an element of a loop over rows, or a parameter of a
+    mapped function?
+    """
     if origin.element:
         return _is_element_one_row(name, origin.node)
     if isinstance(origin.node, ast.arg):
@@ -397,7 +411,9 @@ def _function_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.A
 
 
 def mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
-    """The calls that apply a function to each row: `df.apply(f, axis=1)`, `ds.map(f)`, `map(f, rows)`."""
+    """The calls that apply a function to each row: `df.apply(f, axis=1)`, `ds.map(f)`, `map(f,
+    rows)`.
+    """
     for call in (*module.methods(*MAPPING_METHODS), *module.calls("map")):
         given = call.argument(0, "function") or call.keywords.get("func")
         if given is None or module.flow.function(given) is not function:

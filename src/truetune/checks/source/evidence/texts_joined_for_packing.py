@@ -1,8 +1,9 @@
-"""Texts of many rows that a script joins into one, encodes, and cuts into blocks, without an end token after each.
+"""Texts of many rows that a script joins into one, encodes, and cuts into blocks, without an end
+token after each.
 
-How it works: an encoding is followed back to `sep.join(texts)` or to a text that a loop adds rows to; its ids are cut
-by a slice whose bounds a `range` with a step gives. The trade-off: where the file names an end token anywhere, the rows
-may hold it, and nothing is said.
+How it works: an encoding is followed back to `sep.join(texts)` or to a text that a loop adds rows
+to; its ids are cut by a slice whose bounds a `range` with a step gives. The trade-off: where the
+file names an end token anywhere, the rows may hold it, and nothing is said.
 """
 
 from __future__ import annotations

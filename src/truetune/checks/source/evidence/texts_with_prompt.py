@@ -1,9 +1,10 @@
-"""Texts that a model's library gives with the prompt in front: whole decodes, pipelines, and engines told to echo.
+"""Texts that a model's library gives with the prompt in front: whole decodes, pipelines, and
+engines told to echo.
 
-`generate` of a causal model returns the prompt's ids too. A text-generation pipeline gives the full text of a prompt
-that is a text, where `return_full_text` says nothing else. `echo=True` of llama.cpp and of an OpenAI server asks for
-it. The trade-off: a prompt that is not seen to be a text may be a chat, of which a pipeline gives messages; it is left
-out.
+`generate` of a causal model returns the prompt's ids too. A text-generation pipeline gives the full
+text of a prompt that is a text, where `return_full_text` says nothing else. `echo=True` of
+llama.cpp and of an OpenAI server asks for it. The trade-off: a prompt that is not seen to be a text
+may be a chat, of which a pipeline gives messages; it is left out.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.decoded_answers import (
+from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     decodes_of_generated_ids,
     is_whole_output,
 )
 from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_input,
     generate_calls,
-    generate_ids,
+    input_ids_argument,
 )
 from truetune.checks.source.evidence.text_generation_calls import (
     LLAMA_CPP,
@@ -138,7 +139,9 @@ def _renders_text(module: Module, call: Call) -> bool:
 
 
 def _echoed_texts(module: Module) -> Iterator[PromptedText]:
-    """`result["choices"][0]["text"]` and `result.choices[0].text` of a completion that echoes its prompt."""
+    """`result["choices"][0]["text"]` and `result.choices[0].text` of a completion that echoes its
+    prompt.
+    """
     if "echo" not in module.text:
         return
     for node in module.nodes(ast.Subscript, ast.Attribute):
@@ -153,7 +156,9 @@ def _echoed_texts(module: Module) -> Iterator[PromptedText]:
 
 
 def _echoes(module: Module, call: Call) -> bool:
-    """Is it a completion of llama.cpp or of an OpenAI server that is asked to echo, and is no scoring?"""
+    """Is it a completion of llama.cpp or of an OpenAI server that is asked to echo, and is no
+    scoring?
+    """
     if module.flow.value(call.keywords.get("echo")) is not True:
         return False
     if any(name in call.keywords for name in SCORING_SETTINGS):
@@ -189,7 +194,8 @@ def _generating_call(module: Module, node: ast.AST) -> ast.Call | None:
 
 
 def word_of_prompt(module: Module, text: PromptedText, searched: ast.expr) -> str | None:
-    """A word that a text is searched for and that its own prompt holds; None where that is not seen.
+    """A word that a text is searched for and that its own prompt holds; None where that is not
+    seen.
 
     Args:
         module: The file.
@@ -244,7 +250,7 @@ def _prompts_of(module: Module, text: PromptedText) -> Iterator[ast.expr]:
 
 def _prompts_generated_from(module: Module, call: Call) -> Iterator[ast.expr]:
     """The texts or chats whose ids `generate` is given."""
-    ids = generate_ids(call)
+    ids = input_ids_argument(call)
     values = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for value in [*values, *([] if ids is None else [ids])]:
         for encoding in encoding_calls_of_input(module, value):

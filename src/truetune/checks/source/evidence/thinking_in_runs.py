@@ -1,7 +1,8 @@
-"""Whether chat templates are told to reason, by a symbolic run: for the rows of a training, and for questions.
+"""Whether chat templates are told to reason, by a symbolic run: for the rows of a training, and for
+questions.
 
-The trade-off: a value that is not known makes the whole file unknown. Rows are what is rendered without the header of
-an answer, questions what is rendered with it.
+The trade-off: a value that is not known makes the whole file unknown. Rows are what is rendered
+without the header of an answer, questions what is rendered with it.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def _template_settings(call: CallEvent) -> dict[str, Value]:
 
 
 def _state(settings: dict[str, Value]) -> bool | None:
-    """Is the template told to reason? None where it is told nothing; NO_CONSTANT where that is not known."""
+    """Is the template told to reason? None where it is told nothing; NO_CONSTANT where that is not
+    known.
+    """
     value = settings.get(SWITCH)
     if value is None:
         return None

@@ -1,7 +1,9 @@
-"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run of a script.
+"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run
+of a script.
 
-How it works: both sides of an equality are followed back, one through `argmax` to the pass of a causal model, the other
-to its labels; the places of their tokens are compared as those of a loss (`own_losses_in_runs.py`).
+How it works: both sides of an equality are followed back, one through `argmax` to the pass of a
+causal model, the other to its labels; the places of their tokens are compared as those of a loss
+(`own_losses_in_runs.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.array_places import KEEPING_METHODS, cut
 from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
+from truetune.checks.source.evidence.token_positions_in_arrays import (
+    KEEPING_METHODS,
+    layout_after_index,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
@@ -88,7 +93,9 @@ def _compared(value: Value) -> tuple[Value, Value] | None:
 
 
 def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
-    """What a metric of a library compares: a function, or an object wherever it was made and handed to."""
+    """What a metric of a library compares: a function, or an object wherever it was made and handed
+    to.
+    """
     maker = call.receiver.call if isinstance(call.receiver, Result) else None
     is_object = call.method in METRIC_METHODS and maker is not None and maker.named(*METRIC_OBJECTS)
     if not is_object and not call.named(*METRIC_FUNCTIONS):
@@ -106,7 +113,7 @@ def _picked_logits(search: LossSearch, value: Value, depth: int = 0) -> Logits |
         return None
     if isinstance(value, Item):
         whole = _picked_logits(search, value.base, depth + 1)
-        segments = None if whole is None else cut((whole.segment,), value.key)
+        segments = None if whole is None else layout_after_index((whole.segment,), value.key)
         return None if whole is None or not segments else whole._replace(segment=segments[0])
     if not isinstance(value, Result):
         return None

@@ -1,12 +1,14 @@
 """Where tokens stand in an array of a symbolic run, beside the array that they come from.
 
-How it works: ids and labels are followed back through casts, slices, joins and what is written into them, to the arrays
-that nobody made of others. For each of those it is known at which place its first token stands: in `ids[1:] + [-100]`
-the first of `ids` stands at -1, in `[-100] * len(prompt) + answer` the first of `answer` stands at `len(prompt)`. Two
-arrays that hold tokens of one source are compared by the difference of those places.
+How it works: ids and labels are followed back through casts, slices, joins and what is written into
+them, to the arrays that nobody made of others. For each of those it is known at which place its
+first token stands: in `ids[1:] + [-100]` the first of `ids` stands at -1, in `[-100] * len(prompt)
++ answer` the first of `answer` stands at `len(prompt)`. Two arrays that hold tokens of one source
+are compared by the difference of those places.
 
-The trade-off: where two ways of a branch give other places, or a value is made in a way that is not known here, nothing
-is said. Ids of which some were replaced are other ids: a model that fills gaps is given them on purpose.
+The trade-off: where two ways of a branch give other places, or a value is made in a way that is not
+known here, nothing is said. Ids of which some were replaced are other ids: a model that fills gaps
+is given them on purpose.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from truetune.checks.source.evidence.array_places import (
+from truetune.checks.source.evidence.batch_field_sources import (
+    BatchField,
+    batch_field_read,
+    item_of_batch_tuple,
+    source_of_field,
+)
+from truetune.checks.source.evidence.token_positions_in_arrays import (
     CASTS,
     KEEPING_METHODS,
     NOTHING,
@@ -22,20 +30,14 @@ from truetune.checks.source.evidence.array_places import (
     Layout,
     Move,
     Segment,
-    cut,
     filler_length,
     is_filler,
-    length_of,
-    move,
-    moved_by,
-    start_of,
-    takes_tokens_of_rows,
-)
-from truetune.checks.source.evidence.batches_in_runs import (
-    Field,
-    field_read,
-    item_of_batch,
-    source_of_field,
+    layout_after_index,
+    move_of_call,
+    shift_layout,
+    slices_tokens_of_rows,
+    token_length_of,
+    token_start_of_index,
 )
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
@@ -77,7 +79,9 @@ IDS_WAY, LABELS_WAY = Way(False), Way(True)
 
 
 def shift_between(ids: Layout | None, labels: Layout | None) -> int | None:
-    """How many tokens the labels are ahead of the ids at the same place; None where that is not known."""
+    """How many tokens the labels are ahead of the ids at the same place; None where that is not
+    known.
+    """
     if ids is None or labels is None:
         return None
     shifts: set[int] = set()
@@ -99,7 +103,8 @@ class TokenPlaces:
         self._trace = trace
 
     def layout(self, value: Value, way: Way) -> Layout | None:
-        """Which tokens stand where in an array; an array of which nothing is known is its own source.
+        """Which tokens stand where in an array; an array of which nothing is known is its own
+        source.
 
         Args:
             value: Ids or labels.
@@ -115,22 +120,22 @@ class TokenPlaces:
             return None
         return tuple(written) or self._layout_as_made(value, way)
 
-    def given(self, value: Value | Field, way: Way) -> Layout | None:
+    def given(self, value: Value | BatchField, way: Way) -> Layout | None:
         """The layout of what a model is given, by its name or as a field of a batch."""
-        if isinstance(value, Field):
+        if isinstance(value, BatchField):
             return self.layout_of_field(value, way)
         return self.layout(value, way)
 
-    def layout_of_field(self, field: Field, way: Way) -> Layout | None:
+    def layout_of_field(self, field: BatchField, way: Way) -> Layout | None:
         """The layout of what a field of a batch holds."""
         source = source_of_field(field)
-        if isinstance(source, Field):
+        if isinstance(source, BatchField):
             return (Segment((id(source.batch), source.name), START),)
         return self.layout(source, way.on())
 
     def _layout_as_made(self, value: Value, way: Way) -> Layout | None:
         """The layout of an array before anything is written into it."""
-        field = field_read(value)
+        field = batch_field_read(value)
         if field is not None:
             return self.layout_of_field(field, way)
         if isinstance(value, Choice):
@@ -148,7 +153,7 @@ class TokenPlaces:
             return self._layout_of_item(value, way)
         if isinstance(value, Result):
             return self._layout_of_call(value, way)
-        if isinstance(value, Element) and takes_tokens_of_rows(value.iterable):
+        if isinstance(value, Element) and slices_tokens_of_rows(value.iterable):
             return self.layout(value.iterable, way.on())  # one of its rows
         return (Segment(id(value), START),)
 
@@ -161,7 +166,9 @@ class TokenPlaces:
         return (Segment(id(value), START),)
 
     def _written_into(self, value: Value, way: Way) -> list[Segment] | None:
-        """The tokens that are written into parts of an array; None where it is not known which or where."""
+        """The tokens that are written into parts of an array; None where it is not known which or
+        where.
+        """
         segments: dict[Segment, None] = {}
         for store in self._trace.uses(value):
             if not isinstance(store, StoreEvent) or not _writes_items(store, value):
@@ -171,10 +178,10 @@ class TokenPlaces:
                     return None
                 continue
             found = self.layout(store.value, way.on())
-            start = start_of(store.key) if isinstance(store.key, Value) else None
+            start = token_start_of_index(store.key) if isinstance(store.key, Value) else None
             if found is None or start is None or store.is_augmented:
                 return None
-            segments.update(dict.fromkeys(move(found, start)))
+            segments.update(dict.fromkeys(shift_layout(found, start)))
         return list(segments)
 
     def _layout_of_list(self, value: Sequence, way: Way) -> Layout | None:
@@ -197,8 +204,8 @@ class TokenPlaces:
             found = self.layout(part, way.on())
             if found is None:
                 return None
-            segments += move(found, start)
-            length = length_of(part)
+            segments += shift_layout(found, start)
+            length = token_length_of(part)
             if length is None:
                 break
             start = start.plus(length)
@@ -206,11 +213,11 @@ class TokenPlaces:
 
     def _layout_of_item(self, item: Item, way: Way) -> Layout | None:
         """The layout of a part of an array, or of one array of a batch that is a tuple."""
-        array = item_of_batch(item)
+        array = item_of_batch_tuple(item)
         if array is not None:
             return self.layout(array, way.on())
         found = self.layout(item.base, way.on())
-        return None if found is None else cut(found, item.key)
+        return None if found is None else layout_after_index(found, item.key)
 
     def _layout_of_call(self, value: Result, way: Way) -> Layout | None:
         """The layout of what a call gives."""
@@ -221,7 +228,7 @@ class TokenPlaces:
             parts = call.argument(0, "tensors")
             if isinstance(parts, Sequence) and not parts.is_open:
                 return self._joined(parts.items, way)
-        moved = moved_by(call)
+        moved = move_of_call(call)
         if moved is not None:
             return self._moved(moved, way)
         inside = _arrays_inside(call, way)
@@ -234,7 +241,7 @@ class TokenPlaces:
     def _moved(self, moved: Move, way: Way) -> Layout | None:
         """The layout of an array whose tokens were rolled or padded."""
         found = self.layout(moved.array, way.on())
-        return None if found is None or moved.by is None else move(found, moved.by)
+        return None if found is None or moved.by is None else shift_layout(found, moved.by)
 
 
 def _writes_items(store: StoreEvent, value: Value) -> bool:
@@ -244,7 +251,9 @@ def _writes_items(store: StoreEvent, value: Value) -> bool:
 
 
 def _arrays_inside(call: CallEvent, way: Way) -> list[Value]:
-    """The arrays whose tokens a call gives again at the same places; none where it makes other ones."""
+    """The arrays whose tokens a call gives again at the same places; none where it makes other
+    ones.
+    """
     if call.receiver is not None:
         is_kept = call.method in KEEPING_METHODS
         is_masked = call.method in MASKING_METHODS and way.are_labels

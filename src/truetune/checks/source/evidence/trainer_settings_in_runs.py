@@ -1,7 +1,8 @@
-"""The settings that a trainer gets, by a symbolic run of the script, however they reach its arguments.
+"""The settings that a trainer gets, by a symbolic run of the script, however they reach its
+arguments.
 
-The trade-off: what is set on the arguments after they are made counts as set before the trainer is made, since scripts
-that set them between its creation and `train()` mean the same.
+The trade-off: what is set on the arguments after they are made counts as set before the trainer is
+made, since scripts that set them between its creation and `train()` mean the same.
 """
 
 from __future__ import annotations

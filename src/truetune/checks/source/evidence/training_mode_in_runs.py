@@ -1,11 +1,12 @@
 """Models that a symbolic run evaluates, or generates from, while they are in training mode.
 
-How it works: each generation, and each forward pass without gradients, is followed back to its model, and the last call
-before it that switched the mode of this model decides. A Trainer leaves its model in training mode, a load in
-evaluation mode, and a module of the project with dropout begins in training mode.
+How it works: each generation, and each forward pass without gradients, is followed back to its
+model, and the last call before it that switched the mode of this model decides. A Trainer leaves
+its model in training mode, a load in evaluation mode, and a module of the project with dropout
+begins in training mode.
 
-The trade-off: a function that is not known and gets the model may switch it, so behind it nothing is said; and a pass
-that runs with gradients too belongs to a training.
+The trade-off: a function that is not known and gets the model may switch it, so behind it nothing
+is said; and a pass that runs with gradients too belongs to a training.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ ROW_METHODS = ("__getitem__", "__iter__")
 def makes_training_rows(module: Module, node: ast.AST) -> bool:
     """Does a node stand where rows of training are made?
 
-    That is in a data set's way to a row, in a function that `map` or `from_generator` gets, or in one that makes a
-    column which only training has. A function that generates makes none.
+    That is in a data set's way to a row, in a function that `map` or `from_generator` gets, or in
+    one that makes a column which only training has. A function that generates makes none.
     """
     for around in module.parents(node):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):

@@ -1,8 +1,10 @@
-"""The files that a script's training rows come from, where it makes at most one example of each row.
+"""The files that a script's training rows come from, where it makes at most one example of each
+row.
 
-What a trainer is given as `train_dataset` is followed back to where rows are read. Steps that leave rows out (`filter`,
-`select`, a split) are passed, for the count is an upper bound; a step that may make more examples of a row (packing
-by hand, a batched `map` that cuts texts in pieces, `concatenate_datasets`) ends the search, and nothing is known then.
+What a trainer is given as `train_dataset` is followed back to where rows are read. Steps that leave
+rows out (`filter`, `select`, a split) are passed, for the count is an upper bound; a step that may
+make more examples of a row (packing by hand, a batched `map` that cuts texts in pieces,
+`concatenate_datasets`) ends the search, and nothing is known then.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def training_files(module: Module) -> tuple[str, ...]:
 
 
 def training_limit(module: Module) -> int | None:
-    """The rows that a step of the code keeps at most, `select(range(64))`; None where one way has no such step."""
+    """The rows that a step of the code keeps at most, `select(range(64))`; None where one way has
+    no such step.
+    """
     train_datasets = [call.keywords.get("train_dataset") for call in module.calls(*TRAINERS)]
     return (
         _row_limit(module, train_datasets[0], 0)
@@ -203,7 +207,9 @@ def _one_name(module: Module, node: ast.expr | None) -> list[str] | None:
 
 
 def _may_add_rows(module: Module, call: Call) -> bool:
-    """May a batched `map` give more rows than it got: does its function cut texts, or fill a list in two loops?"""
+    """May a batched `map` give more rows than it got: does its function cut texts, or fill a list
+    in two loops?
+    """
     if call.method != "map" or module.flow.value(call.keywords.get("batched")) is not True:
         return False
     mapped = call.argument(0, "function")

@@ -1,9 +1,11 @@
-"""Code that certainly runs in each training step: in the loop with the backward pass, or in a hook of each step.
+"""Code that certainly runs in each training step: in the loop with the backward pass, or in a hook
+of each step.
 
-How it works: a place is followed outwards through the functions around it and their callers, also in other files, up to
-the loop that holds the backward pass. A condition on the way, a `return` or `continue` above, or an error handler means
-that it may run more rarely, so that nothing is said of it. A condition on the rank alone is none: one process of all
-runs the code in each step then, and the others wait for it.
+How it works: a place is followed outwards through the functions around it and their callers, also
+in other files, up to the loop that holds the backward pass. A condition on the way, a `return` or
+`continue` above, or an error handler means that it may run more rarely, so that nothing is said of
+it. A condition on the rank alone is none: one process of all runs the code in each step then, and
+the others wait for it.
 """
 
 from __future__ import annotations
@@ -12,8 +14,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.checks.source.evidence.execution_order import MAX_CALLERS, leaves_before, routes_to
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.execution_order import (
+    MAX_CALLERS,
+    block_may_leave_before,
+    call_routes_to,
+)
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.module import Module
 
@@ -28,10 +34,12 @@ OF_COUNT = re.compile(r"%|step|iter|batch|epoch|\bi\b|idx|count", re.IGNORECASE)
 
 
 def place_in_each_step(module: Module, node: ast.AST, callers: int = MAX_CALLERS) -> ast.AST | None:
-    """The loop of the training or the hook that runs a node in each step; None where it may run more rarely."""
+    """The loop of the training or the hook that runs a node in each step; None where it may run
+    more rarely.
+    """
     inner = node
     for outer in module.parents(node):
-        if _is_condition(module, outer) or leaves_before(outer, inner):
+        if _is_condition(module, outer) or block_may_leave_before(outer, inner):
             return None
         inner = outer
         # Another loop inside of a step runs in each of them as well.
@@ -57,14 +65,14 @@ def backward_loops(module: Module) -> set[ast.AST]:
         loop
         for part in module.with_linked
         for node in ast.walk(part.tree)
-        if is_backward(node)
+        if is_backward_call(node)
         for loop in _innermost_loops(module, node)
     }
 
 
 def _innermost_loops(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The first loop on each way to a node, from the inside out."""
-    for route in routes_to(module, node):
+    for route in call_routes_to(module, node):
         loops = (loop for stop in route for loop in _loops_in_function(module, stop.node))
         first = next(loops, None)
         if first is not None:

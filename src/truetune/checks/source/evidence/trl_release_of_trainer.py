@@ -1,4 +1,6 @@
-"""Which release of TRL a trainer's call is made for: by pins, or by arguments that no later release takes."""
+"""Which release of TRL a trainer's call is made for: by pins, or by arguments that no later release
+takes.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Rows that a script takes a part of for each process, and that something else then divides among the processes again.
+"""Rows that a script takes a part of for each process, and that something else then divides among
+the processes again.
 
-How it works: from the rows that a trainer, a `DistributedSampler`, Accelerate or Lightning divides, back through what
-they are made of. A part is one whose choice is computed from the number of this process: an index of `shard`, a slice,
-a range, a condition, the name of a file.
+How it works: from the rows that a trainer, a `DistributedSampler`, Accelerate or Lightning divides,
+back through what they are made of. A part is one whose choice is computed from the number of this
+process: an index of `shard`, a slice, a range, a condition, the name of a file.
 
-The trade-off: only numbers that can't mean anything else count as that of the process (`rank`, `process_index`,
-`get_rank()`, `RANK`). A loop over shards has an index too, and reads all of them.
+The trade-off: only numbers that can't mean anything else count as that of the process (`rank`,
+`process_index`, `get_rank()`, `RANK`). A loop over shards has an index too, and reads all of them.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def _parts_of_process(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
 
 
 def _parts_in_class(module: Module, made: ast.Call) -> Iterator[ast.AST]:
-    """Parts that the class of a data set takes by itself, in `__init__`, `__iter__` or `__getitem__`."""
+    """Parts that the class of a data set takes by itself, in `__init__`, `__iter__` or
+    `__getitem__`.
+    """
     for origin in module.flow.origins(made.func):
         if not isinstance(origin.node, ast.ClassDef):
             continue
@@ -215,7 +218,9 @@ def _is_process_number(module: Module, part: ast.AST) -> bool:
 
 
 def _runs_over_all(module: Module, name: ast.Name) -> bool:
-    """Is it the variable of a loop: `for rank in range(world)` goes through the parts of all processes?"""
+    """Is it the variable of a loop: `for rank in range(world)` goes through the parts of all
+    processes?
+    """
     targets = [loop.target for loop in module.nodes(ast.For)]
     targets += [one.target for one in module.nodes(ast.comprehension)]
     return any(

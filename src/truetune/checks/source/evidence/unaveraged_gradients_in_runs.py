@@ -1,11 +1,13 @@
-"""Loops that run as several processes whose gradients nothing averages, by a symbolic run of the script.
+"""Loops that run as several processes whose gradients nothing averages, by a symbolic run of the
+script.
 
-How it works: a run that joins a process group is read as a whole. Each of its collective calls is followed back to what
-it exchanges; gradients and weights count as averaged, whatever is done with them. A function of `torch.distributed` or
-of a library that may average by itself, and is not known here, ends the search.
+How it works: a run that joins a process group is read as a whole. Each of its collective calls is
+followed back to what it exchanges; gradients and weights count as averaged, whatever is done with
+them. A function of `torch.distributed` or of a library that may average by itself, and is not known
+here, ends the search.
 
-The trade-off: gradients that a function exchanges which gets them as an argument that nobody gives are not seen as
-exchanged or not; such a run is not judged.
+The trade-off: gradients that a function exchanges which gets them as an argument that nobody gives
+are not seen as exchanged or not; such a run is not judged.
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ def unaveraged_passes(module: Module) -> Iterator[UnaveragedPass]:
 
 
 def _is_run_of_several(trace: Trace) -> bool:
-    """Does a run join a process group, and is it data-parallel by its sampler or by the command that starts it?"""
+    """Does a run join a process group, and is it data-parallel by its sampler or by the command
+    that starts it?
+    """
     if next(trace.calls(JOINS), None) is None:
         return False
     if next(trace.calls(SAMPLER), None) is not None:
@@ -117,7 +121,9 @@ def _is_run_of_several(trace: Trace) -> bool:
 
 
 def _steps_plain_model(step: CallEvent) -> bool:
-    """Is it the step of an optimizer of PyTorch, or of a scaler that is given one, over a model that is known?"""
+    """Is it the step of an optimizer of PyTorch, or of a scaler that is given one, over a model
+    that is known?
+    """
     for one in (step.receiver, *step.args[:1]):
         if isinstance(one, Result) and one.call.named("torch.optim.*", "bitsandbytes.optim.*"):
             given = one.call.argument(0, "params")
@@ -137,7 +143,9 @@ def _is_known_model(model: Value) -> bool:
 
 
 def _may_average(trace: Trace) -> bool:
-    """May anything in a run average gradients, or keep the weights of all processes alike in another way?"""
+    """May anything in a run average gradients, or keep the weights of all processes alike in
+    another way?
+    """
     for call in trace.all_calls:
         if call.named(*AVERAGING_LIBRARIES) or call.method in HOOKS:
             return True

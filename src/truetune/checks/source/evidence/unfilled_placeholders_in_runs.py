@@ -1,12 +1,13 @@
-"""Texts that reach a model with a placeholder (`{text}`) that nothing filled in, in the symbolic run of a script.
+"""Texts that reach a model with a placeholder (`{text}`) that nothing filled in, in the symbolic
+run of a script.
 
-How it works: what a chat template, a tokenizer, a server or a trainer is given is taken apart down to the texts that
-the script writes. A text that was formatted on the way is another value there, so a brace that is left was never
-filled. It counts where the name in the braces is one that the code has: a variable of the function that uses the text,
-or a column that the file reads.
+How it works: what a chat template, a tokenizer, a server or a trainer is given is taken apart down
+to the texts that the script writes. A text that was formatted on the way is another value there, so
+a brace that is left was never filled. It counts where the name in the braces is one that the code
+has: a variable of the function that uses the text, or a column that the file reads.
 
-The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of LaTeX
-(`\\boxed{answer}`); names of answers and braces after a command are left out for that.
+The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of
+LaTeX (`\\boxed{answer}`); names of answers and braces after a command are left out for that.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.columns_read_by_scripts import names_read_from_items
-from truetune.checks.source.evidence.encoded_rows_in_runs import (
-    reaches_a_model,
-    taken_from_callbacks,
-)
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.checks.source.evidence.texts_encoded_for_training import (
+    library_calls_by_callback_result,
+    result_reaches_a_model,
+)
 from truetune.data.column_names import is_answer_name
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.elements import element_of
@@ -128,7 +129,9 @@ def _texts_in_call(call: CallEvent) -> list[Value] | None:
 
 
 def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
-    """The texts of a file that a model is given with a placeholder that nothing filled in, each once."""
+    """The texts of a file that a model is given with a placeholder that nothing filled in, each
+    once.
+    """
     if "{" not in module.text:
         return
     seen: set[ast.AST] = set()
@@ -147,14 +150,18 @@ def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
 
 
 def _is_written_text(module: Module, node: ast.AST) -> bool:
-    """Is it a text of this file as it is written, and no part of an f-string, whose braces are meant?"""
+    """Is it a text of this file as it is written, and no part of an f-string, whose braces are
+    meant?
+    """
     if not isinstance(node, ast.Constant | ast.BinOp) or module.home(node) is not module:
         return False
     return not any(isinstance(one, ast.JoinedStr) for one in (node, *module.parents(node)))
 
 
 def _text_that_holds(module: Module, text: str) -> ast.AST | None:
-    """The text of the file that was trimmed to this one, by `strip` or `dedent`; None where there is none."""
+    """The text of the file that was trimmed to this one, by `strip` or `dedent`; None where there
+    is none.
+    """
     for node in module.nodes(ast.Constant) if PLACEHOLDER.search(text) else ():
         # Braces that were doubled, for `format` to make single ones of them, are no placeholder of this text.
         if isinstance(node.value, str) and text in node.value and PLACEHOLDER.search(node.value):
@@ -172,11 +179,11 @@ def _is_trimmed(value: ast.expr | None, node: ast.AST) -> bool:
 
 def _given_to_models(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
     """What models are trained on, or asked with, and the call that is given it."""
-    taken = taken_from_callbacks(trace)
+    taken = library_calls_by_callback_result(trace)
     for call in trace.all_calls:
         encoded = _encoded_text(call)
         if encoded is not None:
-            if reaches_a_model(trace, call, taken):
+            if result_reaches_a_model(trace, call, taken):
                 yield call, encoded
         elif call.named(*TRAINERS):
             yield from ((call, one) for one in _given_to_trainer(call))
@@ -231,7 +238,9 @@ def _given_to_client(call: CallEvent) -> Iterator[Value]:
 
 
 def _known_placeholder(module: Module, node: ast.AST, text: str) -> str:
-    """The first placeholder of a text whose name the code around its uses has; empty where there is none."""
+    """The first placeholder of a text whose name the code around its uses has; empty where there is
+    none.
+    """
     found = list(PLACEHOLDER.finditer(text))
     if not found:
         return ""
@@ -285,7 +294,9 @@ def _name_of_target(target: ast.expr) -> str:
 
 
 def _bound_names(module: Module, function: ast.AST | None) -> set[str]:
-    """The parameters and variables of a function; those of the file's own level where there is none."""
+    """The parameters and variables of a function; those of the file's own level where there is
+    none.
+    """
     if function is None:
         return {
             one.id

@@ -30,7 +30,9 @@ class UnheededEnd(NamedTuple):
 
 
 def unheeded_end(folder: Path) -> UnheededEnd | None:
-    """The end of turns at which a folder's files let no engine stop; None where they do, or it is not known."""
+    """The end of turns at which a folder's files let no engine stop; None where they do, or it is
+    not known.
+    """
     tokenizer = read_folder_settings(folder / "tokenizer_config.json")
     end = _end_of_turns(tokenizer, folder)
     end_id = _id_of_token(tokenizer, end) if end is not None else None
@@ -46,7 +48,9 @@ def unheeded_end(folder: Path) -> UnheededEnd | None:
 
 
 def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
-    """The token that the chat template writes at the end of a turn; None where it is of no known kind."""
+    """The token that the chat template writes at the end of a turn; None where it is of no known
+    kind.
+    """
     template = tokenizer.get("chat_template")
     if template is None:
         try:

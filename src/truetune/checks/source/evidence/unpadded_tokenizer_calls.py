@@ -1,4 +1,6 @@
-"""Whether a call of a tokenizer gets one row, or one row several times: none is longer than another, none is padded."""
+"""Whether a call of a tokenizer gets one row, or one row several times: none is longer than
+another, none is padded.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ STRINGS = re.compile(r"(list|List|tuple|Tuple|Sequence|Iterable|Iterator|set|Set
 
 
 def pads_nothing(module: Module, call: Call) -> bool:
-    """Is it certain that no pad is added: one row is encoded, or equal ones, and to no fixed length?
+    """Is it certain that no pad is added: one row is encoded, or equal ones, and to no fixed
+    length?
 
     Args:
         module: The file.
@@ -70,7 +73,9 @@ def pads_nothing(module: Module, call: Call) -> bool:
 
 
 def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
-    """A list of one element several times: `[x] * n`, `[x for _ in range(n)]`, or each of such a list rendered."""
+    """A list of one element several times: `[x] * n`, `[x for _ in range(n)]`, or each of such a
+    list rendered.
+    """
     node = origin.node
     is_whole = not origin.element and not origin.path
     if not is_whole or depth == DEPTH or _is_written_into(module, node):
@@ -83,7 +88,9 @@ def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
 
 
 def _is_repeated_by(module: Module, comprehension: ast.ListComp, depth: int) -> bool:
-    """Does a comprehension give one element several times: without its loop's name, or from a list of equal ones?"""
+    """Does a comprehension give one element several times: without its loop's name, or from a list
+    of equal ones?
+    """
     loop, *others = comprehension.generators
     if others:
         return False
@@ -105,7 +112,9 @@ def _is_list_of_one(node: ast.expr) -> bool:
 
 
 def _is_written_into(module: Module, holder: ast.AST) -> bool:
-    """Does a list get other elements under the name that it is given: `rows[i] = x`, `rows.append(x)`, `rows += x`?"""
+    """Does a list get other elements under the name that it is given: `rows[i] = x`,
+    `rows.append(x)`, `rows += x`?
+    """
     statement = module.scopes.parent.get(holder)
     names = (
         {t.id for t in statement.targets if isinstance(t, ast.Name)}
@@ -160,7 +169,9 @@ def _is_text(module: Module, origin: Origin) -> bool:
 
 
 def _is_used_as_text(module: Module, text: ast.expr) -> bool:
-    """Is a method that only a string has called on the same name, with the same value, in the same function?"""
+    """Is a method that only a string has called on the same name, with the same value, in the same
+    function?
+    """
     return isinstance(text, ast.Name) and any(
         isinstance(call.receiver, ast.Name)
         and call.receiver.id == text.id

@@ -1,7 +1,8 @@
-"""Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of the file beside it.
+"""Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of
+the file beside it.
 
-How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows of the file; a
-column of few values tells which of them stand in the last part alone.
+How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows
+of the file; a column of few values tells which of them stand in the last part alone.
 
 The trade-off: where anything on the way from the file filters, sorts or shuffles, nothing is known.
 """
@@ -103,7 +104,9 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
 
 
 def second_parts(trace: Trace) -> Iterator[tuple[Item, Value]]:
-    """(`rows[n:]`, `n`) of the splits of a run into `rows[:n]` and `rows[n:]`; both bounds are written alike."""
+    """(`rows[n:]`, `n`) of the splits of a run into `rows[:n]` and `rows[n:]`; both bounds are
+    written alike.
+    """
     heads: set[tuple[int, str]] = set()
     tails: dict[tuple[int, str], tuple[Item, Value]] = {}
     for part in slices_of(trace):

@@ -1,4 +1,6 @@
-"""Whether a script trains with sharded weights: by its code, the commands that start it, and files beside it."""
+"""Whether a script trains with sharded weights: by its code, the commands that start it, and files
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def sharding_of(module: Module) -> Sharding | None:
 
 
 def sharding_around(script: Path) -> Sharding | None:
-    """What the commands that start a script or settings say, else the files beside it; None where nothing does."""
+    """What the commands that start a script or settings say, else the files beside it; None where
+    nothing does.
+    """
     started = [
         sharding
         for command in launches_of(script)
@@ -99,7 +103,9 @@ def uses_deepspeed(module: Module) -> bool:
 
 
 def sharding_by_file(named: object, beside: Path) -> Sharding | None:
-    """How a DeepSpeed file that settings name shards the weights; None where it is not here, or shards nothing."""
+    """How a DeepSpeed file that settings name shards the weights; None where it is not here, or
+    shards nothing.
+    """
     if not isinstance(named, str):
         return None
     setup = _config_of_words([named], beside)
@@ -107,9 +113,11 @@ def sharding_by_file(named: object, beside: Path) -> Sharding | None:
 
 
 def may_keep_float32_weights(path: Path) -> bool:
-    """May a run keep a float32 copy of its weights, by its commands or the files beside it: DeepSpeed or FSDP?
+    """May a run keep a float32 copy of its weights, by its commands or the files beside it:
+    DeepSpeed or FSDP?
 
-    DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds float32 shards.
+    DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds
+    float32 shards.
     """
     started = [*launches_of(path), *_launches_in(path), *_launches_in_words(path)]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
@@ -122,7 +130,9 @@ def may_keep_float32_weights(path: Path) -> bool:
 
 
 def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
-    """As `may_keep_float32_weights`, by one command; None where it leaves that to files which it does not name."""
+    """As `may_keep_float32_weights`, by one command; None where it leaves that to files which it
+    does not name.
+    """
     if "deepspeed" in command or any(one.how for one in _sharding_of_command(command, path)):
         return True
     setup = _config_of_words(command.replace("=", " ").split(), path)
@@ -148,7 +158,9 @@ def _launches_in(path: Path) -> list[str]:
 
 
 def _launches_in_words(path: Path) -> list[str]:
-    """The commands at the head of a script by which it says to start it: in its docstring or its comments."""
+    """The commands at the head of a script by which it says to start it: in its docstring or its
+    comments.
+    """
     if path.suffix != ".py":
         return []
     try:
@@ -161,7 +173,9 @@ def _launches_in_words(path: Path) -> list[str]:
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:
-    """What the code itself says of sharding: FSDP's wrappers, and arguments of trainers and plug-ins."""
+    """What the code itself says of sharding: FSDP's wrappers, and arguments of trainers and
+    plug-ins.
+    """
     for call in module.calls(*OF_FSDP):
         yield Sharding("FSDP", module.text_of(call.node.func), certain=True)
     for call in module.calls("accelerate.DeepSpeedPlugin"):
@@ -175,7 +189,9 @@ def _in_code(module: Module) -> Iterator[Sharding]:
 
 
 def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
-    """`TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`, `deepspeed.initialize(config="ds.json")`"""
+    """`TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`,
+    `deepspeed.initialize(config="ds.json")`
+    """
     fsdp = module.flow.value(call.keywords.get("fsdp"))
     if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.types(call.node):
         yield Sharding("FSDP", f'fsdp="{fsdp}"', certain=True)
@@ -206,7 +222,8 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
 
 
 def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | None:
-    """The first configuration among a command's words that can be read, from the script's folder or two above it.
+    """The first configuration among a command's words that can be read, from the script's folder or
+    two above it.
 
     Commands are run from a project's root, which is seldom further up than that.
     """
@@ -241,7 +258,9 @@ def _in_words_alone(module: Module) -> Sharding | None:
 
 
 def _in_words(module: Module) -> Sharding | None:
-    """What the script says of itself at its head, where no file says anything: "Full fine-tune with FSDP"."""
+    """What the script says of itself at its head, where no file says anything: "Full fine-tune with
+    FSDP".
+    """
     head = ast.get_docstring(module.tree) or ""
     for sentence in re.split(r"\n|\. ", head):
         if _name_sharding(sentence) and not DENIED.search(sentence):
@@ -310,7 +329,9 @@ def _zero_stage(value: Any) -> Any:
 
 
 def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
-    """The stage that an accelerate configuration sets, itself or by the DeepSpeed file that it names."""
+    """The stage that an accelerate configuration sets, itself or by the DeepSpeed file that it
+    names.
+    """
     own = value.get("deepspeed_config")
     if not isinstance(own, dict):
         return None

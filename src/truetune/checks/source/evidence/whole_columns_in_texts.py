@@ -1,8 +1,10 @@
-"""Functions of `map` that get whole columns, and print one into a text as if it were one row's value.
+"""Functions of `map` that get whole columns, and print one into a text as if it were one row's
+value.
 
-How it works: `map(function, batched=True)` and `set_transform` give a function the lists of many rows. In the body of
-that function each place counts where a column goes into a text or a message as it is: an f-string, `format`, `%`,
-`str`, the content of a message. A list that is joined, counted, indexed or looped over is no such place.
+How it works: `map(function, batched=True)` and `set_transform` give a function the lists of many
+rows. In the body of that function each place counts where a column goes into a text or a message as
+it is: an f-string, `format`, `%`, `str`, the content of a message. A list that is joined, counted,
+indexed or looped over is no such place.
 
 The trade-off: only a function of the checked files is read, and only names that are bound in it.
 """
@@ -108,7 +110,9 @@ def _places_of(module: Module, mapped: BatchedFunction) -> Iterator[PrintedColum
 
 
 def _text_parts(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """The expressions that a node puts into a text as they are; and whether it is a message's content."""
+    """The expressions that a node puts into a text as they are; and whether it is a message's
+    content.
+    """
     if isinstance(node, ast.FormattedValue):
         yield node.value, False
     elif isinstance(node, ast.Call):
@@ -154,7 +158,9 @@ def _content_of_message(node: ast.Dict) -> ast.expr | None:
 
 
 def _column(module: Module, mapped: BatchedFunction, node: ast.expr, depth: int = 0) -> str | None:
-    """The column that an expression holds as a whole, as the script writes it; None where it does not."""
+    """The column that an expression holds as a whole, as the script writes it; None where it does
+    not.
+    """
     if depth > MAX_STEPS:
         return None
     if isinstance(node, ast.Name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_slices import records_gradient
+from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
@@ -29,7 +29,9 @@ def wrapped_models(module: Module) -> Iterator[ast.expr]:
 def called_inside(
     module: Module, forward: ast.Call, bare: list[ast.AST]
 ) -> tuple[ast.expr, str] | None:
-    """The model that is called without its wrapper, and the wrapper's name; None where the wrapper itself is called."""
+    """The model that is called without its wrapper, and the wrapper's name; None where the wrapper
+    itself is called.
+    """
     called = forward.func
     if isinstance(called, ast.Attribute) and called.attr == "forward":
         called = called.value
@@ -43,9 +45,11 @@ def called_inside(
 
 
 def _held_inside(module: Module, called: ast.Attribute) -> tuple[ast.expr, str] | None:
-    """The same of an attribute or a property of an object, where all that it may be is the model inside a wrapper.
+    """The same of an attribute or a property of an object, where all that it may be is the model
+    inside a wrapper.
 
-    A loop that unwraps its model at the end (`self.model = self.model.module`, to save it) has called the wrapper.
+    A loop that unwraps its model at the end (`self.model = self.model.module`, to save it) has
+    called the wrapper.
     """
     values = [value for value, path in module.flow.assigned(called) if not path]
     values = values or _values_of_property(module, called)
@@ -64,7 +68,8 @@ def _values_of_property(module: Module, called: ast.Attribute) -> list[ast.expr]
 
 
 def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
-    """The expressions that a called name stands for: of a parameter, what each call that records gradients gives.
+    """The expressions that a called name stands for: of a parameter, what each call that records
+    gradients gives.
 
     A helper is called with the policy and with its reference, and only one of them is trained.
     """
@@ -73,7 +78,7 @@ def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
     if len(bindings) != 1 or not parameters:
         return [called]
     given = module.flow.arguments_given(parameters[0])
-    recording = [one for one in given if records_gradient(module, one)]
+    recording = [one for one in given if may_record_gradients(module, one)]
     return recording if len(given) > 1 else [called]
 
 
@@ -98,7 +103,9 @@ def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
 
 
 def _wrapper_of(module: Module, node: ast.AST) -> ast.expr | None:
-    """`model` of `model.module`, `getattr(model, "module", model)` and `accelerator.unwrap_model(model)`."""
+    """`model` of `model.module`, `getattr(model, "module", model)` and
+    `accelerator.unwrap_model(model)`.
+    """
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value
     if isinstance(node, ast.Call):
@@ -150,7 +157,9 @@ def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
 
 
 def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
-    """The name that the wrapper is bound to; None where it replaces the name of its model, or DeepSpeed may run."""
+    """The name that the wrapper is bound to; None where it replaces the name of its model, or
+    DeepSpeed may run.
+    """
     for call in (*module.calls(*WRAPPERS), *module.methods("prepare", "prepare_model")):
         statement = module.scopes.parent.get(call.node)
         if not isinstance(statement, ast.Assign) or not call.args:
@@ -168,7 +177,9 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
 
 
 def _target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
-    """What `model, loader = accelerator.prepare(model, loader)` assigns the argument of this number to."""
+    """What `model, loader = accelerator.prepare(model, loader)` assigns the argument of this number
+    to.
+    """
     if isinstance(target, ast.Tuple) and number < len(target.elts):
         return target.elts[number]
     return target if number == 0 else None

@@ -1,0 +1,21 @@
+"""Says whether a model in the symbolic run of a script is a decoder without an encoder of its own."""
+
+from __future__ import annotations
+
+from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.values import Value
+
+CAUSAL_LOADS = (
+    "transformers.*CausalLM.from_pretrained",
+    "transformers.*LMHeadModel.from_pretrained",
+    "peft.AutoPeftModelForCausalLM.from_pretrained",
+    "unsloth.FastLanguageModel.from_pretrained",
+)
+MOVING_METHODS = frozenset(("to", "cpu", "cuda", "detach", "tolist", "numpy", "clone"))
+"""Methods of ids that leave them whole"""
+
+
+def is_causal_decoder(model: Value | None) -> bool:
+    """Is a model certainly a decoder without an encoder of its own?"""
+    loads = [] if model is None else [one.load for one in lineages(model)]
+    return bool(loads) and all(load is not None and load.named(*CAUSAL_LOADS) for load in loads)

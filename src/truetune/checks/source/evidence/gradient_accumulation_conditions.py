@@ -1,0 +1,139 @@
+"""Finds faults in the conditions under which a hand-written loop steps its optimizer only at every
+so many batches.
+
+Gradients are accumulated between two steps. Two slips spoil that without an error: `zero_grad()`
+stands outside of the condition, so that every batch clears what the ones before it left, and the
+counter of the condition is raised inside of it, so that it holds once and never again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.source.module import Module
+
+
+def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """`zero_grad()` at every batch of a loop that steps the same optimizer only at some, with that
+    step.
+    """
+    loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
+    for loop in loops:
+        always = list(_statements_with_those_of_with_blocks(loop.body))
+        if not any(_calls_backward_outside_inner_loop(statement) for statement in always):
+            continue
+        steps = [
+            step
+            for branch in always
+            if isinstance(branch, ast.If) and _remainders(branch.test)
+            for step in _steps_in(branch)
+        ]
+        for clearing in _method_calls_as_statements(always, "zero_grad"):
+            step = next(
+                (one for one in steps if _is_clearing_of_stepped_optimizer(clearing, one)), None
+            )
+            if step is not None:
+                yield clearing, step
+
+
+def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.AugAssign, ast.Call]]:
+    """`n += 1` that stands only under the condition of the step, `if n % 8 == 0:`, with the
+    optimizer's step there.
+    """
+    for branch in module.nodes(ast.If):
+        steps = list(_steps_in(branch))
+        for remainder in _remainders(branch.test) if steps else ():
+            if module.flow.value(remainder.right) == 1:
+                continue
+            for counter in ast.walk(remainder.left):
+                raised = _counter_raise_inside_branch_alone(module, counter, branch)
+                if raised is not None:
+                    yield raised, steps[0]
+
+
+def _calls_backward_outside_inner_loop(statement: ast.stmt) -> bool:
+    """Does it call backward, outside of a loop of its own, which would accumulate between two of
+    the outer loop?
+    """
+    if isinstance(statement, (ast.For, ast.While)):
+        return False
+    return any(is_backward_call(node) for node in ast.walk(statement))
+
+
+def _counter_raise_inside_branch_alone(
+    module: Module, counter: ast.AST, branch: ast.If
+) -> ast.AugAssign | None:
+    """The statement that raises a counter, if that is in the branch alone and all else gives it a
+    constant; else None.
+    """
+    if not isinstance(counter, (ast.Name, ast.Attribute)):
+        return None
+    stored = _assigned_targets(module, ast.unparse(counter))
+    holders = [module.scopes.parent.get(node) for node in stored]
+    raises = [holder for holder in holders if isinstance(holder, ast.AugAssign)]
+    inside = {node for statement in branch.body for node in ast.walk(statement)}
+    others = [node for node in stored if not _is_assigned_constant(module, node)]
+    is_raised_inside = len(raises) == 1 and raises[0] in inside
+    return raises[0] if is_raised_inside and others == [raises[0].target] else None
+
+
+def _assigned_targets(module: Module, name: str) -> list[ast.Name | ast.Attribute]:
+    """Every place of the files that assigns to this name."""
+    nodes: list[ast.Name | ast.Attribute] = []
+    for part in module.with_linked:
+        nodes += part.nodes(ast.Name)
+        nodes += part.nodes(ast.Attribute)
+    return [node for node in nodes if isinstance(node.ctx, ast.Store) and ast.unparse(node) == name]
+
+
+def _is_assigned_constant(module: Module, target: ast.AST) -> bool:
+    """Is a target assigned a constant, outside of any tuple: `n = 0`?"""
+    parent = module.scopes.parent.get(target)
+    return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant)
+
+
+def _statements_with_those_of_with_blocks(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a block, and those of its `with` blocks."""
+    for statement in body:
+        if isinstance(statement, ast.With):
+            yield from _statements_with_those_of_with_blocks(statement.body)
+        else:
+            yield statement
+
+
+def _remainders(test: ast.expr) -> list[ast.BinOp]:
+    """The remainders by a modulus in a condition: `(i + 1) % 8`."""
+    return [
+        node
+        for node in ast.walk(test)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
+    ]
+
+
+def _method_calls_as_statements(statements: list[ast.stmt], method: str) -> Iterator[ast.Call]:
+    """Calls of a method that are statements of their own."""
+    for statement in statements:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr == method:
+            yield call
+
+
+def _steps_in(branch: ast.If) -> Iterator[ast.Call]:
+    """The steps of optimizers, or of gradient scalers, in a branch."""
+    for call in _method_calls_as_statements(
+        list(_statements_with_those_of_with_blocks(branch.body)), "step"
+    ):
+        owner = ast.unparse(call.func).removesuffix(".step").lower()
+        if "opt" in owner or "scaler" in owner:
+            yield call
+
+
+def _is_clearing_of_stepped_optimizer(clearing: ast.Call, step: ast.Call) -> bool:
+    """Does a step use the gradients that a `zero_grad()` clears, by the names of optimizers?"""
+    cleared = ast.unparse(clearing.func).removesuffix(".zero_grad")
+    stepped = {ast.unparse(step.func).removesuffix(".step"), *map(ast.unparse, step.args)}
+    return cleared in stepped

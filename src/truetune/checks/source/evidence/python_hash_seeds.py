@@ -1,0 +1,25 @@
+"""Says whether a project fixes the seed of Python's hashes of texts, which are otherwise salted in
+each process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
+from truetune.source.module import Module
+
+SEED = "PYTHONHASHSEED"
+SETTINGS_FILES = ("*.env", "*.toml")
+"""Files beside the script that may set variables, and hold no commands"""
+
+
+def project_fixes_hash_seed(module: Module) -> bool:
+    """Does a job or a file of settings of the project fix the seed of hashes (PYTHONHASHSEED)?
+
+    A script can't: its process has begun.
+    """
+    path = Path(module.path)
+    files = [one for one in files_around(path) if one.suffix != ".py"]
+    files += [one for pattern in SETTINGS_FILES for one in sorted(path.parent.glob(pattern))]
+    return any(SEED in read_project_text(str(file)) for file in files)
