@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MAX_SCRIPTS = 40
 """Scripts that are read. Chosen, not measured: projects have fewer"""
@@ -45,7 +45,7 @@ def find_builder_line(pairs_file: str, column: str = "") -> BuilderLine | None:
     word = re.compile(rf"(?<![A-Za-z])(?:{re.escape(column) if column else SCORES})(?![A-Za-z])")
     for script in islice(_scripts_near(path), MAX_SCRIPTS):
         try:
-            text = read_bounded(script, SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(script, SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError):
             continue
         if path.name not in text or not SIDES.search(text):

@@ -17,11 +17,16 @@ from truetune.data.json_stream_window import JsonWindow, not_utf8, shorten_token
 from truetune.data.remote_path import DataPath
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import bounded_lines, too_long_in_words
-from truetune.parsing.csv_reader import CsvReader
-from truetune.parsing.csv_reader import Error as CsvError
-from truetune.parsing.decompression import UNREADABLE
-from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
+from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.parsing.parse_json_within_limits import (
+    Decoded,
+    JSONDecodeError,
+    RowDecoder,
+    replace_lone_surrogates,
+)
+from truetune.parsing.read_csv_within_limits import CsvReader
+from truetune.parsing.read_csv_within_limits import Error as CsvError
+from truetune.parsing.read_files_within_limits import lines_within_limit, message_for_too_long_line
 
 BOM = b"\xef\xbb\xbf"
 MIN_ROW_BYTES = 8
@@ -118,7 +123,9 @@ def read_json_lines(
         if whole:
             yield _record_of_line(number, decoded, text)
         elif not line:
-            yield Record(number, None, error=DataError(f"{path}:{number}: {too_long_in_words()}"))
+            yield Record(
+                number, None, error=DataError(f"{path}:{number}: {message_for_too_long_line()}")
+            )
         elif line.strip():
             yield _record_of_odd_line(line, number, offset, path)
         offset += size
@@ -129,7 +136,7 @@ def _numbered_lines(
 ) -> Iterator[tuple[int, bytes, int]]:
     """(number, line, bytes) of each line; one that is too long is empty. Raises DataError for a file of blank lines."""
     try:
-        for number, (line, size) in enumerate(bounded_lines(file, first=first), first):
+        for number, (line, size) in enumerate(lines_within_limit(file, first=first), first):
             yield number, line, size
     except InputLimitError as error:
         raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
@@ -137,7 +144,7 @@ def _numbered_lines(
 
 def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
     """The record of a line that is one JSON value."""
-    row, repaired = replace_surrogates(decoded.value, text)
+    row, repaired = replace_lone_surrogates(decoded.value, text)
     return Record(number, row, repaired, None, 0, decoded.duplicate_key)
 
 
@@ -263,7 +270,7 @@ class _DecodedLines:
     def __iter__(self) -> Iterator[str]:
         for number, line, size in self._lines:
             if not line:
-                raise DataError(f"{self._path}:{number}: {too_long_in_words()}")
+                raise DataError(f"{self._path}:{number}: {message_for_too_long_line()}")
             try:
                 text = (line.removeprefix(BOM) if number == 1 else line).decode()
             except UnicodeDecodeError as error:

@@ -16,9 +16,13 @@ from typing import IO, Any, NamedTuple
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
 from truetune.errors import DataError, name_list
-from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
+from truetune.parsing.decompress_within_limits import (
+    COMPRESSED_SUFFIXES,
+    UNREADABLE,
+    open_decompressed,
+)
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 KIND_BY_SUFFIX = {

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
 from truetune.data.remote_path import DataPath, RemotePath
 from truetune.errors import DataError, UsageError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 LOCK_NAME = ".lock"
 """An empty file, held while a command writes into a folder."""
@@ -238,7 +238,11 @@ def _read_record(path: DataPath) -> Any:
     Of a store it may be forbidden to look into the folders around the one that is written.
     """
     try:
-        body = path.read_bytes() if isinstance(path, RemotePath) else read_bounded(path, RESULT)
+        body = (
+            path.read_bytes()
+            if isinstance(path, RemotePath)
+            else read_bytes_within_limit(path, RESULT)
+        )
         return parse_json(body, RESULT)
     except (OSError, ValueError, DataError):
         return None

@@ -14,9 +14,13 @@ from typing import IO, Any
 from truetune.data.column_names import KNOWN_COLUMNS
 from truetune.data.remote_path import DataPath
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import too_long_in_words
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
+from truetune.parsing.parse_json_within_limits import (
+    JSONDecodeError,
+    RowDecoder,
+    replace_lone_surrogates,
+)
+from truetune.parsing.read_files_within_limits import message_for_too_long_line
 
 # Chosen, not measured: large enough that values seldom cross an edge, small beside the memory of a
 # process.
@@ -97,7 +101,7 @@ class JsonWindow:
                 continue
             start, self._at = self._at, end
             self._advance_counts(end)
-            return *replace_surrogates(value, self._text, start, end), key
+            return *replace_lone_surrogates(value, self._text, start, end), key
 
     def enter_next_row_list(self) -> str | None:
         """Go to the next list of objects that the object around here holds, and give its name.
@@ -130,7 +134,7 @@ class JsonWindow:
     def _read_more(self) -> bool:
         """Read on, and forget what was passed; False at the end of the file. Raises DataError."""
         if len(self._text) - self._at > ROW.max_bytes:
-            raise DataError(f"{self.path}:{self.line}: {too_long_in_words()}")
+            raise DataError(f"{self.path}:{self.line}: {message_for_too_long_line()}")
         # Doubling: a long value is decoded at most twice as often as its length asks for.
         more = self._file.read(max(CHUNK_CHARACTERS, len(self._text) - self._at))
         try:

@@ -16,13 +16,13 @@ import pyarrow as arrow
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.columnar_reader import (
+from truetune.parsing.input_limits import MAX_PACKED_TABLE_BYTES, size_in_binary_units
+from truetune.parsing.read_parquet_and_arrow_within_limits import (
     open_parquet,
-    read_ipc_file,
-    read_ipc_stream,
+    read_arrow_file_batches,
+    read_arrow_stream_batches,
     read_parquet_batches,
 )
-from truetune.parsing.input_limits import MAX_PACKED_TABLE_BYTES, size_text
 
 # Chosen, not measured: a row of a chat is some KB as Python's objects, so that a slice stays below
 # some MB; a smaller one pays Arrow's conversion more often.
@@ -121,8 +121,8 @@ def _read_parquet_batches(
 def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
     if _is_stream(source, raw):
-        return read_ipc_stream(open_unpacked(raw, source.path))
-    return read_ipc_file(_open_seekable(source, raw), part)
+        return read_arrow_stream_batches(open_unpacked(raw, source.path))
+    return read_arrow_file_batches(_open_seekable(source, raw), part)
 
 
 def _is_stream(source: Source, raw: IO[bytes]) -> bool:
@@ -139,7 +139,7 @@ def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
     content = stream.read(MAX_PACKED_TABLE_BYTES + 1)
     if len(content) > MAX_PACKED_TABLE_BYTES:
         raise InputLimitError(
-            f"it unpacks to more than {size_text(MAX_PACKED_TABLE_BYTES)}; unpack it first"
+            f"it unpacks to more than {size_in_binary_units(MAX_PACKED_TABLE_BYTES)}; unpack it first"
         )
     return arrow.BufferReader(content)
 

@@ -10,7 +10,11 @@ from typing import Any
 
 from truetune.data.conversation import Problem
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import find_duplicate_key, parse_json, replace_surrogates
+from truetune.parsing.parse_json_within_limits import (
+    find_duplicate_key,
+    parse_json,
+    replace_lone_surrogates,
+)
 
 LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
 
@@ -37,7 +41,7 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     key = find_duplicate_key(value)
     if key is not None:
         problems.append(duplicate_key_problem(key))
-    parsed, broken = replace_surrogates(parsed, value)
+    parsed, broken = replace_lone_surrogates(parsed, value)
     if broken:
         problems.append(LONE_SURROGATE)
     return parsed

@@ -14,8 +14,8 @@ from truetune.data.recognise_prediction_columns import COLUMN_NAMES, normalize_c
 from truetune.data.roles import is_answering_role
 from truetune.errors import DataError
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.python_reader import parse_literal
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal
 
 TEXT_KEYS = (
     *("choices", "body", "message", "messages", "content", "text", "generated_text", "turns"),

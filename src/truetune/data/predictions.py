@@ -35,7 +35,7 @@ from truetune.data.remote_path import parse_data_path
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.data.text_files_beside import find_text_files_beside, read_text_lines
 from truetune.errors import DataError, UsageError
-from truetune.parsing.bounded_files import bounded_lines
+from truetune.parsing.read_files_within_limits import lines_within_limit
 
 STOP_REASONS = frozenset(
     ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1")
@@ -166,7 +166,7 @@ def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
     file = parse_data_path(path)
     with open_raw(file) as raw:
         try:
-            for number, (line, _) in enumerate(bounded_lines(open_unpacked(raw, file)), 1):
+            for number, (line, _) in enumerate(lines_within_limit(open_unpacked(raw, file)), 1):
                 yield (
                     {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")},
                     path,

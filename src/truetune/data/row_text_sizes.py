@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 
 # Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
 # long words could be called too long that is not; at 10 rows of twice the limit would pass.

@@ -21,8 +21,8 @@ from truetune.data.judge_verdicts import is_row_of_verdicts
 from truetune.data.recognise_prediction_columns import normalize_column_name
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError, TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.module import decode_source_file
@@ -542,7 +542,7 @@ def _read_script(path: Path) -> str:
         if path.suffix == ".ipynb":
             text, _ = decode_source_file(path)
             return "\n".join(cell.text for cell in read_code_cells(text, str(path)))
-        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS_FILE).decode("utf-8", "replace")
     except (OSError, TruetuneError):
         return ""
 

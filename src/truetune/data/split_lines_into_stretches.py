@@ -18,8 +18,11 @@ from truetune.data.remote_path import DataPath
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.input_limits import ROW
+from truetune.parsing.read_files_within_limits import (
+    message_for_too_long_line,
+    refuse_mostly_blank_lines,
+)
 from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: a call for each MiB costs nothing beside digesting it.
@@ -91,13 +94,13 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
         # A stretch ends with a line: no row may stand in two of them.
         rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
         if len(rest) > ROW.max_bytes:
-            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long_in_words()}")
+            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {message_for_too_long_line()}")
         block = part + rest
         count, rows = _count_lines(block)
         rows_before += rows
         lines_before = line - 1 + count
         try:
-            check_blank_lines(lines_before - rows_before, rows_before)
+            refuse_mostly_blank_lines(lines_before - rows_before, rows_before)
         except InputLimitError as error:
             raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
         yield Stretch(start, start + len(block), line, rows), block

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import bounded_lines
+from truetune.parsing.read_files_within_limits import lines_within_limit
 
 WORDS_OF_ROLE = {
     "prediction": frozenset(
@@ -70,7 +70,7 @@ def read_text_lines(path: Path) -> Sequence[str]:
         with path.open("rb") as file:
             return [
                 line.decode().removeprefix("\ufeff").rstrip("\r\n")
-                for line, _ in bounded_lines(file)
+                for line, _ in lines_within_limit(file)
             ]
     except (OSError, ValueError, DataError):
         return []

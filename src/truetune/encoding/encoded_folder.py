@@ -59,7 +59,7 @@ from truetune.encoding.encoded_folder_layout import (
 from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 OWNER, PUBLISH = "owner.json", "publish.json"
 # The whole file is compared with what we would write, byte for byte: any other owner.json is somebody else's.

@@ -42,7 +42,7 @@ from truetune.encoding.encoded_folder_layout import (
 )
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 MAX_REQUESTS = 16
 """Requests under way. Chosen, not measured: each waits for the network most of its time."""

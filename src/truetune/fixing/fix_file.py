@@ -42,7 +42,7 @@ from truetune.fixing.line_diff import LineDiff
 from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
-from truetune.parsing.decompression import BROKEN_STREAM
+from truetune.parsing.decompress_within_limits import BROKEN_STREAM
 from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
 

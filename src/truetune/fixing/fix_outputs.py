@@ -23,7 +23,7 @@ from truetune.fixing.fixer import Change
 from truetune.fixing.row_edits import path_in_words
 from truetune.package import __version__
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 SCHEMA = "truetune.changes/1"
 # Chosen, not measured: the last line has a name, a size and a digest, some hundred bytes.

@@ -28,8 +28,8 @@ from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
-from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.input_limits import MAX_BATCH_BYTES
+from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.

@@ -15,9 +15,9 @@ from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
 from truetune.fixing.csv_cells import delimiter_of
 from truetune.fixing.row_body import CsvBody, JsonBody
-from truetune.parsing.bounded_files import too_long_in_words
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.input_limits import ROW
+from truetune.parsing.read_files_within_limits import message_for_too_long_line
 
 # Chosen, not measured: what stands behind the last row is mostly a bracket or a line break.
 BLOCK_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class _LineKeeper:
         line = self._file.readline(size)
         self._number += 1
         if len(line) > ROW.max_bytes:
-            raise DataError(f"{self._source.path}:{self._number}: {too_long_in_words()}")
+            raise DataError(f"{self._source.path}:{self._number}: {message_for_too_long_line()}")
         self._kept.append(line)
         return line
 

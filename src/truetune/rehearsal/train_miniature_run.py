@@ -16,7 +16,7 @@ import numpy as np
 
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.rendering import IGNORED
 from truetune.settings.run_spec import RunSpec
 

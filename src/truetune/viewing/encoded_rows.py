@@ -151,12 +151,12 @@ class EncodedRows:
 
     def _read_origins(self, shard: str) -> list[dict[str, Any]]:
         """Where each row of a shard came from, whose own columns do not say it."""
-        from truetune.parsing.columnar_reader import read_table
+        from truetune.parsing.read_parquet_and_arrow_within_limits import read_parquet_table
 
         number = next(
             entry["number"] for entry in self.manifest["shards"] if entry["file"] == shard
         )
-        table = read_table(self.folder / ORIGIN / f"{number:05d}.parquet")
+        table = read_parquet_table(self.folder / ORIGIN / f"{number:05d}.parquet")
         origins: list[dict[str, Any]] = table.to_pylist()
         return origins
 

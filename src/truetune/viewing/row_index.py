@@ -20,7 +20,7 @@ from truetune.data.file_records import Record, read_json_lines, read_part, read_
 from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.viewing.file_readers import (
     ForwardReader,
     TextReader,

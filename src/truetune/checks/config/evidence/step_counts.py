@@ -18,8 +18,8 @@ from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimize
 from truetune.data.file_records import is_array, read_records
 from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
-from truetune.parsing.columnar_reader import open_parquet
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.config import Config
 from truetune.settings.stacks.find_config_consumer import launched_processes
 

@@ -14,7 +14,7 @@ from truetune.data.find_data_files import (
     open_raw,
 )
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.config import Config
 
 DATA_SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
