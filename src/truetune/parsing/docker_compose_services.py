@@ -28,7 +28,7 @@ class Service(NamedTuple):
     line: int
     words: tuple[str, ...]
     """Of its command"""
-    option_line_numbers: Mapping[str, int]
+    option_lines: Mapping[str, int]
     """Option or variable -> the line of the file on which it stands"""
 
 

@@ -30,11 +30,11 @@ __all__ = [
     "Decoded",
     "JSONDecodeError",
     "RowDecoder",
-    "check_whole_numbers",
     "find_duplicate_key",
     "parse_json",
     "read_json",
-    "replace_surrogates",
+    "refuse_huge_whole_numbers",
+    "replace_lone_surrogates",
 ]
 
 # Without possessive quantifiers a text of many backslashes takes time that grows with the square of
