@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests import parts
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches

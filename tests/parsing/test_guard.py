@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
 from truetune.cli.shared_options import _parse_value
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.split_lines_into_stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
 from truetune.logs.read_run import read_run

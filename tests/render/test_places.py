@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
-from truetune.data.rows import conversations_of_records
+from truetune.data.read_file_records import Record
+from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template

@@ -19,7 +19,7 @@ from truetune.checks.answers_beside_unread_columns import (
     prompt_before_answer,
 )
 from truetune.checks.column_contents import single_spaced
-from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
 from truetune.data.conversation import Conversation
 
 WORD = re.compile(r"\w+")
@@ -149,7 +149,11 @@ def _is_made_from_answers(column: str) -> bool:
     """Is it an answer, a part of one or a property of the row, by its name?"""
     name = column.removesuffix(NOT_MAPPED)
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return is_answer_name(name) or is_metadata_name(name) or not MADE_FROM_ANSWERS.isdisjoint(words)
+    return (
+        is_answer_column_name(name)
+        or is_metadata_column_name(name)
+        or not MADE_FROM_ANSWERS.isdisjoint(words)
+    )
 
 
 def _text_of_column(raw: Mapping[str, object], name: str) -> str:

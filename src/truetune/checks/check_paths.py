@@ -61,8 +61,12 @@ from truetune.checks.unread_training_settings import (
     unread_training_settings,
 )
 from truetune.checks.weight_uses import find_weight_uses
+from truetune.data.find_cached_hub_datasets import (
+    find_cached_dataset_files,
+    may_be_hub_name,
+    message_for_uncached_dataset,
+)
 from truetune.data.find_data_files import find_sources
-from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.data.script_rows.find_shaping_script import find_shaping_script, training_scripts
 from truetune.data.script_rows.trained_rows import (
     MAX_FOLLOWED_ROWS,
@@ -70,7 +74,10 @@ from truetune.data.script_rows.trained_rows import (
     bring_tokenizer,
     tokenizer_of_script,
 )
-from truetune.data.sort_folder_files import list_training_files, sort_folder_files
+from truetune.data.tell_training_files_from_predictions import (
+    list_training_files,
+    sort_folder_files,
+)
 from truetune.errors import (
     DataError,
     SpecError,
@@ -1240,11 +1247,11 @@ def _of_launch(path: str) -> NotJudged:
 
 def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[InputKind, ...]:
     """As `recognise`; a glob, a URI and the name of a cached data set of the hub name data."""
-    if is_hub_name(path):
-        if find_cached_data(path):
+    if may_be_hub_name(path):
+        if find_cached_dataset_files(path):
             return ("data",)
         if not did_you_mean_path(path):
-            raise UsageError(not_cached_in_words(path))
+            raise UsageError(message_for_uncached_dataset(path))
     return (
         ("data",)
         # `run[1].jsonl` is a file before it is a pattern.

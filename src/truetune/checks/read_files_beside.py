@@ -56,7 +56,7 @@ from truetune.checks.weights_beside import (
     weights_of_folder,
     weights_of_script,
 )
-from truetune.data.row_text_sizes import row_text_sizes
+from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
@@ -287,7 +287,7 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
     if counted is None or not config.spec.data:
         return None
     is_packed = bool(config.spec.training.packing)
-    sizes = row_text_sizes(one for name in config.spec.data for one in data_files_of(name))
+    sizes = text_bytes_of_rows(one for name in config.spec.data for one in data_files_of(name))
     return RowsBeside(
         config.path,
         counted.count,

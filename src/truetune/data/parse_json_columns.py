@@ -1,4 +1,4 @@
-"""JSON that stands as text in a column or a message.
+"""Parses JSON that a column or a message holds as text.
 
 CSV files and many exports keep lists of messages, tools and arguments as JSON text. A text that begins like JSON and is
 none stays a text: it may be what somebody wrote.
@@ -20,15 +20,15 @@ LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FF
 
 
 def duplicate_key_problem(key: str) -> Problem:
-    """What is said of an object that has a key twice: one of its two values is lost."""
+    """The problem that an object has a key twice, so that one of its two values is lost."""
     return Problem(
         "duplicate-key",
         f"the key {key[:60]!r} stands twice in one object, and one of its values is lost",
     )
 
 
-def parse_json_text(value: Any, problems: list[Problem]) -> Any:
-    """A list or object that stands in a column as JSON text; anything else as it is."""
+def parse_json_text_or_keep(value: Any, problems: list[Problem]) -> Any:
+    """The list or object that a column holds as JSON text; anything else as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:

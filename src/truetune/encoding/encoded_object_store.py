@@ -22,8 +22,8 @@ from truetune.data.guard_output_folder import (
     MOVE_ELSEWHERE,
     Input,
     ListedFile,
-    check_output_folder,
     parse_listing,
+    refuse_unsafe_output_folder,
 )
 from truetune.data.remote_path import RemotePath
 from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason_left_out
@@ -87,7 +87,7 @@ class ObjectEntry:
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
         """Raises UsageError where the folder is an input, holds one, or lies inside one."""
-        check_output_folder(self.folder, inputs)
+        refuse_unsafe_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from truetune.data.predictions import Messages, Prediction
+from truetune.data.read_predictions import Messages, Prediction
 from truetune.errors import UsageError
 from truetune.evaluation.score_predictions import ScoreReport, score
 from truetune.parsing.input_limits import RESULT

@@ -20,7 +20,7 @@ from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, LogRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.predictions import suggest_score_command
+from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.sample_files import read_passes_with_limits

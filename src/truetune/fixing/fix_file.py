@@ -22,8 +22,8 @@ from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, describe_failure
 from truetune.data.conversation import Origin
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath
-from truetune.data.rows import read_conversations
 from truetune.data.write_atomically import PartialFile
 from truetune.encoding.row_fingerprints import Fingerprints
 from truetune.encoding.stream_batches import with_proof

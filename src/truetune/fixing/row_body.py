@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from truetune.data.parquet_and_arrow_rows import drop_null_fields
+from truetune.data.read_parquet_and_arrow_rows import drop_null_fields
 from truetune.fixing.csv_cells import rewrite_record
 from truetune.fixing.row_edits import (
     Edit,

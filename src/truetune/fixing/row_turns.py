@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.data.parse_messages import FUNCTION_CALL
 from truetune.fixing.row_edits import ValuePath
 from truetune.parsing.input_limits import ROW

@@ -34,7 +34,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     """
     from truetune.checks.check_data import prepare_rule_setup
     from truetune.checks.token_views import make_token_views
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.stream_batches import batch
 

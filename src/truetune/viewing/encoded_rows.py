@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
 from truetune.data.guard_output_folder import file_digest
+from truetune.data.read_file_records import Record
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError

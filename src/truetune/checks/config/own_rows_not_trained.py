@@ -55,7 +55,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.data.sort_folder_files import list_training_files
+from truetune.data.tell_training_files_from_predictions import list_training_files
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit

@@ -43,7 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message
-from truetune.data.message_field_names import roles_in_map
+from truetune.data.message_field_names import roles_by_file_name
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat
@@ -81,7 +81,7 @@ class RolesExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.roles = roles_in_map(setup.spec.map)
+        self.roles = roles_by_file_name(setup.spec.map)
         self.chats = self.exchanged = 0
         self.cases: list[Case] = []
         self.first_cases: list[Case] = []

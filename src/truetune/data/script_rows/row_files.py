@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.row_table import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError

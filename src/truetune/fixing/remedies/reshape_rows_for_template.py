@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_judge import JudgedRows
