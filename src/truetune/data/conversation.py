@@ -95,7 +95,7 @@ class Conversation:
         """Is it a pair, or an answer with a verdict? Then only what follows the prompt reaches the loss."""
         return self.rejected is not None or self.label is not None
 
-    def exchanged(self) -> Conversation:
+    def with_sides_exchanged(self) -> Conversation:
         """The pair with its chosen and rejected sides exchanged."""
         # Whoever reads the row again (provenance, fixes) must get the exchanged pair as well.
         read = None if self.read is None else partial(_read_with_sides_exchanged, self.read)
@@ -115,4 +115,4 @@ def _read_with_sides_exchanged(
     """What `read` makes of a row, with the sides of the pair exchanged. At the top level, so that
     it can be pickled.
     """
-    return read(raw, origin).exchanged()
+    return read(raw, origin).with_sides_exchanged()

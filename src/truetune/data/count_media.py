@@ -57,7 +57,7 @@ class Media:
         )
 
     @property
-    def not_counted(self) -> str:
+    def note_on_lengths(self) -> str:
         """The note for lengths in tokens, which leave these media out."""
         return f"the tokens of {self} are not counted"
 

@@ -45,11 +45,11 @@ class JsonWindow:
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
 
     @property
-    def next_text(self) -> str:
+    def quote_next_text(self) -> str:
         """The beginning of the text that comes next, quoted for messages."""
         return quote_shortened(self._text[self._at : self._at + 40])
 
-    def peek(self) -> str:
+    def peek_character(self) -> str:
         """The next character that is neither white space nor a comma; empty at the end."""
         while True:
             match = _SPACE.match(self._text, self._at)
@@ -65,11 +65,11 @@ class JsonWindow:
         """Move past one character."""
         self._at += 1
 
-    def skip_bracket(self, bracket: str) -> None:
+    def skip_closing_bracket(self, bracket: str) -> None:
         """Move past a closing bracket. Raises DataError if anything else comes, or nothing."""
-        character = self.peek()
+        character = self.peek_character()
         if character != bracket:
-            what = f"expected {bracket or 'the end of the file'}, found {self.next_text}"
+            what = f"expected {bracket or 'the end of the file'}, found {self.quote_next_text}"
             raise DataError(
                 f"{self.path}:{self.line}:"
                 f" {what if character else 'the file ends too early; is it whole?'}"
@@ -92,7 +92,7 @@ class JsonWindow:
                     continue
                 self._advance_line_and_offset(error.pos)
                 raise DataError(
-                    f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.next_text}"
+                    f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.quote_next_text}"
                 ) from None
             except ValueError as error:
                 raise DataError(
@@ -105,7 +105,7 @@ class JsonWindow:
             self._advance_line_and_offset(end)
             return *replace_lone_surrogates(value, self._text, start, end), key
 
-    def enter_next_row_list(self) -> str | None:
+    def enter_next_list_of_objects(self) -> str | None:
         """Go to the next list of objects inside the current object, and return its name. None if
         there is none, and if the object is itself a row: a list with the name of a column of
         messages is that row's chat.
@@ -113,15 +113,15 @@ class JsonWindow:
         None where there is none, and where the object is itself a row: a list that is called what a column of messages
         is called.
         """
-        if self.peek() == "{":
+        if self.peek_character() == "{":
             self.skip_character()
-        while self.peek() == '"':
+        while self.peek_character() == '"':
             name = str(self.read_value()[0])
-            if self.peek() == ":":
+            if self.peek_character() == ":":
                 self.skip_character()
             # A list under a name as `messages` is a value of a row, and this object is that row.
             if (
-                self.peek() == "["
+                self.peek_character() == "["
                 and name not in KNOWN_COLUMNS
                 and _OBJECTS.match(self._text_to_see_list_begin())
             ):

@@ -105,7 +105,7 @@ class PlaceCount:
         return self.first + self.second
 
     @property
-    def is_uneven(self) -> bool:
+    def is_uneven_beyond_chance(self) -> bool:
         """Does one place win far more often than chance lets it?"""
         excess = abs(self.first - self.second)
         return (

@@ -181,43 +181,43 @@ def _read_json_file(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
     They are decoded one by one.
     """
     window = JsonWindow(open_decompressed_bytes(raw, path), path)
-    first = window.peek()
+    first = window.peek_character()
     if first == "[":
         yield from _read_array(window)
-        window.skip_bracket("")
+        window.skip_closing_bracket("")
     elif first != "{":
         raise DataError(
-            f"{path}:{window.line}: expected an array of rows, found {window.next_text or 'nothing'}"
+            f"{path}:{window.line}: expected an array of rows, found {window.quote_next_text or 'nothing'}"
         )
     else:
-        name = window.enter_next_row_list()
+        name = window.enter_next_list_of_objects()
         if name is None:
             # No list of rows inside: the object was itself a row, maybe the first of several. Begin again.
             window = JsonWindow(open_decompressed_bytes(raw, path), path)
             yield from _read_values_until(window, until="")
             return
         yield from _read_array(window)
-        other = window.enter_next_row_list()
+        other = window.enter_next_list_of_objects()
         if other is not None:
             # Which of the two is meant, or both, only the user knows.
             raise DataError(
                 f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
                 " file"
             )
-        window.skip_bracket("}")
-        window.skip_bracket("")
+        window.skip_closing_bracket("}")
+        window.skip_closing_bracket("")
 
 
 def _read_array(window: JsonWindow) -> Iterator[Record]:
     """The values of an array, with its brackets."""
     window.skip_character()
     yield from _read_values_until(window)
-    window.skip_bracket("]")
+    window.skip_closing_bracket("]")
 
 
 def _read_values_until(window: JsonWindow, until: str = "]") -> Iterator[Record]:
     """The values up to a closing bracket, or to the end of the text."""
-    while window.peek() not in (until, ""):
+    while window.peek_character() not in (until, ""):
         yield _read_value(window)
 
 

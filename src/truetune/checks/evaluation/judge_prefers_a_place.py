@@ -75,7 +75,7 @@ class JudgePrefersAPlace(EvaluationRule):
 
     def findings(self) -> Iterator[Finding]:
         for count in count_wins_by_place(self.subject.judged):
-            if count.is_uneven:
+            if count.is_uneven_beyond_chance:
                 yield self._finding(count)
                 # The surest kind says it; others would say the same of the same judge.
                 return
