@@ -20,7 +20,7 @@ from bench.chats import write
 
 ENCODE = """
 import json, sys, time
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.settings.run_spec import RunSpec

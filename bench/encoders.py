@@ -50,7 +50,7 @@ ENCODERS = {"kitoken": (_kitoken, 2), "gigatoken": (_gigatoken, 2), "tokenizers"
 
 def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     """Rows that the template refuses are left out, and counted."""
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.errors import TemplateError
     from truetune.render.probes import probes
     from truetune.render.tokenizer import load_tokenizer

@@ -394,7 +394,7 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
 def made_prompts(given: argparse.Namespace, out: Path) -> list[Any]:
     from dataclasses import asdict
 
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.generation.backends.model_source import find_model_source
     from truetune.generation.build_prompts import build_prompts
 

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _prompts(asked: Any) -> tuple[Any, Any, Any]:
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.generation.backends.model_source import find_model_source
     from truetune.generation.build_prompts import build_prompts
 

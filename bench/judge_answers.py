@@ -98,7 +98,7 @@ def labelled() -> list[Labelled]:
 
 def verdicts(row: Labelled) -> tuple[str, ...]:
     """What the judge says is wrong with an answer."""
-    from truetune.data.predictions import Prediction
+    from truetune.data.read_predictions import Prediction
     from truetune.evaluation.score_predictions import build_sample
     from truetune.generation.answer_samples import NO_LIMIT
     from truetune.generation.answer_verdicts import answer_faults

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
     from truetune.checks.reports import Report as Report
-    from truetune.data.predictions import Prediction as Prediction
+    from truetune.data.read_predictions import Prediction as Prediction
     from truetune.encoding.encode_run import Encoded as Encoded
     from truetune.evaluation.custom_loop import Generator as Generator
     from truetune.evaluation.custom_loop import PredictionWriter as PredictionWriter
@@ -102,7 +102,7 @@ _HOMES = {
     "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan_memory",
-    "Prediction": "truetune.data.predictions",
+    "Prediction": "truetune.data.read_predictions",
     "PredictionWriter": "truetune.evaluation.custom_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.reports",

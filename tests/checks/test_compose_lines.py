@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.parsing.shell_commands import read_commands
+from truetune.parsing.shell_commands import read_command_file
 
 FOLDED = """services:
   first:
@@ -37,10 +37,10 @@ FOLDED = """services:
 def test_the_line_of_an_option(tmp_path: Path, service: int, text: str, line: int) -> None:
     file = tmp_path / "docker-compose.yml"
     file.write_text(FOLDED, encoding="utf-8")
-    assert read_commands(file).commands[service].line_of(text) == line
+    assert read_command_file(file).commands[service].line_of(text) == line
 
 
 def test_a_shell_script_keeps_the_line_of_its_command(tmp_path: Path) -> None:
     file = tmp_path / "serve.sh"
     file.write_text("#!/bin/sh\nvllm serve m --max-num-seqs 1\n", encoding="utf-8")
-    assert read_commands(file).commands[0].line_of("--max-num-seqs 1") == 2
+    assert read_command_file(file).commands[0].line_of("--max-num-seqs 1") == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.ranks_expanded_once import find_ranks_read_once
-from truetune.parsing.shell_commands import parse_commands
+from truetune.parsing.shell_commands import parse_command_file
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:4\n"
 LAUNCH = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$HEAD "
@@ -59,7 +59,7 @@ READ_BY_EACH = {
 
 def settings(folder: Path, text: str) -> list[tuple[str, int]]:
     """The options that all nodes are told alike, and for how many."""
-    file = parse_commands(re.sub(r"LAUNCH (?=--|\\)", LAUNCH, text), str(folder / "job.sbatch"))
+    file = parse_command_file(re.sub(r"LAUNCH (?=--|\\)", LAUNCH, text), str(folder / "job.sbatch"))
     return [(one.setting, one.copies) for one in find_ranks_read_once(file)]
 
 

@@ -12,7 +12,7 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.diagnose_log import diagnose
 from truetune.logs.read_run import read_run
 from truetune.logs.time_shares import measure_time_shares
-from truetune.parsing.nvidia_smi import MIB, read_nvidia_smi
+from truetune.parsing.read_nvidia_smi_output import MIB, read_nvidia_smi
 from truetune.settings.run_spec import RunSpec
 
 SMI = """\

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

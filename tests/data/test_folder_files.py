@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.sort_folder_files import list_prediction_files, sort_folder_files
+from truetune.data.tell_training_files_from_predictions import (
+    list_prediction_files,
+    sort_folder_files,
+)
 from truetune.settings.run_spec import RunSpec
 
 CHAT = {

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import parts
-from truetune.data.column_names import KNOWN_COLUMNS
+from truetune.data.column_name_aliases import KNOWN_COLUMNS
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, SpecError
 
 USER, GOOD, BAD = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import SpecError
 
 MAP = {

@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from tests import parts
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, SpecError
 
 ROWS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.script_rows.known_functions import is_quick_pattern
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.trained_rows import read_trained_rows

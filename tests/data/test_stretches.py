@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from truetune.data.conversation import Origin
 from truetune.data.find_data_files import find_sources
-from truetune.data.rows import read_conversations
-from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
+from truetune.data.read_rows_as_conversations import read_conversations
+from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_lines
 from truetune.errors import DataError
 
 LINE = st.one_of(
@@ -35,7 +35,7 @@ def test_stretches_give_the_rows_of_the_whole(
     body = ("\ufeff" * mark + '{"text": "first"}\n' + "\n".join(lines) + "\n" * last).encode()
     path.write_bytes(body)
     (source,) = find_sources([str(path)])
-    found = scan_lines(source, size)
+    found = scan_and_cut_lines(source, size)
     assert found.digest == hashlib.blake2b(body, digest_size=20).hexdigest()
     assert [s.start for s in found.stretches] == [0, *(s.stop for s in found.stretches[:-1])]
     assert found.stretches[-1].stop == len(body)
@@ -54,9 +54,9 @@ def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('[{"text": "a"}]')
     for path in sorted(tmp_path.iterdir()):
         (source,) = find_sources([str(path)])
-        assert scan_lines(source, 4).stretches == ()
+        assert scan_and_cut_lines(source, 4).stretches == ()
         assert (
-            scan_lines(source, 4).digest
+            scan_and_cut_lines(source, 4).digest
             == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
         )
 
@@ -68,7 +68,7 @@ def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
     told: list[tuple[Origin, str]] = []
     rows: list[Any] = []
     number = 0
-    for stretch in scan_lines(source, 10).stretches:
+    for stretch in scan_and_cut_lines(source, 10).stretches:
         rows += read_stretch(source, stretch, number, on_broken=lambda *what: told.append(what))
         number += stretch.rows
     assert [(row.text, row.origin.row) for row in rows] == [("a", 0), ("b", 4)]

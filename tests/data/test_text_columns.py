@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import truetune
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError
 

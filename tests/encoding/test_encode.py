@@ -16,7 +16,7 @@ from pyarrow import parquet
 import truetune
 from tests import parts
 from truetune.checks.check_data import view_row_tokens
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded

@@ -16,7 +16,7 @@ import pytest
 import truetune
 from truetune.checks.entropy_floor import loss_floor_of_data
 from truetune.checks.reports import DataReport
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests import parts
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches
@@ -216,7 +216,7 @@ def test_pairs_among_other_rows_stay_in_line(tmp_path: Path) -> None:
     for pair in filter(None, pairs):
         for one, other in zip(pair.chosen.examples, pair.rejected.examples, strict=True):
             assert one.row.origin == other.row.origin
-            assert one.row.exchanged().exchanged() == one.row
+            assert one.row.with_sides_exchanged().with_sides_exchanged() == one.row
         assert pair.chosen.offsets[-1] == len(pair.chosen.ids)
 
 

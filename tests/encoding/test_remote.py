@@ -18,9 +18,9 @@ import truetune
 from truetune.checks.reports import DataReport
 from truetune.data import remote_path
 from truetune.data.find_data_files import find_sources
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath, parse_data_path
-from truetune.data.rows import read_conversations
-from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
+from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
@@ -165,7 +165,7 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(remote_path, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
     (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])
-    stretches = scan_lines(source, 20_000).stretches
+    stretches = scan_and_cut_lines(source, 20_000).stretches
     assert sum(fetched) < len(LINES) * 20 + 1000 * (len(stretches) + 2)
     for stretch in stretches:
         fetched.clear()

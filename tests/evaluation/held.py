@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.auditing import tiny
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.row_losses import HeldOut, encode_held_out
 from truetune.generation.backends.backend import ScoredIds

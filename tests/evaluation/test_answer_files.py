@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from truetune.data.judge_verdicts import read_slot
+from truetune.data.llm_judge_verdicts_and_bias import parse_winning_place
 from truetune.evaluation.score_predictions import score
 from truetune.report.answers_terminal import describe_success
 from truetune.settings.run_spec import RunSpec
@@ -142,7 +142,7 @@ def test_a_judge_that_prefers_length(tmp_path: Path, longer_wins: int, fires: bo
     ],
 )
 def test_verdicts_are_read(value: Any, slot: str) -> None:
-    assert read_slot(value) == slot
+    assert parse_winning_place(value) == slot
 
 
 def test_other_files_are_no_verdicts(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import find_in_answers
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.gather_evidence import gather_evidence
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass

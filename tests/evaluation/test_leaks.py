@@ -10,7 +10,7 @@ import pytest
 
 from tests.auditing import tiny
 from tests.evaluation.held import probes_of, write
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding.encode_run import encode
 from truetune.evaluation.training_overlap import TrainingOverlap, find_training_overlap

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import truetune
 from truetune.cli import truetune_group
 from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
-from truetune.data.predictions import Prediction, read_predictions
+from truetune.data.read_predictions import Prediction, read_predictions
 from truetune.errors import DataError, UsageError
 
 ROWS = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from truetune.checks.rows.refusals_in_answers import REFUSALS
-from truetune.data.sort_folder_files import list_prediction_files
+from truetune.data.tell_training_files_from_predictions import list_prediction_files
 from truetune.evaluation.score_predictions import score
 
 QUESTION = {"role": "user", "content": "Which invoices have a quantity above 650?"}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.predictions import read_predictions, suggest_score_command
+from truetune.data.read_predictions import read_predictions, suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.report.answers_terminal import describe_success
 

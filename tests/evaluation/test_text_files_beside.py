@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.data.predictions import read_predictions
+from truetune.data.read_predictions import read_predictions
 
 CITIES = [f"The capital of country {i} is city {chr(65 + i % 26)}{i}." for i in range(40)]
 

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from tests.parts import folder
 from tests.render.conversations import CALL, RESULT, SYSTEM, TOOLS, assistant, turns, user
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.encode_run import encode
 from truetune.generation.answer_samples import Prompt

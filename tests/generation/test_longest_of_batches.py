@@ -7,7 +7,7 @@ import random
 import pytest
 
 import truetune
-from truetune.data.predictions import predictions_from_lists
+from truetune.data.read_predictions import predictions_from_lists
 from truetune.evaluation.score_predictions import build_passes
 from truetune.generation.only_longest_prompt_answered import find_longest_of_batches
 

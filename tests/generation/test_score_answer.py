@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.parts import data
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Scores

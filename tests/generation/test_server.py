@@ -23,7 +23,7 @@ from tests import parts
 from tests.auditing import tiny
 from tests.generation.imitated_server import Completions, started
 from tests.generation.serving import taught, tiny_folder, transformers_serve
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.data.predictions import Prediction
+from truetune.data.read_predictions import Prediction
 from truetune.evaluation.score_predictions import build_sample
 from truetune.generation.name_answer_language import name_answer_language
 

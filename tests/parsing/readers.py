@@ -95,7 +95,7 @@ class Reader(NamedTuple):
 
 
 def _rows(path: Path) -> Any:
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
 
     return sum(1 for _ in read_conversations([str(path)]))
 
@@ -107,9 +107,9 @@ def _rows_of_folder(path: Path) -> Any:
 
 def _scan(path: Path) -> Any:
     from truetune.data.find_data_files import find_sources
-    from truetune.data.split_lines_into_stretches import scan_lines
+    from truetune.data.split_lines_into_stretches import scan_and_cut_lines
 
-    return scan_lines(find_sources([str(path)])[0], 1 << 16)
+    return scan_and_cut_lines(find_sources([str(path)])[0], 1 << 16)
 
 
 def _settings(path: Path) -> Any:
@@ -267,7 +267,7 @@ def _vocabulary(path: Path) -> Any:
 
 
 def _predictions(path: Path) -> Any:
-    from truetune.data.predictions import read_predictions
+    from truetune.data.read_predictions import read_predictions
 
     return read_predictions([str(path)])
 

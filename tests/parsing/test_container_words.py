@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.parsing.container_words import words_on_host
-from truetune.parsing.shell_commands import parse_commands
+from truetune.parsing.container_command_on_host import command_words_on_host
+from truetune.parsing.shell_commands import parse_command_file
 
 
 def words(line: str) -> tuple[str, ...]:
     """The words of the one command of a script."""
-    [command] = [one for one in parse_commands(line, "serve.sh").commands if one.words[0] != "pwd"]
+    [command] = [
+        one for one in parse_command_file(line, "serve.sh").commands if one.words[0] != "pwd"
+    ]
     return command.words
 
 
@@ -65,4 +67,4 @@ def test_the_program_of_a_server_image_stands_behind_it() -> None:
     llama = words("docker run -v ./g:/g ghcr.io/ggml-org/llama.cpp:server-cuda -m /g/a.gguf")
     assert llama[-3:] == ("llama-server", "-m", "./g/a.gguf")
     own = ["docker", "run", "--entrypoint", "bash", "ghcr.io/ggml-org/llama.cpp:server", "-c", "ls"]
-    assert words_on_host(own) == tuple(own)
+    assert command_words_on_host(own) == tuple(own)

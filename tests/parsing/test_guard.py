@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
 from truetune.cli.shared_options import _parse_value
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.split_lines_into_stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
 from truetune.logs.read_run import read_run
 from truetune.parsing import InputLimitError, input_limits
-from truetune.parsing.bounded_files import bounded_lines, read_bounded
-from truetune.parsing.decompression import open_decompressed
+from truetune.parsing.decompress_within_limits import open_decompressed
 from truetune.parsing.input_limits import MAX_NESTING, ROW, SETTINGS
-from truetune.parsing.json_reader import RowDecoder, find_duplicate_key, parse_json
-from truetune.parsing.python_reader import parse_literal, parse_python
-from truetune.parsing.toml_reader import parse_toml
-from truetune.parsing.yaml_reader import YamlError, parse_yaml
+from truetune.parsing.parse_json_within_limits import RowDecoder, find_duplicate_key, parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal, parse_python
+from truetune.parsing.parse_toml_within_limits import parse_toml
+from truetune.parsing.parse_yaml_within_limits import YamlError, parse_yaml
+from truetune.parsing.read_files_within_limits import lines_within_limit, read_bytes_within_limit
 
 keys = st.sampled_from(["a", "b", 'a"', ":", ' ":', "a:", "\t", ""])
 texts = st.text(st.sampled_from('ab":\\{}[], \n\t'), max_size=8)
@@ -200,19 +200,19 @@ def test_compressed_streams(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises((EOFError, OSError)):
         open_decompressed(BytesIO(packed[:-9]), f".{kind}").read()
-    monkeypatch.setattr("truetune.parsing.decompression.MIN_DECOMPRESSED_BYTES", 1 << 20)
+    monkeypatch.setattr("truetune.parsing.decompress_within_limits.MIN_DECOMPRESSED_BYTES", 1 << 20)
     bomb = open_decompressed(BytesIO(compressed(kind, b"\n" * (8 << 20))), f".{kind}")
     with pytest.raises(OSError, match="decompression bomb"):
         sum(len(line) for line in bomb)
 
 
 def test_lines_and_files_have_a_length(tmp_path: Path) -> None:
-    found = list(bounded_lines(BytesIO(b"a\n" + b"x" * 50 + b"\nb"), 10))
+    found = list(lines_within_limit(BytesIO(b"a\n" + b"x" * 50 + b"\nb"), 10))
     assert found == [(b"a\n", 2), (b"", 51), (b"b", 1)]
     path = tmp_path / "a"
     path.write_bytes(b"x" * (SETTINGS.max_bytes + 1))
     with pytest.raises(InputLimitError, match="larger than 1 MiB, the limit for a settings file"):
-        read_bounded(path, SETTINGS)
+        read_bytes_within_limit(path, SETTINGS)
 
 
 BLANKS = {
@@ -343,7 +343,7 @@ def test_the_table_of_the_documents_is_that_of_the_code() -> None:
     for known in vars(input_limits).values():
         if isinstance(known, input_limits.Limits):
             assert (
-                f"| {known.name} | {input_limits.size_text(known.max_bytes)} | {known.max_values:,} |"
+                f"| {known.name} | {input_limits.size_in_binary_units(known.max_bytes)} | {known.max_values:,} |"
                 in text
             )
     assert f"at most {MAX_NESTING} deep" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.parsing.shell_commands import parse_commands
+from truetune.parsing.shell_commands import parse_command_file
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from truetune.parsing.shell_commands import parse_commands
     ],
 )
 def test_joined_streams_are_no_words(line: str, words: tuple[str, ...]) -> None:
-    assert parse_commands(line, "run.sh").commands[0].words == words
+    assert parse_command_file(line, "run.sh").commands[0].words == words

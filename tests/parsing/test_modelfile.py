@@ -8,7 +8,7 @@ import pytest
 
 import truetune
 from truetune.errors import UsageError
-from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
+from truetune.parsing.read_ollama_modelfile import is_modelfile_name, read_modelfile
 
 TEXT = '''# my model
 from ./merged
@@ -50,7 +50,7 @@ def test_instructions_are_read_with_their_lines(tmp_path: Path) -> None:
     ],
 )
 def test_a_modelfile_is_told_by_its_name(name: str, expected: bool) -> None:
-    assert is_modelfile(Path(name)) == expected
+    assert is_modelfile_name(Path(name)) == expected
 
 
 def test_a_file_without_instructions_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
+from truetune.parsing.ollama_modelfiles_in_shell_scripts import modelfiles_in_script
 
 BODY = 'FROM ./out/model.gguf\nTEMPLATE """[INST] {{ .Prompt }} [/INST]"""\n'
 TRAINING = """

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.parsing.shell_commands import last_option, parse_commands
+from truetune.parsing.shell_commands import last_option, parse_command_file
 
 
 def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
-    return [command.words for command in parse_commands(text, path).commands]
+    return [command.words for command in parse_command_file(text, path).commands]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_dockerfile_starts_its_entry_point_with_the_words_of_cmd() -> None:
 
 def test_what_a_job_asks_for() -> None:
     text = "#!/bin/bash\n#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n#SBATCH -G4\n##SBATCH --mem=1G\n"
-    assert parse_commands(text, "a.sbatch").requests == {
+    assert parse_command_file(text, "a.sbatch").requests == {
         "--gres": ("gpu:a100:4", 2), "-N": ("2", 3), "-G": ("4", 4),
     }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_options() -> None:
     st.sampled_from(["run.sh", "Dockerfile"]),
 )
 def test_any_text_is_read(text: str, path: str) -> None:
-    parse_commands(f"ENTRYPOINT {text}\n{text}", path)
+    parse_command_file(f"ENTRYPOINT {text}\n{text}", path)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_any_text_is_read(text: str, path: str) -> None:
     ],
 )  # fmt: skip
 def test_a_body_of_several_lines_is_one_word(text: str, last: str) -> None:
-    first, second = parse_commands(text, "ask.sh").commands
+    first, second = parse_command_file(text, "ask.sh").commands
     assert (first.words[-1], first.line) == (last, 1)
     assert second.words == ("echo", "done")
 
 
 def test_a_body_that_never_closes_takes_a_limited_part_of_the_file() -> None:
     text = "curl h -d '{\n" + "true\n" * 1_000
-    assert len(parse_commands(text, "ask.sh").commands) > 500
+    assert len(parse_command_file(text, "ask.sh").commands) > 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.parsing.shell_commands import parse_commands
+from truetune.parsing.shell_commands import parse_command_file
 
 KNOWN = {
     "one line": ("A=(--lr 1e-5)", ["--lr", "1e-5"]),
@@ -28,7 +28,7 @@ UNKNOWN = {
 
 
 def words_of_run(text: str) -> list[str]:
-    commands = parse_commands(f'{text}\npython t.py "${{A[@]}}"\n', "run.sh").commands
+    commands = parse_command_file(f'{text}\npython t.py "${{A[@]}}"\n', "run.sh").commands
     return [word for one in commands if one.words[0] == "python" for word in one.words[2:]]
 
 
@@ -43,5 +43,5 @@ def test_arrays_that_are_not_known_stay_open(text: str) -> None:
 
 
 def test_the_lines_behind_an_array_keep_their_numbers() -> None:
-    commands = parse_commands('A=(\n x\n)\npython t.py "${A[@]}"\n', "run.sh").commands
+    commands = parse_command_file('A=(\n x\n)\npython t.py "${A[@]}"\n', "run.sh").commands
     assert [(one.words, one.line) for one in commands] == [(("python", "t.py", "x"), 4)]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
-from truetune.data.rows import conversations_of_records
+from truetune.data.read_file_records import Record
+from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
@@ -116,7 +116,7 @@ def read(row: Row, **more: Any) -> Conversation:
 
 def spell_origins(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
     """Each text that is not the template's, of both sides, and its place."""
-    for side in (row, row.exchanged()) if row.rejected is not None else (row,):
+    for side in (row, row.with_sides_exchanged()) if row.rejected is not None else (row,):
         for rendering in renderer().exact(side):
             found = text_origins(side, rendering)
             assert [place.start for place in found[1:]] == [place.end for place in found[:-1]]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.parts.packages import unpack
 from tests.parts.shelf import Missing
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import SpecError
 from truetune.settings.config import Config
 from truetune.settings.stacks.config_file import read_config

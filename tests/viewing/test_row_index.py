@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from truetune.data import json_stream_window
-from truetune.data.file_records import Record, read_records
 from truetune.data.find_data_files import Source, file_kind, find_sources, open_raw
+from truetune.data.read_file_records import Record, read_records
 from truetune.errors import DataError
 from truetune.viewing.row_index import RowIndex
 

@@ -20,9 +20,9 @@ import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.view_command import view as command
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import find_sources
-from truetune.data.rows import read_conversations
+from truetune.data.read_file_records import Record
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.compare_rendered_rows import RowRenderer

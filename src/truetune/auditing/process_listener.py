@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.parsing.input_limits import LOG_RECORD
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.probe.run_record import Record, read_record
 
 JudgeRun = Callable[[Sequence[Record]], bool]

@@ -22,7 +22,7 @@ from truetune.auditing.search_text import (
     find_field_spots,
     list_windows,
 )
-from truetune.parsing.json_reader import replace_surrogates
+from truetune.parsing.parse_json_within_limits import replace_lone_surrogates
 
 # Chosen, not measured: rows of short texts alone have no window; to look for all of a large data set takes minutes.
 MAX_ROWS_WITHOUT_MATCH = 256
@@ -42,7 +42,7 @@ class RowIndex:
     def __init__(self, rows: Mapping[int, dict[str, Any]], normalize: NormalizeText) -> None:
         # Half surrogates can't be encoded to bytes, in which texts are searched.
         whole = {
-            number: replace_surrogates(row, json.dumps(row))[0] for number, row in rows.items()
+            number: replace_lone_surrogates(row, json.dumps(row))[0] for number, row in rows.items()
         }
         self.talks = {number: parse_row(row, number) for number, row in whole.items()}
         self.fields = {

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.auditing.audit import Field
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.data.conversation import Conversation, Origin, Problem
-from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.data.parse_messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
@@ -108,7 +108,7 @@ def _list_column_texts(name: str, value: Any, source: Source) -> Iterator[FieldT
         for i, message in enumerate(value):
             yield from _list_message_texts(f"{name}[{i}]", message)
     elif source is Source.TOOLS:
-        tools = parse_json_text(value, []) if isinstance(value, str) else value
+        tools = parse_json_text_or_keep(value, []) if isinstance(value, str) else value
         for i, tool in enumerate(tools if isinstance(tools, list) else [tools]):
             yield from _list_json_texts(f"{name}[{i}]", tool, source)
     # Alpaca's history: pairs of a question and its answer.
@@ -128,7 +128,7 @@ def _parse_messages(value: Any) -> Any:
         return [value]
     if isinstance(value, str) and value[:1] in "[{" and value:
         odd: list[Problem] = []
-        parsed_value = parse_json_text(value, odd)
+        parsed_value = parse_json_text_or_keep(value, odd)
         parsed_value = [parsed_value] if isinstance(parsed_value, dict) else parsed_value
         return parsed_value if is_messages(parsed_value) else value
     return value
@@ -150,7 +150,9 @@ def _list_message_texts(path: str, message: Mapping[str, Any]) -> Iterator[Field
         source = source_of(("messages", 0, key), [named])
         if key in CALL_KEYS:
             calls = (
-                parse_json_text(message[key], []) if isinstance(message[key], str) else message[key]
+                parse_json_text_or_keep(message[key], [])
+                if isinstance(message[key], str)
+                else message[key]
             )
             many = isinstance(calls, list)
             for i, call in enumerate(calls if many else [calls]):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from truetune.checkpoint.weight_files import read_object
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.parse_json_within_limits import RowDecoder
 
 MAX_HEAD_BYTES = 16 << 20
 """Bytes: added_tokens stands before the vocabulary in tokenizer.json"""

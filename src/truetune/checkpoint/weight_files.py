@@ -17,7 +17,7 @@ from truetune.checkpoint.safetensors_header import (
     read_header,
 )
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 ADAPTER_FILE = "adapter_model.safetensors"
 SINGLE_MODEL_FILE = "model.safetensors"

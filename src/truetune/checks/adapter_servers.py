@@ -14,13 +14,13 @@ from truetune.checks.sglang_server_commands import sglang_server
 from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
 from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
 from truetune.errors import DataError, TruetuneError
-from truetune.parsing.read_modelfile import read_modelfile
+from truetune.parsing.read_ollama_modelfile import read_modelfile
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     is_command_file,
     last_option,
-    read_commands,
+    read_command_file,
 )
 from truetune.settings.stacks.find_config_consumer import files_around
 
@@ -58,7 +58,7 @@ def command_files_of_project(path: Path) -> Iterator[CommandFile]:
         if not is_command_file(file):
             continue
         try:
-            yield read_commands(file)
+            yield read_command_file(file)
         except DataError:
             continue
 

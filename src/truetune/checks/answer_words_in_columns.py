@@ -19,7 +19,7 @@ from truetune.checks.answers_beside_unread_columns import (
     texts_before_last_answer,
 )
 from truetune.checks.column_contents import single_spaced
-from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
 from truetune.data.conversation import Conversation
 
 WORD = re.compile(r"\w+")
@@ -153,7 +153,11 @@ def _is_named_as_answer(column: str) -> bool:
     """Does the name of a column say that it holds answers, a part of them, or metadata of the row?"""
     name = column.removesuffix(NOT_MAPPED)
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return is_answer_name(name) or is_metadata_name(name) or not MADE_FROM_ANSWERS.isdisjoint(words)
+    return (
+        is_answer_column_name(name)
+        or is_metadata_column_name(name)
+        or not MADE_FROM_ANSWERS.isdisjoint(words)
+    )
 
 
 def _text_of_column(raw: Mapping[str, object], name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
 from truetune.source.module import Module, read_module
 

@@ -22,7 +22,7 @@ from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import BrokenLines, DataRules
 from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import OnBroken, read_conversations
+from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as one_batch
 from truetune.encoding.stream_batches import stream_batches, with_proof

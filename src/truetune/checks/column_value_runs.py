@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from truetune.checks.answers_beside_unread_columns import last_answer
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.data.conversation import Conversation
 
 # Chosen, not measured: names, topics and URLs of sources are shorter; at double, short texts would be compared.

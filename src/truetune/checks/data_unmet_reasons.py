@@ -67,4 +67,4 @@ def explain_uncounted_tokens(media: Media, *, is_named: bool) -> Unmet | None:
     """
     if not media:
         return None
-    return Unmet(media.not_counted, COUNT_IN_BATCHES, asked=is_named)
+    return Unmet(media.note_on_lengths, COUNT_IN_BATCHES, asked=is_named)

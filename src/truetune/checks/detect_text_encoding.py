@@ -14,8 +14,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.python_reader import parse_literal
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal
 
 # Chosen, not measured: 24 characters are 18 bytes. At half, camel-case names are found; at double, short answers
 # pass.

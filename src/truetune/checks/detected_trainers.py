@@ -19,7 +19,7 @@ from truetune.checks.training_module import (
     read_training_module,
 )
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
 from truetune.settings.config import Config
 from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins

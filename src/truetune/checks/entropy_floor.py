@@ -17,7 +17,7 @@ from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run_data_rules import DataRules
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.logs.run_log import DataFacts

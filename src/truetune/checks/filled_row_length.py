@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.read_files_beside import length_limit_of_config
-from truetune.data.row_text_sizes import first_row_text_sizes
+from truetune.data.row_text_bytes import text_bytes_of_first_rows
 from truetune.errors import TruetuneError
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
 from truetune.logs.files_beside import FILLED_TO_LIMIT, LENGTH_LIMIT
@@ -47,7 +47,7 @@ def _longest_row_bytes(config: Config) -> tuple[int | None, str]:
         return None, ""
     try:
         files = [one for name in config.spec.data for one in data_files_of(name)]
-        sizes, is_whole = first_row_text_sizes(files)
+        sizes, is_whole = text_bytes_of_first_rows(files)
     except (TruetuneError, OSError, ValueError):
         return None, ""
     if not sizes:

@@ -14,7 +14,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.parsing.input_limits import LOG_RECORD
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 FINDINGS = "findings.jsonl"
 FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 LAYER_OF_TYPE: Mapping[str, str] = {
     "llama": "LlamaDecoderLayer",

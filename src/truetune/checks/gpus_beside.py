@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from truetune.checks.named_gpu import REQUESTS, TYPED_REQUEST, find_named_gpu, gpu_memory_gb
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.nvidia_smi import GpuReading, read_nvidia_smi
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.read_nvidia_smi_output import GpuReading, read_nvidia_smi
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 
 TEXT_SUFFIXES = (".txt", ".log", ".out", ".csv", ".err")
 PRINTED_NAME = re.compile(
@@ -73,7 +73,7 @@ def read_gpu_file(file: Path) -> tuple[GpuReading, ...]:
     if file.suffix not in TEXT_SUFFIXES:
         return ()
     try:
-        text = read_bounded(file, SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(file, SETTINGS).decode("utf-8", "replace")
     except (OSError, TruetuneError):
         return ()
     return read_nvidia_smi(text)
@@ -114,7 +114,7 @@ def _gpus_requested_by_jobs(files: Sequence[Path]) -> Iterator[GpuBeside]:
         if not is_command_file(file):
             continue
         try:
-            requests = read_commands(file).requests
+            requests = read_command_file(file).requests
         except TruetuneError:
             continue
         for name in REQUESTS:
@@ -131,7 +131,7 @@ def _gpus_of_logs(files: Sequence[Path]) -> Iterator[GpuBeside]:
         if file.suffix not in TEXT_SUFFIXES:
             continue
         try:
-            text = read_bounded(file, SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(file, SETTINGS).decode("utf-8", "replace")
         except (OSError, TruetuneError):
             continue
         names: dict[str, int] = {}

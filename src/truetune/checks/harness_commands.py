@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from truetune.parsing.harness_results import TEMPLATE_NOT_RECORDED
+from truetune.parsing.lm_eval_results_as_command import TEMPLATE_NOT_RECORDED
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
@@ -61,7 +61,7 @@ class HarnessRun(NamedTuple):
     @property
     def puts_examples_in_one_turn(self) -> bool:
         """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
-        shots = parse_whole_number(last_option(self.options, "--num_fewshot", "-f"))
+        shots = parse_digits(last_option(self.options, "--num_fewshot", "-f"))
         is_split = last_option(self.options, "--fewshot_as_multiturn") is not None
         return self.uses_template and bool(shots) and not is_split and self.loads_a_chat_model
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data.find_data_files import find_sources
-from truetune.data.sort_folder_files import MAX_FILES, fits_a_format_of_rows
+from truetune.data.tell_training_files_from_predictions import MAX_FILES, first_row_fits_a_format
 from truetune.errors import TruetuneError
 
 TRAINING_NAME = re.compile(r"(?:^|[\W_])(?:train|training|trn)(?:$|[\W_\d])", re.I)
@@ -40,7 +40,11 @@ def pair_files(paths: Sequence[str]) -> PairedFiles | None:
         for file in files
         if file not in training and HELD_OUT_NAME.search(Path(file).stem) is not None
     ]
-    if not training or not held_out or not all(map(fits_a_format_of_rows, (*training, *held_out))):
+    if (
+        not training
+        or not held_out
+        or not all(map(first_row_fits_a_format, (*training, *held_out)))
+    ):
         return None
     rest = (file for file in files if file not in held_out)
     return PairedFiles(tuple(rest), tuple(held_out))

@@ -22,7 +22,7 @@ from truetune.logs.files_beside import (
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
 from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs, find_model_name

@@ -27,8 +27,8 @@ from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
+    docker_run_words,
     last_option,
-    words_of_container,
 )
 from truetune.settings.config import Config
 from truetune.settings.located_document import parse_document
@@ -127,7 +127,7 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
 
 def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | None:
     """The memory of the machine that a command may use: what its container gets, else what the job asks for."""
-    words = words_of_container(command)
+    words = docker_run_words(command)
     for number, word in enumerate(words):
         name, _, value = word.partition("=")
         if name in ("-m", "--memory"):

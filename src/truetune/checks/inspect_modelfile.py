@@ -9,7 +9,7 @@ from pathlib import Path
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.parsing.read_modelfile import Modelfile, read_modelfile
+from truetune.parsing.read_ollama_modelfile import Modelfile, read_modelfile
 from truetune.settings.recognise_input_kind import title_of_kind
 from truetune.settings.run_spec import RunSpec
 

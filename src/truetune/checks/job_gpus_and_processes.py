@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import InputLimitError
-from truetune.parsing.python_reader import parse_python
+from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
+    docker_run_words,
     last_option,
     options_before_script,
-    parse_commands,
-    parse_whole_number,
-    variables_set_once,
-    words_of_container,
+    parse_command_file,
+    parse_digits,
+    variables_set_once_unconditionally,
 )
 from truetune.settings import located_document
 
@@ -100,7 +100,7 @@ class ProcessLaunch(NamedTuple):
 
 def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = parse_whole_number(_first_job_request(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_digits(_first_job_request(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -173,7 +173,7 @@ def gpus_given_to_container(command: ShellCommand) -> int | None:
 
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
     """The GPUs that `docker run`, or a service of a compose file, shows its command; None where that is not plain."""
-    words = words_of_container(command)
+    words = docker_run_words(command)
     found: list[GpuCount] = []
     for number, word in enumerate(words[:-1]):
         name, _, given = word.partition("=") if word.startswith("--") else (word, "", "")
@@ -303,7 +303,7 @@ def _commands_of_inner_shell(command: ShellCommand) -> Iterator[ShellCommand]:
         command.words, command.words[1:], command.words[2:], strict=False
     ):
         if shell.rpartition("/")[2] in INNER_SHELLS and switch in ("-c", "-lc"):
-            yield from parse_commands(text, "command.sh").commands
+            yield from parse_command_file(text, "command.sh").commands
 
 
 def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
@@ -316,7 +316,7 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
         return None
     tasks = own or _first_job_request(file, "--ntasks-per-node")[0]
     if tasks:
-        return parse_whole_number(tasks)
+        return parse_digits(tasks)
     # Slurm then counts tasks by GPUs, whose number per node is not said.
     if "--gpus-per-task" in file.requests:
         return None
@@ -326,8 +326,8 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _tasks_of_node(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = parse_whole_number(_first_job_request(file, "--ntasks", "-n")[0])
-    nodes = parse_whole_number(_first_job_request(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_digits(_first_job_request(file, "--ntasks", "-n")[0])
+    nodes = parse_digits(_first_job_request(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
@@ -338,7 +338,7 @@ def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
     if options is None:
         return None
     count_option = last_option(options_before_script(options), "--nproc-per-node")
-    count = parse_whole_number(count_option) if count_option is not None else 1
+    count = parse_digits(count_option) if count_option is not None else 1
     text = (
         f"--nproc-per-node {count_option}"
         if count_option is not None
@@ -360,7 +360,7 @@ def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
             return None
         text = f"--include {included}"
         return ProcessLaunch(command, len(devices.split(",")), 1, "--include", text, False)
-    count = parse_whole_number(last_option(options, "--num-gpus"))
+    count = parse_digits(last_option(options, "--num-gpus"))
     return (
         ProcessLaunch(command, count, 1, "--num_gpus", f"--num_gpus {count}", False)
         if count
@@ -417,10 +417,8 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
         return None
     option = last_option(options, "--num-processes")
     machines = last_option(options, "--num-machines")
-    count: Any = parse_whole_number(option) if option is not None else config.get("num_processes")
-    nodes: Any = (
-        parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
-    )
+    count: Any = parse_digits(option) if option is not None else config.get("num_processes")
+    nodes: Any = parse_digits(machines) if machines is not None else config.get("num_machines", 1)
     if not _are_processes_split_evenly(count, nodes):
         return None
     if option is not None:
@@ -448,7 +446,7 @@ def _tune_launch(command: ShellCommand) -> ProcessLaunch | None:
     )
     # tune's own options stand before the recipe; behind it they are the recipe's.
     count = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
-    if not recipe or (count is not None and parse_whole_number(count) is None):
+    if not recipe or (count is not None and parse_digits(count) is None):
         return None
     text = f"--nproc_per_node {count}" if count is not None else f"tune run {recipe}"
     is_distributed = recipe.endswith("_distributed")
@@ -457,17 +455,17 @@ def _tune_launch(command: ShellCommand) -> ProcessLaunch | None:
         if is_distributed
         else "a recipe that ends in _distributed, with --nproc_per_node"
     )
-    return ProcessLaunch(command, parse_whole_number(count) or 1, 1, setting, text, False)
+    return ProcessLaunch(command, parse_digits(count) or 1, 1, setting, text, False)
 
 
 def _swift_launch(command: ShellCommand, file: CommandFile) -> ProcessLaunch | None:
     """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
     if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
         return None
-    count_text = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
-        "NPROC_PER_NODE"
-    )
-    count = parse_whole_number(count_text) if count_text is not None else 1
+    count_text = command.variables.get("NPROC_PER_NODE") or variables_set_once_unconditionally(
+        file.text
+    ).get("NPROC_PER_NODE")
+    count = parse_digits(count_text) if count_text is not None else 1
     if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
         return None
     text = (

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.python_reader import parse_python
+from truetune.parsing.parse_python_within_limits import parse_python
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_commands,
+    parse_command_file,
 )
 from truetune.settings import located_document
 from truetune.settings.located_document import LocatedDocument
@@ -149,7 +149,7 @@ def _commands_with_inner(file: CommandFile) -> Iterator[ShellCommand]:
             continue
         # A line that continues inside of the quotes keeps its backslash.
         text = command.words[shell + 1].replace("\\\n", " ")
-        for inner in parse_commands(text, "command.sh").commands:
+        for inner in parse_command_file(text, "command.sh").commands:
             yield replace(inner, line=command.line)
 
 
@@ -232,7 +232,7 @@ def parse_script(script: Path | None) -> ast.Module | None:
     if script is None:
         return None
     try:
-        return parse_python(read_bounded(script, SETTINGS).decode("utf-8", "replace"))
+        return parse_python(read_bytes_within_limit(script, SETTINGS).decode("utf-8", "replace"))
     except (OSError, InputLimitError, SyntaxError, ValueError):
         return None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from truetune.checks.launch_files import LaunchFiles, find_launches_with_files
 from truetune.errors import TruetuneError
 from truetune.memory.memory_settings import Offload, find_offload, flatten_settings
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
@@ -55,7 +55,7 @@ def _launches_of(script: Path) -> Iterator[LaunchFiles]:
         if not file.is_file() or not is_command_file(file):
             continue
         try:
-            launches = list(find_launches_with_files(read_commands(file)))
+            launches = list(find_launches_with_files(read_command_file(file)))
         except TruetuneError:
             continue
         yield from (

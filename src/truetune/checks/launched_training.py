@@ -16,7 +16,7 @@ from truetune.checks.launch_files import LaunchFiles, find_launches_with_files, 
 from truetune.checks.launch_memory_settings import one_unit_policy
 from truetune.errors import TruetuneError
 from truetune.memory.memory_settings import Offload, find_offload, flatten_settings
-from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
+from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
@@ -96,7 +96,7 @@ def _launches_of(script: Path) -> Iterator[LaunchedTraining]:
         if not path.is_file() or not is_command_file(path):
             continue
         try:
-            file = read_commands(path)
+            file = read_command_file(path)
             yield from _launches_in(file, script.name)
         except TruetuneError:
             continue

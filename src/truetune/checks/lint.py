@@ -30,13 +30,13 @@ from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.docker_compose_services import is_compose_file
-from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
-from truetune.parsing.pod_manifests import is_pod_manifest
+from truetune.parsing.kubernetes_containers import is_manifest_with_containers
+from truetune.parsing.ollama_modelfiles_in_shell_scripts import modelfiles_in_script
 from truetune.parsing.shell_commands import (
     SCRIPT_SUFFIXES,
     CommandFile,
     is_command_file,
-    read_commands,
+    read_command_file,
 )
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
@@ -283,7 +283,7 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
     """What the rules that `spec` selects find in one shell script, job file or Dockerfile, and in the settings that
     its commands give as options; `uses` as in `lint`."""
     try:
-        file = read_commands(Path(path))
+        file = read_command_file(Path(path))
     except DataError as error:
         unread = NotJudged(
             "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
@@ -522,7 +522,7 @@ def _describe_path_kind(name: str) -> str:
     if path.is_file() and is_command_file(path):
         if path.suffix == ".json":
             return "results of lm_eval"
-        if is_pod_manifest(path):
+        if is_manifest_with_containers(path):
             return "manifest of Kubernetes"
         return "compose file" if is_compose_file(path) else "shell script"
     if path.is_dir():

@@ -24,7 +24,7 @@ from truetune.logs.files_beside import (
     FilesBeside,
     SettingBeside,
 )
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
 from truetune.settings.located_document import read_document
 from truetune.settings.recognise_input_kind import recognise_kinds
@@ -118,7 +118,7 @@ def _trainings_of_file(file: Path) -> _Trainings:
 def _configs_of_file(file: Path) -> Iterable[Config]:
     """The settings of trainings in a file of settings or of commands."""
     if is_command_file(file):
-        return configs_of_commands(read_commands(file))
+        return configs_of_commands(read_command_file(file))
     is_small = file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_BYTES
     if is_small and recognise_kinds(file)[0] in config_readers():
         return [read_config(file)]

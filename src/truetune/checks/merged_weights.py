@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from truetune.checks.weight_uses import is_same_folder, uses_of_files
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.shell_commands import ShellCommand, is_command_file, read_commands
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.shell_commands import ShellCommand, is_command_file, read_command_file
 
 MOUNT = re.compile(r"(?<![\w:])([.~]{0,2}/?[\w./-]+):(/[\w./-]+)")
 """`./out:/models` of docker and compose"""
@@ -65,7 +65,7 @@ def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
                 yield MergedWeights(written, adapter, use.file, use.line)
     for path in filter(is_command_file, files):
         try:
-            commands = read_commands(path).commands
+            commands = read_command_file(path).commands
         except (TruetuneError, OSError, ValueError):
             continue
         for command in commands:
@@ -103,7 +103,7 @@ def option_value(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
 def _read_beginning(path: Path) -> bytes:
     """The beginning of a file as bytes; empty if it can't be read."""
     try:
-        return read_bounded(path, SETTINGS)
+        return read_bytes_within_limit(path, SETTINGS)
     except (OSError, TruetuneError, ValueError):
         return b""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 FAMILY = re.compile(
     r"(codellama|tinyllama|llama|ministral|mistral|mixtral|qwen|gemma|phi|smollm|olmo|falcon|yi|deepseek|granite|bloom"

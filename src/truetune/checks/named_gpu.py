@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
+from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
 
 GPU_SIZES = (
     (r"(?:rtx[ _-]?)?(?:pro[ _-]?)6000(?:[ _-]?blackwell)?", 96),
@@ -94,7 +94,7 @@ def _gpus_requested_by_jobs(path: Path) -> Iterator[NamedGpu | None]:
         if not file.is_file() or not is_command_file(file):
             continue
         try:
-            commands = read_commands(file)
+            commands = read_command_file(file)
         except TruetuneError:
             continue
         if _does_file_start_run(commands, path):

@@ -21,9 +21,9 @@ from truetune.parsing.shell_commands import (
     ShellCommand,
     last_option,
     options_before_script,
-    parse_commands,
-    parse_whole_number,
-    variables_set_once,
+    parse_command_file,
+    parse_digits,
+    variables_set_once_unconditionally,
 )
 from truetune.settings import located_document
 
@@ -90,9 +90,9 @@ def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
         return  # the first node meets itself, and so do all where one machine plays several
     text = _replace_substitutions_by_variables(file.text)
-    assigned = variables_set_once(text)
+    assigned = variables_set_once_unconditionally(text)
     job_nodes = node_count_of_job(file)
-    for command in parse_commands(text, file.path).commands:
+    for command in parse_command_file(text, file.path).commands:
         for start in started_commands(file, command, assigned):
             meeting = _rendezvous_of_launch(file, command, start, assigned, job_nodes)
             if meeting is not None and meeting.nodes > 1:
@@ -136,7 +136,7 @@ def node_count_of_job(file: CommandFile) -> int | None:
     """The nodes that a job asks for; None where it is no job, or the number is not plain."""
     for name in ("--nodes", "-N"):
         if name in file.requests:
-            return parse_whole_number(file.requests[name][0])
+            return parse_digits(file.requests[name][0])
     return None
 
 
@@ -154,7 +154,7 @@ def started_commands(
         return
     # In single quotes the variables of the inner command are read by each node's own shell.
     is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
-    for one in parse_commands(inner, "command.sh").commands:
+    for one in parse_command_file(inner, "command.sh").commands:
         yield StartedCommand(split_variables(one.words, assigned), is_each or is_quoted)
 
 
@@ -233,7 +233,7 @@ def _rendezvous_of_launch(
         job_nodes
         if NODES_OF_SLURM.fullmatch(nodes)
         # `1:4` is an elastic launch: up to four nodes.
-        else parse_whole_number(nodes.rpartition(":")[2])
+        else parse_digits(nodes.rpartition(":")[2])
     )
     if count is None:
         return None

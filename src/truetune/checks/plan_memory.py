@@ -36,7 +36,7 @@ from truetune.logs.read_run import read_run
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
-from truetune.parsing.shell_commands import read_commands
+from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.settings.run_spec import RunSpec
@@ -154,7 +154,7 @@ def _config_of_path(path: str) -> Config:
     if kinds[0] in config_readers():
         return read_config(path)
     if kinds[0] == "commands":
-        of_command = next(configs_of_commands(read_commands(Path(path))), None)
+        of_command = next(configs_of_commands(read_command_file(Path(path))), None)
         if of_command is not None:
             return of_command
     raise UsageError(

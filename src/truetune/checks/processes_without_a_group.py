@@ -26,8 +26,8 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_commands,
-    parse_whole_number,
+    parse_command_file,
+    parse_digits,
 )
 from truetune.source.module import Module
 
@@ -174,16 +174,16 @@ def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> tuple[int, str, 
     own = own_options(command)
     total = last_option(own, "--ntasks", "-n")
     if total is not None and "$" not in total:
-        count = parse_whole_number(total)
+        count = parse_digits(total)
         return (count, f"--ntasks={total}", command.line) if count else None
     asked = last_option(own, "--nodes", "-N")
     is_all = asked is None or NODES_OF_SLURM.fullmatch(asked) is not None
-    nodes = (node_count_of_job(file) or 1) if is_all else parse_whole_number(asked)
+    nodes = (node_count_of_job(file) or 1) if is_all else parse_digits(asked)
     if nodes is None:
         return None
     per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")
     if per_node is not None:
-        count = parse_whole_number(per_node)
+        count = parse_digits(per_node)
         return (nodes * count, f"--ntasks-per-node={per_node}", command.line) if count else None
     # `srun --nodes=1 python x` runs once, whatever the job asks for, where it gives no tasks for a node.
     return _tasks_of_job(file, nodes, has_own_nodes=asked is not None)
@@ -196,12 +196,12 @@ def _tasks_of_job(
     for name in ("--ntasks-per-node", "--tasks-per-node"):
         if name in file.requests:
             value, line = file.requests[name]
-            count = parse_whole_number(value)
+            count = parse_digits(value)
             return (nodes * count, f"#SBATCH {name}={value}", line) if count else None
     for name in ("--ntasks", "-n"):
         if name in file.requests:
             value, line = file.requests[name]
-            count = parse_whole_number(value)
+            count = parse_digits(value)
             return (count, f"#SBATCH {name}={value}", line) if count else None
     for name in ("--nodes", "-N"):
         if name in file.requests and not has_own_nodes:
@@ -216,7 +216,7 @@ def _tasks_by_gpus(file: CommandFile) -> tuple[int, str, int] | None:
     every, line = next(
         (file.requests[name] for name in ("--gpus", "-G") if name in file.requests), ("", 0)
     )
-    share, total = (parse_whole_number(one.rpartition(":")[2]) for one in (each, every))
+    share, total = (parse_digits(one.rpartition(":")[2]) for one in (each, every))
     if not share or not total or total % share:
         return None
     return total // share, f"#SBATCH --gpus={every} --gpus-per-task={each}", line
@@ -226,7 +226,7 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
     """How many processes mpirun starts."""
     own = own_options(command)
     value = last_option(own, "-np", "-n", "--np")
-    count = parse_whole_number(value)
+    count = parse_digits(value)
     return (count, f"-np {value}", command.line) if count else None
 
 
@@ -237,7 +237,7 @@ def _commands_of_each_task(
     # `bash -c 'python train.py'`: the command in quotes is one word.
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
     if inner is not None:
-        for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
+        for one in parse_command_file(inner, "command.sh").commands[:MAX_STARTED]:
             yield one.words, inner
         return
     script = script_run_by_tasks(command, file)

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MAX_SCRIPTS = 40
 """Scripts that are read. Chosen, not measured: projects have fewer"""
@@ -46,7 +46,7 @@ def find_ranking_line(pairs_file: str, column: str = "") -> RankingLine | None:
     word = re.compile(rf"(?<![A-Za-z])(?:{re.escape(column) if column else SCORES})(?![A-Za-z])")
     for script in islice(_scripts_near_pairs_file(path), MAX_SCRIPTS):
         try:
-            text = read_bounded(script, SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(script, SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError):
             continue
         if path.name not in text or not SIDES.search(text):

@@ -26,16 +26,16 @@ from truetune.checks.node_rendezvous import (
     started_commands,
 )
 from truetune.checks.tasks_around_launchers import script_run_by_tasks
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
     options_before_script,
-    parse_commands,
-    parse_whole_number,
-    variables_set_once,
+    parse_command_file,
+    parse_digits,
+    variables_set_once_unconditionally,
 )
 
 NUMBER = r"SLURM_(?:NODEID|PROCID|LOCALID)"
@@ -76,8 +76,8 @@ def find_ranks_read_once(file: CommandFile) -> Iterator[RankReadOnce]:
     if not file.requests or "srun" not in file.text:
         return
     marked = _rename_ranks_read_on_nodes(file.text)
-    job = parse_commands(marked, file.path)
-    assigned = variables_set_once(marked)
+    job = parse_command_file(marked, file.path)
+    assigned = variables_set_once_unconditionally(marked)
     for command in job.commands:
         if command.words[0].rpartition("/")[2] != "srun" or does_srun_take_fewer_nodes(
             command.words
@@ -144,7 +144,7 @@ def _rank_of_launchers_read_once(
         if options is None:
             continue
         setting, value, count = options
-        nodes = node_count_of_job(job) or parse_whole_number(count)
+        nodes = node_count_of_job(job) or parse_digits(count)
         match = READ_ONCE.search(value)
         if nodes is None or nodes < 2 or not (match or value.isdecimal()):
             continue
@@ -162,7 +162,7 @@ def _commands_on_nodes(
     if script is None:
         return
     text = OWN_NUMBER.sub(OF_EACH_TASK, script.text)
-    own = parse_commands(text, script.path)
+    own = parse_command_file(text, script.path)
     outer = {name: value for name, value in assigned.items() if not re.search(rf"\b{name}=", text)}
     for inner in own.commands:
         yield split_variables(inner.words, outer)
@@ -223,9 +223,9 @@ def _count_tasks(job: CommandFile, words: tuple[str, ...]) -> int | None:
         (job.requests[name][0] for name in ("--ntasks", "-n") if name in job.requests), None
     )
     if asked is not None:
-        return parse_whole_number(asked)
+        return parse_digits(asked)
     each = job.requests.get("--ntasks-per-node", ("1", 0))[0]
-    per_node = parse_whole_number(last_option(words, "--ntasks-per-node") or each)
+    per_node = parse_digits(last_option(words, "--ntasks-per-node") or each)
     return None if per_node is None else per_node * (node_count_of_job(job) or 1)
 
 
@@ -235,7 +235,7 @@ def _may_script_find_rank(job: CommandFile, script: str) -> bool:
     if path is None:
         return True
     try:
-        text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return True
     return MANAGES.search(text) is not None

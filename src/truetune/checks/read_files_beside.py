@@ -58,7 +58,7 @@ from truetune.checks.weights_beside import (
     weight_settings_of_config,
     weight_settings_of_script,
 )
-from truetune.data.row_text_sizes import row_text_sizes
+from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
@@ -79,14 +79,14 @@ from truetune.logs.files_beside import (
     SettingBeside,
 )
 from truetune.logs.read_run import read_run
-from truetune.parsing.environment_settings import environment_of
+from truetune.parsing.environment_variables_in_files import find_environment_settings
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     is_command_file,
     last_option,
-    parse_whole_number,
-    read_commands,
+    parse_digits,
+    read_command_file,
 )
 from truetune.settings.config import Config
 from truetune.settings.located_document import read_config_text
@@ -231,7 +231,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_training_module(file)))
         if is_command_file(file):
-            commands = read_commands(file)
+            commands = read_command_file(file)
             return [
                 *_settings_of_commands(commands),
                 *memory_of_job(commands),
@@ -276,7 +276,7 @@ def _rows_of_file(file: Path) -> list[RowsBeside]:
         if file.suffix in SCRIPT_SUFFIXES:
             return []
         if is_command_file(file):
-            configs = list(configs_of_commands(read_commands(file)))
+            configs = list(configs_of_commands(read_command_file(file)))
         elif recognise_kinds(file)[0] in config_readers():
             configs = [read_config(file)]
         else:
@@ -292,7 +292,7 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
     if counted is None or not config.spec.data:
         return None
     is_packed = bool(config.spec.training.packing)
-    sizes = row_text_sizes(one for name in config.spec.data for one in data_files_of(name))
+    sizes = text_bytes_of_rows(one for name in config.spec.data for one in data_files_of(name))
     return RowsBeside(
         config.path,
         counted.count,
@@ -393,9 +393,9 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
         yield from _server_caps_of_command(file, command)
     yield from _adapters_mixed_by_vllm(file)
     yield from _image_without_infiniband(file)
-    for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
+    for variable in find_environment_settings(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
-        number = parse_whole_number(variable.value)
+        number = parse_digits(variable.value)
         if variable.name in NCCL_VARIABLES and does_switch_transport_off(
             variable.name, variable.value
         ):
@@ -420,7 +420,7 @@ def _server_caps_of_command(file: CommandFile, command: ShellCommand) -> Iterato
         programs = CAP_PROGRAMS.get(name)
         if programs and not any(one in word for word in command.words for one in programs):
             continue
-        value = parse_whole_number(last_option(command.words, *options))
+        value = parse_digits(last_option(command.words, *options))
         if value:
             text = f"{options[0]} {value}"
             line = command.line_of(text)
@@ -432,7 +432,7 @@ def _adapters_mixed_by_vllm(file: CommandFile) -> Iterator[SettingBeside]:
     for server in find_vllm_server_commands(file):
         served = len(adapters_by_served_name(server))
         given = last_option(server.options, "--max-loras")
-        mixed = 1 if given is None else parse_whole_number(given)
+        mixed = 1 if given is None else parse_digits(given)
         if mixed and mixed < served:
             text = f"--max-loras is {mixed}, and {served} adapters are served"
             line = server.command.line_of("--max-loras" if given else "--lora-modules")
@@ -447,7 +447,7 @@ def _training_options_of_command(
         given = last_option(command.words, f"--{name}")
         if given is None:
             continue
-        number = parse_whole_number(given)
+        number = parse_digits(given)
         is_switch = given.lower() in ("", "true", "false")
         value = number if number is not None else given.lower() != "false" if is_switch else None
         if value is not None:

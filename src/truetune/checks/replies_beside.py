@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import REPLY, SETTINGS
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MAX_FILES, MAX_ROWS = 20, 2_000
 MIN_REPLIES = 5
@@ -48,7 +48,7 @@ def files_with_all_replies_cut(folder: Path) -> Iterator[RepliesAtTheLimit]:
 def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file's lines; none where it can't be read."""
     try:
-        lines = read_bounded(path, SETTINGS).decode("utf-8", "replace").splitlines()
+        lines = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace").splitlines()
         for line in lines[:MAX_ROWS]:
             row = parse_json(line, REPLY) if line.strip() else None
             if isinstance(row, dict):

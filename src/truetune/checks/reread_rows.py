@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.settings.run_spec import RunSpec
 
 

@@ -12,9 +12,12 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record, is_array, read_json_lines, read_records
-from truetune.data.find_data_files import Source, find_sources, open_raw, open_unpacked
-from truetune.data.rows import conversations_of_records, find_format_record
+from truetune.data.find_data_files import Source, find_sources, open_decompressed_bytes, open_raw
+from truetune.data.read_file_records import Record, is_one_json_array, read_json_lines, read_records
+from truetune.data.read_rows_as_conversations import (
+    conversations_of_records,
+    find_record_that_decides_format,
+)
 from truetune.data.split_lines_into_stretches import BLOCK_BYTES, cut_stretches
 from truetune.settings.run_spec import RunSpec
 
@@ -42,9 +45,11 @@ def _rows_of_file(
         row_by_line: line -> number of the row, over all files.
     """
     # The first row decides the format of all, as it did when the file was read from its start.
-    like = find_format_record(read_records(source, raw), source, spec.format, spec.map, skips=True)
+    like = find_record_that_decides_format(
+        read_records(source, raw), source, spec.format, spec.map, skips=True
+    )
     # A JSON array of one row a line has commas between the lines: its lines are no rows.
-    if source.kind == "jsonl" and not is_array(source.path, raw):
+    if source.kind == "jsonl" and not is_one_json_array(source.path, raw):
         records = _json_rows_of_blocks(source, raw, row_by_line)
     else:
         records = _table_rows_of_groups(source, raw, row_by_line)
@@ -64,7 +69,9 @@ def _json_rows_of_blocks(
     source: Source, raw: IO[bytes], wanted: Collection[int]
 ) -> Iterator[Record]:
     """The wanted rows of a file of JSON lines; only the blocks that hold them are parsed."""
-    for stretch, block in cut_stretches(open_unpacked(raw, source.path), BLOCK_BYTES, source.path):
+    for stretch, block in cut_stretches(
+        open_decompressed_bytes(raw, source.path), BLOCK_BYTES, source.path
+    ):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
         if any(line in here for line in wanted):
             yield from (
@@ -86,7 +93,7 @@ def _table_rows_of_groups(
     if source.kind not in ("parquet", "arrow"):
         return
     # Imported here: pyarrow is slow to load, and most data are lines.
-    from truetune.data.parquet_and_arrow_rows import count_rows_of_parts, read_table_rows
+    from truetune.data.read_parquet_and_arrow_rows import count_rows_of_parts, read_table_rows
 
     first = 1
     for part, count in enumerate(list(count_rows_of_parts(source, raw))):

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from truetune.generation.parser_selftest import ParserSelftest
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
-    from truetune.parsing.read_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
+    from truetune.parsing.read_ollama_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
     from truetune.parsing.shell_commands import CommandFile, ShellCommand
     from truetune.source.module import Module  # noqa: F401 - named in quotes below
     from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401 - named in quotes below

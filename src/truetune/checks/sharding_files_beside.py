@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings import located_document
 
 MAX_FILES = 60
@@ -131,7 +131,7 @@ def _first_files_below(folder: Path) -> list[Path]:
 def _text_of(path: Path) -> str:
     """The text of a file; empty where it is large, or can't be read."""
     try:
-        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ""
 

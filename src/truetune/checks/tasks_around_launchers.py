@@ -26,10 +26,10 @@ from truetune.parsing.shell_commands import (
     ShellCommand,
     last_option,
     options_before_script,
-    parse_commands,
-    parse_whole_number,
-    read_commands,
-    variables_set_once,
+    parse_command_file,
+    parse_digits,
+    read_command_file,
+    variables_set_once_unconditionally,
 )
 
 SRUN, MPI = "srun", frozenset(("mpirun", "mpiexec", "prun", "orterun"))
@@ -99,8 +99,8 @@ class _Launcher(NamedTuple):
 def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
     """The launchers of a file that surely run several times on one node, of which one is enough."""
     text = _join_quoted_lines(file.text)
-    whole = file if text == file.text else parse_commands(text, file.path)
-    assigned = variables_set_once(text)
+    whole = file if text == file.text else parse_command_file(text, file.path)
+    assigned = variables_set_once_unconditionally(text)
     for command in whole.commands:
         starter = command.words[0].rpartition("/")[2]
         if starter != SRUN and starter not in MPI:
@@ -193,7 +193,7 @@ def script_run_by_tasks(command: ShellCommand, file: CommandFile) -> CommandFile
     if name is None or path is None or does_hold_launcher_directly(command):
         return None
     try:
-        return read_commands(path)
+        return read_command_file(path)
     except DataError:
         return None
 
@@ -253,7 +253,7 @@ def _may_be_meant_per_task(launcher: _Launcher, text: str, file: CommandFile) ->
 def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
     """Is it told to be one of as many launchers as there are nodes, and more than one?"""
     nodes = launcher.nodes or ""
-    count = parse_whole_number(nodes)
+    count = parse_digits(nodes)
     return NODES_OF_SLURM.fullmatch(nodes) is not None or (
         count is not None and count > 1 and count == node_count_of_job(file)
     )
@@ -261,9 +261,9 @@ def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
 
 def _surely_starts_several(launcher: _Launcher, file: CommandFile) -> bool:
     """Does it surely start more than one process on its node?"""
-    count = parse_whole_number(launcher.processes)
+    count = parse_digits(launcher.processes)
     if count is not None:
-        nodes = parse_whole_number(launcher.nodes or "1") if launcher.is_total else 1
+        nodes = parse_digits(launcher.nodes or "1") if launcher.is_total else 1
         return nodes is not None and count > nodes
     granted = gpus_requested_by_job(file)
     is_all = OF_ALL_GPUS.fullmatch(launcher.processes) is not None
@@ -272,7 +272,7 @@ def _surely_starts_several(launcher: _Launcher, file: CommandFile) -> bool:
 
 def _describe_processes(launcher: _Launcher) -> str:
     """`4 processes`, where the number is plain or that of the GPUs."""
-    count = parse_whole_number(launcher.processes)
+    count = parse_digits(launcher.processes)
     if count is None or launcher.is_total:
         return "all processes of its node"
     return f"{count} process{'es' * (count != 1)}"
@@ -315,12 +315,12 @@ def _tasks_if_several_per_node(
     per_node: str | None, total: str | None, nodes: int | None, names: tuple[str, str], line: int
 ) -> _Tasks | None:
     """The tasks as words, where a node has surely two or more."""
-    count = parse_whole_number(per_node)
+    count = parse_digits(per_node)
     if per_node is not None:
         if count is None or count < 2:
             return None
         return _Tasks(f"{count} times on each node", f"{names[0]}={per_node}", line)
-    every = parse_whole_number(total)
+    every = parse_digits(total)
     if every is None or nodes is None or every <= nodes:
         return None
     where = "each node" if nodes == 1 else f"{nodes} nodes"
@@ -333,12 +333,12 @@ def _nodes_of_command(own: tuple[str, ...], file: CommandFile, launcher: _Launch
     asked = last_option(own, "--nodes", "-N") if own[0] == SRUN else None
     hosts = last_option(own, "-H", "--host", "-host", "--hosts")
     if asked is not None:
-        return parse_whole_number(asked)
+        return parse_digits(asked)
     if hosts:
         return len({one.partition(":")[0] for one in hosts.split(",")})
     if {"--nodes", "-N"} & file.requests.keys():
         return node_count_of_job(file)
-    return parse_whole_number(launcher.nodes or "1")
+    return parse_digits(launcher.nodes or "1")
 
 
 def own_options(command: ShellCommand) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.located_document import read_document
 from truetune.source.find_source_files import find_source_files
 from truetune.source.module import read_module
@@ -66,7 +66,7 @@ def _tokens_added_by_settings(named: Iterable[str]) -> Iterator[str]:
     """What files of settings add by the keys of their stacks."""
     for file in _settings_files(named):
         try:
-            text = read_bounded(file, SETTINGS)
+            text = read_bytes_within_limit(file, SETTINGS)
             # Parsing costs a second where a file is large, such as one of rows; most name no token.
             if len(text) <= MAX_BYTES and NAMES_TOKENS.search(text):
                 yield from _tokens_of_keys(read_document(file).value, 0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from truetune.checks.loss_bases import loss_basis
 from truetune.checks.source.evidence.training_row_files import READERS, training_files
 from truetune.data.script_rows.trained_rows import read_module_with_helpers
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
@@ -42,7 +42,7 @@ def stages_of_file(path: Path, trained_by: TrainerName | None = None) -> Iterato
 def _configs_of_file(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
     """The settings of trainings in a file of settings, of commands, or in a script."""
     if is_command_file(path):
-        return configs_of_commands(read_commands(path))
+        return configs_of_commands(read_command_file(path))
     if path.suffix == ".py":
         return _configs_of_script(path)
     if path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] in config_readers():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")

@@ -35,16 +35,16 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.data.script_rows.trained_rows import read_module_with_helpers
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
-from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
-from truetune.parsing.read_modelfile import Modelfile, is_modelfile, read_modelfile
+from truetune.parsing.ollama_modelfiles_in_shell_scripts import modelfiles_in_script
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.read_ollama_modelfile import Modelfile, is_modelfile_name, read_modelfile
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     is_command_file,
     last_option,
-    read_commands,
+    read_command_file,
 )
 from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import recognise_kinds
@@ -136,7 +136,9 @@ def _files_at(path: Path) -> list[Path]:
     return [
         file
         for file in inside
-        if file.suffix in (*SCRIPTS, ".yaml", ".yml") or is_command_file(file) or is_modelfile(file)
+        if file.suffix in (*SCRIPTS, ".yaml", ".yml")
+        or is_command_file(file)
+        or is_modelfile_name(file)
     ]
 
 
@@ -169,10 +171,10 @@ def _normal_name(name: str) -> str:
 def _uses_of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
     """What one file does with weights."""
     if is_command_file(path):
-        yield from _uses_of_commands(read_commands(path))
+        yield from _uses_of_commands(read_command_file(path))
         for modelfile in modelfiles_in_script(path):
             yield from _use_of_modelfile(modelfile)
-    elif is_modelfile(path):
+    elif is_modelfile_name(path):
         yield from _use_of_modelfile(read_modelfile(path))
     elif path.suffix in SCRIPTS:
         head = path.read_bytes()[:HEAD]
@@ -322,7 +324,7 @@ def _template_text(template: str | None, folder: Path) -> str:
         return ""
     path = folder / template
     if path.is_file():
-        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS_FILE).decode("utf-8", "replace")
     return Path(template).stem
 
 

@@ -35,8 +35,8 @@ from truetune.logs.files_beside import (
 )
 from truetune.memory.architecture import parse_architecture
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
-from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.parsing.parse_json_within_limits import read_json
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 from truetune.settings.config import Config
 from truetune.source.module import Module
 from truetune.source.notebook import Cell
@@ -168,7 +168,7 @@ def memory_settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             text = f"--gpu-memory-utilization {share:g}"
             yield SettingBeside(ENGINE_SHARE, share, file.path, line, text)
         for name, option in SLOT_OPTIONS:
-            number = parse_whole_number(last_option(server.options, option))
+            number = parse_digits(last_option(server.options, option))
             if number:
                 line = server.command.line_of(option)
                 yield SettingBeside(name, number, file.path, line, f"{option} {number}")
@@ -188,7 +188,7 @@ def _batch_sizes_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
     """The batch of the evaluations of a file of commands; the last of those that take the same one."""
     found: dict[int, SettingBeside] = {}
     for command in file.commands:
-        rows = parse_whole_number(last_option(command.words, "--batch_size", "--batch-size"))
+        rows = parse_digits(last_option(command.words, "--batch_size", "--batch-size"))
         if rows and any(name in word for word in command.words[:4] for name in HARNESSES):
             line = command.line_of("--batch_size")
             text = f"--batch_size {rows}"

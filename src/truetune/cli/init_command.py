@@ -21,8 +21,8 @@ from truetune.cli.result_output import (
     print_json,
     quiet_option,
 )
-from truetune.data.guard_output_file import FileForm, check_output_file, write_output_file
-from truetune.data.guard_output_folder import Output, check_no_overlap
+from truetune.data.guard_output_file import FileForm, refuse_unsafe_output_file, write_output_file
+from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,9 +109,11 @@ def init(
             f"{file}: settings are written as YAML; name a file that ends in"
             f" {' or '.join(SUFFIXES)} (init --schema {file} writes the schema alone)"
         )
-    check_no_overlap([Output("FILE", path), Output(f"the schema beside {path.name}", beside)])
-    check_output_file(path, _settings_form(force=force), files_read())
-    check_output_file(beside, _schema_form(), files_read())
+    refuse_overlapping_outputs(
+        [Output("FILE", path), Output(f"the schema beside {path.name}", beside)]
+    )
+    refuse_unsafe_output_file(path, _settings_form(force=force), files_read())
+    refuse_unsafe_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes
     start = _propose_start(
         _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask

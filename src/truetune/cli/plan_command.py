@@ -17,7 +17,7 @@ from truetune.cli.result_output import (
 )
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import FLAG
-from truetune.parsing.json_reader import JSONDecodeError, parse_json
+from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json
 
 
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")

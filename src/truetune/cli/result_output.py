@@ -263,10 +263,10 @@ def check_file(path: str, form: str, context: click.Context | None = None) -> No
 
     `form` is one of `report.forms.FORMS`.
     """
-    from truetune.data.guard_output_file import check_output_file
+    from truetune.data.guard_output_file import refuse_unsafe_output_file
     from truetune.report.recognise_own_files import FILE_SIGNATURES
 
-    check_output_file(Path(path), FILE_SIGNATURES[form], files_read(context))
+    refuse_unsafe_output_file(Path(path), FILE_SIGNATURES[form], files_read(context))
 
 
 def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
@@ -301,7 +301,7 @@ def check_outputs_apart(context: click.Context) -> None:
 
     What nobody named (a default) is left to the command, which may not write it.
     """
-    from truetune.data.guard_output_folder import Output, check_no_overlap
+    from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
     from truetune.data.remote_path import parse_data_path
 
     found = []
@@ -321,7 +321,7 @@ def check_outputs_apart(context: click.Context) -> None:
         option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
         if value != "-":
             found.append(Output(option, parse_data_path(value)))
-    check_no_overlap(found)
+    refuse_overlapping_outputs(found)
 
 
 def files_of_settings(spec: RunSpec | None) -> list[Path]:

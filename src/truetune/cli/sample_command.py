@@ -20,7 +20,7 @@ from truetune.cli.result_output import (
     status_printer,
 )
 from truetune.cli.shared_options import row_options, take_row_settings
-from truetune.data.guard_output_file import check_output_file
+from truetune.data.guard_output_file import refuse_unsafe_output_file
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def sample(
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 
-        check_output_file(Path(save), SAMPLES_FORM, inputs)
+        refuse_unsafe_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = take_row_settings(options)
     report = _sample_or_follow(

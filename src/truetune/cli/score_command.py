@@ -10,7 +10,7 @@ import click
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import Delivery, files_read, report_options
 from truetune.cli.shared_options import RULE_SETTINGS, drop_unset, parse_pairs
-from truetune.data.guard_output_file import check_output_file
+from truetune.data.guard_output_file import refuse_unsafe_output_file
 from truetune.errors import UsageError
 
 
@@ -81,7 +81,7 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 
-        check_output_file(Path(save), SAMPLES_FORM, inputs)
+        refuse_unsafe_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = drop_unset({name: options.pop(name) for name in RULE_SETTINGS})
     report = judge_answers(

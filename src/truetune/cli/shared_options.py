@@ -271,7 +271,7 @@ def parse_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]
 def _parse_value(name: str, text: str) -> Any:
     """JSON, or else the text itself."""
     from truetune.parsing.input_limits import FLAG
-    from truetune.parsing.json_reader import JSONDecodeError, parse_json
+    from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json
 
     if text in ("True", "False", "None"):
         raise UsageError(f"--template-kwarg {name}={text}: expected JSON (true, false or null)")

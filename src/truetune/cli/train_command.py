@@ -150,14 +150,14 @@ def train(
 
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
-    from truetune.data.guard_output_folder import Output, check_no_overlap
+    from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
     from truetune.settings.settings_files import find_settings, merge_settings, spec_of
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
         spec = spec_of(merge_settings(find_settings(settings, Path())[0], over), settings)
         out = spec.training.output_dir or DEFAULT_OUTPUT
-    check_no_overlap([Output("the run", Path(out)), Output("--html", Path(html))])
+    refuse_overlapping_outputs([Output("the run", Path(out)), Output("--html", Path(html))])
 
 
 def _write_report_page(folder: str, html: str) -> None:

@@ -87,7 +87,7 @@ class Conversation:
 
     @property
     def is_chat(self) -> bool:
-        """Has it messages? Plain text has none."""
+        """Has it messages? A row of plain text has none."""
         return bool(self.messages)
 
     @property
@@ -95,10 +95,10 @@ class Conversation:
         """Is it a pair, or an answer with a verdict? Then only what follows the prompt reaches the loss."""
         return self.rejected is not None or self.label is not None
 
-    def exchanged(self) -> Conversation:
-        """A pair with its sides exchanged."""
+    def with_sides_exchanged(self) -> Conversation:
+        """The pair with its chosen and rejected sides exchanged."""
         # Whoever reads the row again (provenance, fixes) must get the exchanged pair as well.
-        read = None if self.read is None else partial(_read_exchanged, self.read)
+        read = None if self.read is None else partial(_read_with_sides_exchanged, self.read)
         if isinstance(self.rejected, list):
             # Both sides stand behind one prompt: only what follows it changes places.
             prompt, chosen = (
@@ -109,9 +109,10 @@ class Conversation:
         return replace(self, completion=self.rejected, rejected=self.completion or "", read=read)
 
 
-def _read_exchanged(
+def _read_with_sides_exchanged(
     read: Callable[[dict[str, Any], Origin], Conversation], raw: dict[str, Any], origin: Origin
 ) -> Conversation:
-    """What `read` makes of a row, with the sides of the pair exchanged. At the top level, so that it can be
-    pickled."""
-    return read(raw, origin).exchanged()
+    """What `read` makes of a row, with the sides of the pair exchanged. At the top level, so that
+    it can be pickled.
+    """
+    return read(raw, origin).with_sides_exchanged()

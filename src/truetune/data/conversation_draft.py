@@ -1,4 +1,5 @@
-"""Draft: a row on its way to a Conversation.
+"""ConversationDraft: a row while it becomes a Conversation, which notes the columns that were read
+and those left unused.
 
 A format's reader takes the columns that it knows; the draft notes each, and all that was not taken and holds something
 is `unused`. So no column is dropped in silence, and no reader has to list what it does not read.
@@ -8,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.data.column_names import Row, find_column
+from truetune.data.column_name_aliases import Row, find_filled_column
 from truetune.data.conversation import Conversation, Message, Origin, Problem
-from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.data.parse_messages import is_messages
 from truetune.settings.run_spec import FormatName
 
@@ -39,14 +40,14 @@ class ConversationDraft:
         self.problems: list[Problem] = []
 
     def take(self, name: str) -> Any:
-        """What stands in a column; None where nothing does."""
-        alias, value = find_column(self.row, name)
+        """The value of a column, noted as read; None if it has none."""
+        alias, value = find_filled_column(self.row, name)
         if value is not None:
             self.taken.add(alias)
         return value
 
     def text(self, name: str) -> str | None:
-        """A column of text; None where nothing stands in it."""
+        """The text in a column, noted as read; None if there is none."""
         value = self.take(name)
         if value is None or isinstance(value, str):
             return value
@@ -57,14 +58,16 @@ class ConversationDraft:
         return str(value)
 
     def turns(self, name: str) -> Any:
-        """A column of messages as a list, also where they stand as JSON or alone; a column of text as it is."""
+        """A column of messages as a list, even if they are JSON text or a single one; a column of
+        text as it is.
+        """
         value = self.take(name)
         # A single message that stands alone, without a list around it.
         if is_messages([value]):
             return [value]
         if isinstance(value, str):
             odd: list[Problem] = []
-            parsed = parse_json_text(value, odd)
+            parsed = parse_json_text_or_keep(value, odd)
             parsed = [parsed] if isinstance(parsed, dict) else parsed
             if is_messages(parsed):
                 # Only once it is sure that the text is messages: a plain prompt that looks like
@@ -73,9 +76,9 @@ class ConversationDraft:
                 return parsed
         return value if isinstance(value, list) else self.text(name)
 
-    def structure(self, name: str, kind: type) -> Any:
-        """A column that holds a list or an object, maybe as JSON; None where it is empty."""
-        value = parse_json_text(self.take(name), self.problems)
+    def take_list_or_object(self, name: str, kind: type) -> Any:
+        """A column that holds a list or an object, maybe as JSON text; None if it is empty."""
+        value = parse_json_text_or_keep(self.take(name), self.problems)
         # Columnar files fill an absent column with null, an empty text or an empty list, by the
         # library that wrote them.
         if isinstance(value, kind) or value in (None, "", [], {}):
@@ -94,17 +97,21 @@ class ConversationDraft:
         prompt_messages: int | None = None,
         rejected: list[Message] | None = None,
     ) -> Conversation:
-        """The conversation of these messages, with what stands beside them in the row."""
+        """The conversation of these messages, with the system prompt, tools and other columns of
+        the row.
+        """
         row = Conversation(self.origin, self.format, messages, prompt_messages, rejected=rejected)
         # Nearly all rows of chat files have nothing beside their turns, and this runs for every
         # row.
         if len(self.row) > len(self.taken):
-            self._add_surroundings(row)
+            self._add_system_tools_and_group(row)
         row.problems = tuple(self.problems)
         return row
 
-    def _add_surroundings(self, row: Conversation) -> None:
-        """What a chat has beside its turns."""
+    def _add_system_tools_and_group(self, row: Conversation) -> None:
+        """Add to a chat the columns that belong to it: system prompt, tools, documents, template
+        arguments, group, unused columns.
+        """
         # A system turn of the chat itself wins; the column is not taken then, and shows as unused.
         if row.messages and row.messages[0]["role"] != "system":
             system = self.text("system")
@@ -112,13 +119,13 @@ class ConversationDraft:
                 row.messages.insert(0, {"role": "system", "content": system})
                 if row.prompt_messages is not None:
                     row.prompt_messages += 1
-        row.tools = self.structure("tools", list)
-        row.documents = self.structure("documents", list)
-        row.template_kwargs = self.structure("chat_template_kwargs", dict) or {}
+        row.tools = self.take_list_or_object("tools", list)
+        row.documents = self.take_list_or_object("documents", list)
+        row.template_kwargs = self.take_list_or_object("chat_template_kwargs", dict) or {}
         row.group, row.unused = self.group(), self.unused()
 
     def plain(self, **texts: Any) -> Conversation:
-        """The conversation of a row of plain texts."""
+        """The conversation of a row of plain texts, without turns."""
         return Conversation(
             self.origin,
             self.format,
@@ -129,7 +136,7 @@ class ConversationDraft:
         )
 
     def group(self) -> str | None:
-        """What the row says that it is one of."""
+        """The id of the group that the row says it belongs to; None if it says none."""
         names = (
             name
             for name in GROUP_COLUMNS

@@ -1,4 +1,4 @@
-"""Media: the images, sound and video of rows.
+"""Counts the images, sound and video of rows.
 
 A processor turns each into tokens, hundreds for an image, by its size and its own settings. A tokenizer alone can't
 count those, so what is said of lengths leaves them out, and has to say so.
@@ -57,8 +57,8 @@ class Media:
         )
 
     @property
-    def not_counted(self) -> str:
-        """What lengths have to say of them."""
+    def note_on_lengths(self) -> str:
+        """The note for lengths in tokens, which leave these media out."""
         return f"the tokens of {self} are not counted"
 
 
@@ -66,7 +66,9 @@ NO_MEDIA = Media()
 
 
 def count_media(rows: Iterable[Conversation]) -> Media:
-    """The media of some rows, by their columns and by the parts of their contents."""
+    """Count the images, sound and video of rows, by their columns and by the parts of their
+    contents.
+    """
     total = NO_MEDIA
     for row in rows:
         in_columns = MEDIA_COLUMNS.keys() & row.raw.keys() if row.raw else ()
@@ -80,7 +82,9 @@ def count_media(rows: Iterable[Conversation]) -> Media:
 
 
 def _count_in_row(row: Conversation, columns: Iterable[str], contents: list[list[Any]]) -> Media:
-    """Of one row; what a column holds and a part stands for is one, so that the greater number counts."""
+    """Count the media of one row. A column's item and a part of a message mean the same picture, so
+    the greater of the two numbers counts.
+    """
     held, placed = dict.fromkeys(MEDIA_KINDS, 0), dict.fromkeys(MEDIA_KINDS, 0)
     for column in columns:
         held[MEDIA_COLUMNS[column]] += _count_items((row.raw or {})[column])
@@ -95,7 +99,7 @@ def _count_in_row(row: Conversation, columns: Iterable[str], contents: list[list
 
 
 def _count_items(value: Any) -> int:
-    """How many a column's value holds: a list holds several, an empty value none."""
+    """How many items a column's value holds: a list holds several, an empty value none."""
     if isinstance(value, list):
         return sum(map(_count_items, value))
     # `datasets` keeps an image as an object of bytes and path; one with neither is an empty cell.

@@ -1,4 +1,4 @@
-"""Which files a list of paths, folders and globs means, and how each is opened.
+"""Finds the data files that a list of paths, folders and globs means, and opens each.
 
 A path is tried as a folder, a file, a glob and a data set in the Hugging Face cache, in this order: what exists wins.
 The kind of a file follows from its name, and from its first bytes where the name says nothing; the content of a row
@@ -13,12 +13,20 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
-from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
+from truetune.data.find_cached_hub_datasets import (
+    find_cached_dataset_files,
+    may_be_hub_name,
+    message_for_uncached_dataset,
+)
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
 from truetune.errors import DataError, name_list
-from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
+from truetune.parsing.decompress_within_limits import (
+    COMPRESSED_SUFFIXES,
+    UNREADABLE,
+    open_decompressed,
+)
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 KIND_BY_SUFFIX = {
@@ -53,7 +61,9 @@ class Source(NamedTuple):
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
-    """The files, in order. Raises DataError for a path that is not there or holds no data."""
+    """The data files that these paths mean, in order. Raises DataError for a path that is not there
+    or holds no data.
+    """
     sources: list[Source] = []
     for name in paths:
         path = parse_data_path(name)
@@ -65,40 +75,42 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         elif path.is_file():
             sources.append(Source(path, file_kind(path)))
         elif glob.has_magic(name):
-            files = _sorted_files(_expand_glob(path))
+            files = _files_in_name_order(_expand_glob(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             sources += [Source(match, file_kind(match)) for match in files]
         else:
-            cached = find_cached_data(name) if is_hub_name(name) else []
+            cached = find_cached_dataset_files(name) if may_be_hub_name(name) else []
             if not cached:
-                raise DataError(_missing_in_words(name, path))
+                raise DataError(_error_for_missing_path(name, path))
             sources += [Source(file, file_kind(file)) for file in cached]
     return sources
 
 
 def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
-    """The places that a glob means, on this machine or in a store."""
+    """The files and folders that a glob fits, on this machine or in a remote store."""
     if isinstance(pattern, RemotePath):
         return pattern.expand_glob()
     return map(Path, glob.glob(str(pattern), recursive=True))
 
 
-def _sorted_files(paths: Iterable[DataPath]) -> list[DataPath]:
+def _files_in_name_order(paths: Iterable[DataPath]) -> list[DataPath]:
     """The files among some paths, in the order of their names."""
     # Sorted by name: file systems list in any order, and the numbers of rows must not depend on it.
     return sorted((path for path in paths if path.is_file()), key=str)
 
 
 def file_kind(path: DataPath) -> str:
-    """By the name, else by the first bytes. Raises DataError where neither tells."""
-    kind_by_name = _kind_by_name(path)
+    """The kind of a file (json, csv, ...) by its name, otherwise by its first bytes. Raises
+    DataError if neither tells.
+    """
+    kind_by_name = _kind_by_suffix(path)
     if kind_by_name is not None:
         return kind_by_name
     try:
         with open_raw(path) as raw:
             # A byte order mark and white space may stand before the first bracket.
-            head = open_unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+            head = open_decompressed_bytes(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     except UNREADABLE as error:
         raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     for magic, kind in MAGIC_BYTES:
@@ -119,7 +131,7 @@ def open_raw(path: DataPath) -> IO[bytes]:
         raise DataError(f"{path}: {error.strerror or error}") from None
 
 
-def open_unpacked(raw: IO[bytes], path: DataPath) -> IO[bytes]:
+def open_decompressed_bytes(raw: IO[bytes], path: DataPath) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
     # The caller may have read from it before, as `file_kind` does.
     raw.seek(0)
@@ -127,8 +139,8 @@ def open_unpacked(raw: IO[bytes], path: DataPath) -> IO[bytes]:
     return open_decompressed(raw, suffix) if suffix in COMPRESSION_SUFFIXES else raw
 
 
-def _kind_by_name(path: DataPath) -> str | None:
-    """The kind by the last suffix, `.gz` and the like aside; None where it tells nothing."""
+def _kind_by_suffix(path: DataPath) -> str | None:
+    """The kind of a file by its last suffix, without `.gz` and the like; None if it tells nothing."""
     name = PurePath(path.name)
     if name.suffix.lower() in COMPRESSION_SUFFIXES:
         name = name.with_suffix("")
@@ -136,19 +148,22 @@ def _kind_by_name(path: DataPath) -> str | None:
 
 
 def _sources_of_folder(folder: DataPath) -> list[Source]:
-    """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
+    """The data files of a folder: the Arrow files of a `datasets` folder (state.json,
+    dataset_dict.json), otherwise the files in it.
+    """
     # What `datasets` wrote names its own files; caches and state files beside them are not rows.
     splits = folder / "dataset_dict.json"
     if splits.is_file():
-        return _sources_of_folder(_train_split(folder, splits))
+        return _sources_of_folder(_train_split_folder(folder, splits))
     state = folder / "state.json"
     if state.is_file():
         return [
-            _arrow_file_of_entry(folder, entry) for entry in _read_description(state, "_data_files")
+            _arrow_file_of_entry(folder, entry)
+            for entry in _list_in_datasets_json(state, "_data_files")
         ]
     sources = []
-    for path in _sorted_files(folder.iterdir()):
-        kind = _kind_by_name(path)
+    for path in _files_in_name_order(folder.iterdir()):
+        kind = _kind_by_suffix(path)
         if kind is not None and path.name not in NOT_ROWS:
             sources.append(Source(path, kind))
     if sources:
@@ -156,16 +171,16 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
     # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
     # Only the first entries are looked at for the hint: the folder may be somebody's home.
     entries: Iterable[DataPath] = islice(folder.rglob("*"), MAX_HINT_ENTRIES)
-    below = next((path for path in _sorted_files(entries) if _kind_by_name(path)), None)
+    below = next((path for path in _files_in_name_order(entries) if _kind_by_suffix(path)), None)
     hint = f"; there are some below: name {below.parent}" if below else ""
     raise DataError(
         f"{folder}: no data file in this folder; expected {', '.join(KIND_BY_SUFFIX)}{hint}"
     )
 
 
-def _train_split(folder: DataPath, splits: DataPath) -> DataPath:
+def _train_split_folder(folder: DataPath, splits: DataPath) -> DataPath:
     """The folder of the split `train` of a `datasets` folder. Raises DataError where there is none."""
-    names = _read_description(splits, "splits")
+    names = _list_in_datasets_json(splits, "splits")
     if "train" not in names:
         raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
     if not (folder / "train").is_dir():
@@ -173,8 +188,10 @@ def _train_split(folder: DataPath, splits: DataPath) -> DataPath:
     return folder / "train"
 
 
-def _read_description(path: DataPath, key: str) -> list[Any]:
-    """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
+def _list_in_datasets_json(path: DataPath, key: str) -> list[Any]:
+    """The list of this name in a JSON file that `datasets` wrote beside its tables. Raises
+    DataError.
+    """
     wrong = f"{path}: not as `datasets` saves it"
     try:
         description = parse_json(path.read_bytes(), MODEL_FILE)
@@ -203,11 +220,11 @@ def _arrow_file_of_entry(folder: DataPath, entry: Any) -> Source:
     return Source(path, "arrow")
 
 
-def _missing_in_words(name: str, path: DataPath) -> str:
-    """What is said of a path that is none, with what may have been meant."""
+def _error_for_missing_path(name: str, path: DataPath) -> str:
+    """The error message for a path that is not there, with what may have been meant."""
     if isinstance(path, RemotePath):
         return f"{name}: no such file or folder"
     hint = did_you_mean_path(path)
-    if not hint and is_hub_name(name):
-        return not_cached_in_words(name)
+    if not hint and may_be_hub_name(name):
+        return message_for_uncached_dataset(name)
     return f"{name}: no such file or folder{hint}"

@@ -1,4 +1,4 @@
-"""Output files: when a single file that a command is to write may take the place of one that is there.
+"""Decides when a command may write or replace a single output file.
 
 The rule is that of `guard_output_folder`, for one file:
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data import write_atomically
-from truetune.data.guard_output_folder import check_outside_own_folders
+from truetune.data.guard_output_folder import refuse_output_inside_own_folder
 from truetune.errors import UsageError
 
 
@@ -34,8 +34,8 @@ class FileForm(NamedTuple):
     """Does a file that is there say that truetune wrote it? Only asked for ordinary files that are not empty."""
 
 
-def check_output_file(path: Path, form: FileForm, inputs: Iterable[Path] = ()) -> None:
-    """Raise UsageError where `path` can't be written, or something stands there that must not be replaced.
+def refuse_unsafe_output_file(path: Path, form: FileForm, inputs: Iterable[Path] = ()) -> None:
+    """Raise UsageError if `path` can't be written, or if a file is there that must not be replaced.
 
     Args:
         path: the file that is to be written.
@@ -46,7 +46,7 @@ def check_output_file(path: Path, form: FileForm, inputs: Iterable[Path] = ()) -
     if not folder.is_dir():
         raise UsageError(f"{path}: can't be written: there is no folder {folder}")
     # Before `stat`: a folder of ours must not get a stranger, whether the file is there or not.
-    check_outside_own_folders(path)
+    refuse_output_inside_own_folder(path)
     try:
         # Links are followed: what is replaced in the end is what they point to.
         status = path.stat()
@@ -62,11 +62,11 @@ def check_output_file(path: Path, form: FileForm, inputs: Iterable[Path] = ()) -
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
     # By device and inode: a hard link has another name and is the same file.
-    if any(_is_same_file(source, status) for source in inputs):
+    if any(_has_same_identity(source, status) for source in inputs):
         raise UsageError(
             f"{path}: this command reads it, and would write over it; name another file"
         )
-    if status.st_size and not _is_ours(path, form):
+    if status.st_size and not _was_written_by_truetune(path, form):
         raise UsageError(
             f"{path}: already exists and is not {form.what}; name another file, or remove this one"
         )
@@ -77,7 +77,7 @@ def write_output_file(path: Path, body: bytes, form: FileForm, inputs: Iterable[
 
     What is there is judged again, for the work may have taken hours. Raises UsageError, which names the file.
     """
-    check_output_file(path, form, inputs)
+    refuse_unsafe_output_file(path, form, inputs)
     try:
         # A pipe can't be replaced by a rename; it is written into.
         if path.exists() and not path.is_file():
@@ -91,7 +91,7 @@ def write_output_file(path: Path, body: bytes, form: FileForm, inputs: Iterable[
 
 
 def make_prefix_test(*heads: bytes) -> Callable[[Path], bool]:
-    """Does a file start with one of these?"""
+    """A test whether a file starts with one of these bytes."""
 
     def is_ours(path: Path) -> bool:
         """Does the file start so? Raises OSError."""
@@ -101,8 +101,8 @@ def make_prefix_test(*heads: bytes) -> Callable[[Path], bool]:
     return is_ours
 
 
-def _is_same_file(path: Path, known: os.stat_result) -> bool:
-    """Is an input the file whose status is `known`?"""
+def _has_same_identity(path: Path, known: os.stat_result) -> bool:
+    """Is a file the one whose status is `known`, whatever its name? By device and inode."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -114,7 +114,7 @@ def _is_same_file(path: Path, known: os.stat_result) -> bool:
     )
 
 
-def _is_ours(path: Path, form: FileForm) -> bool:
+def _was_written_by_truetune(path: Path, form: FileForm) -> bool:
     """Does a file say that truetune wrote it? False where it can't be read."""
     try:
         return form.is_ours(path)

@@ -1,4 +1,4 @@
-"""Output folders: what truetune may replace or remove there, and what it must leave as it is.
+"""Decides what truetune may replace or remove in an output folder, and what it must leave as it is.
 
 Every command that writes asks this module (folders) or `guard_output_file` (single files) first. One rule holds for
 all:
@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
 from truetune.data.remote_path import DataPath, RemotePath
 from truetune.errors import DataError, UsageError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 LOCK_NAME = ".lock"
 """An empty file, held while a command writes into a folder."""
@@ -109,13 +109,14 @@ class StatDigests:
 
 
 def file_digest(path: Path) -> str:
-    """blake2b of a file's bytes, 20 bytes of it in hexadecimal digits. Raises OSError."""
+    """The blake2b digest of a file's bytes, of 20 bytes in hexadecimal digits. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
 
 
 def parse_listing(value: Any) -> dict[str, ListedFile] | None:
-    """A listing as a record of ours holds it: name -> [size, digest].
+    """The listing of files in one of truetune's records: name -> size and digest. None if it is
+    anything else, or a name leads out of its folder.
 
     None where it is anything else, or a name leads out of its folder.
     """
@@ -136,7 +137,7 @@ def parse_listing(value: Any) -> dict[str, ListedFile] | None:
 
 
 def is_safe_relative_name(name: str) -> bool:
-    """Is this the plain name of something below a folder, and can it be nothing else?"""
+    """Is this the plain name of something below a folder, which can lead nowhere else?"""
     path = PurePosixPath(name)
     return (
         bool(name)
@@ -147,10 +148,13 @@ def is_safe_relative_name(name: str) -> bool:
     )
 
 
-def check_output_folder(output: DataPath, inputs: Iterable[Input], option: str = "-o") -> None:
-    """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
+def refuse_unsafe_output_folder(
+    output: DataPath, inputs: Iterable[Input], option: str = "-o"
+) -> None:
+    """Raise UsageError if an output folder is an input, holds one, or lies inside one, or lies
+    inside a folder that truetune wrote.
 
-    It must not lie inside a folder that truetune wrote either (`check_outside_own_folders`).
+    It must not lie inside a folder that truetune wrote either (`refuse_output_inside_own_folder`).
 
     Args:
         output: the folder, which need not be there yet.
@@ -164,11 +168,11 @@ def check_output_folder(output: DataPath, inputs: Iterable[Input], option: str =
                 f"{output}: {relation} {source.place}, which this command reads ({source.what}); "
                 f"nothing was written: name a folder of its own with {option}"
             )
-    check_outside_own_folders(output)
+    refuse_output_inside_own_folder(output)
 
 
-def check_outside_own_folders(output: DataPath) -> None:
-    """Raise UsageError where an output would stand inside encoded data or a checkpoint.
+def refuse_output_inside_own_folder(output: DataPath) -> None:
+    """Raise UsageError if an output would lie inside encoded data or a checkpoint of truetune.
 
     The record of such a folder lists all that is in it. What is put there is a stranger to the next command that writes
     the folder, and goes with no command that removes it.
@@ -177,23 +181,23 @@ def check_outside_own_folders(output: DataPath) -> None:
         output: a file or a folder that is to be written, and need not be there. It may itself be such a folder.
     """
     # All folders above: an output may lie several folders below the record.
-    for folder in _folders_around(_on_this_machine(output)):
+    for folder in _parent_folders(_local_path_of_file_uri(output)):
         for name, (what, is_record) in OWN_RECORDS.items():
-            if is_record(_read_record(folder / name)):
+            if is_record(_read_record_or_none(folder / name)):
                 raise UsageError(
                     f"{output}: lies inside {folder}, {what}, whose {name} lists all that belongs "
                     "there; nothing was written: name a place outside of it"
                 )
 
 
-def check_no_overlap(outputs: Iterable[Output]) -> None:
+def refuse_overlapping_outputs(outputs: Iterable[Output]) -> None:
     """Raise UsageError where two outputs of one command are the same file or folder, or one lies inside the other.
 
     Terminals, pipes and /dev/null take any number of outputs.
     """
     for first, second in combinations(outputs, 2):
         relation = _relation_of_outputs(
-            _on_this_machine(second.place), _on_this_machine(first.place)
+            _local_path_of_file_uri(second.place), _local_path_of_file_uri(first.place)
         )
         if relation is not None:
             raise UsageError(
@@ -203,10 +207,10 @@ def check_no_overlap(outputs: Iterable[Output]) -> None:
 
 
 def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
-    """How an output touches another one, neither of which need be there; None where it does not."""
+    """How an output overlaps another one, as a phrase; None if it does not. Neither needs to exist."""
     # A store has no inodes, and its names are the whole truth.
     if isinstance(one, RemotePath) or isinstance(other, RemotePath):
-        return _remote_relation(one, other, other_is_folder=True)
+        return _relation_by_remote_name(one, other, other_is_folder=True)
     try:
         taken = other.stat()
     except (OSError, ValueError):
@@ -215,15 +219,15 @@ def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
     if taken is not None and not (stat.S_ISREG(taken.st_mode) or stat.S_ISDIR(taken.st_mode)):
         return None
     target, source = one.resolve(), other.resolve()
-    if target == source or (taken is not None and _same_file(target, taken)):
+    if target == source or (taken is not None and _has_identity(target, taken)):
         return "is"
     if target in source.parents:
         return "holds"
     return "lies inside" if source in target.parents else None
 
 
-def _folders_around(output: DataPath) -> Iterator[DataPath]:
-    """The folders that an output stands in, the nearest first."""
+def _parent_folders(output: DataPath) -> Iterator[DataPath]:
+    """The folders that hold an output, the nearest first."""
     if not isinstance(output, RemotePath):
         yield from output.resolve().parents
         return
@@ -232,27 +236,32 @@ def _folders_around(output: DataPath) -> Iterator[DataPath]:
         yield output
 
 
-def _read_record(path: DataPath) -> Any:
-    """What a record of a folder holds; None where there is none that can be read.
+def _read_record_or_none(path: DataPath) -> Any:
+    """The content of a record file; None if there is none that can be read. In a remote store, the
+    folders around the output may be forbidden.
 
     Of a store it may be forbidden to look into the folders around the one that is written.
     """
     try:
-        body = path.read_bytes() if isinstance(path, RemotePath) else read_bounded(path, RESULT)
+        body = (
+            path.read_bytes()
+            if isinstance(path, RemotePath)
+            else read_bytes_within_limit(path, RESULT)
+        )
         return parse_json(body, RESULT)
     except (OSError, ValueError, DataError):
         return None
 
 
-def _is_manifest(record: Any) -> bool:
-    """Is this what encoded data has as manifest.json?"""
+def _is_encoded_data_manifest(record: Any) -> bool:
+    """Is this the manifest.json of encoded data?"""
     if not isinstance(record, dict) or not isinstance(record.get("key"), str):
         return False
     return isinstance(record.get("format"), int) and bool(parse_listing(record.get("files")))
 
 
 def _is_checkpoint_record(record: Any) -> bool:
-    """Is this what a whole checkpoint has as whole.json?"""
+    """Is this the whole.json of a complete checkpoint?"""
     return (
         isinstance(record, dict)
         and record.get("format") == RECORD_FORMAT
@@ -261,50 +270,52 @@ def _is_checkpoint_record(record: Any) -> bool:
 
 
 OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "manifest.json": ("data that truetune encoded", _is_manifest),
+    "manifest.json": ("data that truetune encoded", _is_encoded_data_manifest),
     WHOLE_FILE: ("a checkpoint of truetune", _is_checkpoint_record),
 }
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
 def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
-    """How the output would touch an input; None where it does not."""
-    output, input_path = _on_this_machine(output), _on_this_machine(input_path)
+    """How the output would overlap an input, as a phrase; None if it does not."""
+    output, input_path = _local_path_of_file_uri(output), _local_path_of_file_uri(input_path)
     if isinstance(output, RemotePath) or isinstance(input_path, RemotePath):
-        return _remote_relation(output, input_path)
+        return _relation_by_remote_name(output, input_path)
     try:
         status = input_path.stat()
     except (OSError, ValueError):
         # What is not there can't be written over; the command itself will say that it is missing.
         return None
     target, source = output.resolve(), input_path.resolve()
-    if target == source or _same_file(target, status):
+    if target == source or _has_identity(target, status):
         return "is"
-    if target in source.parents or _is_folder_around(target, source):
+    if target in source.parents or _is_parent_under_any_name(target, source):
         return "holds"
-    return _relation_by_identity(target, status)
+    return _relation_under_other_name(target, status)
 
 
-def _relation_by_identity(target: Path, status: os.stat_result) -> str | None:
-    """How an output touches an input that has other names: a mounted folder around it, a hard link inside of it."""
+def _relation_under_other_name(target: Path, status: os.stat_result) -> str | None:
+    """How an output overlaps an input that has another name: a mounted folder around it, a hard
+    link inside of it.
+    """
     if stat.S_ISDIR(status.st_mode):
-        is_inside = any(_same_file(parent, status) for parent in target.parents)
+        is_inside = any(_has_identity(parent, status) for parent in target.parents)
         return "lies inside" if is_inside else None
     # A file of one name alone has no hard link that the output could hold: then nothing is searched.
     link = _find_hard_link(target, status) if status.st_nlink > 1 else None
     return None if link is None else f"holds {link.name}, a hard link to"
 
 
-def _is_folder_around(target: Path, source: Path) -> bool:
-    """Is one of the folders around `source` the same one as `target`? By identity: a mount has two names."""
+def _is_parent_under_any_name(target: Path, source: Path) -> bool:
+    """Is `target` one of the folders around `source`? By identity: a mount has two names."""
     if not target.exists():
         return False
     own = target.stat()
-    return any(_same_file(parent, own) for parent in source.parents)
+    return any(_has_identity(parent, own) for parent in source.parents)
 
 
-def _on_this_machine(place: DataPath) -> DataPath:
-    """The path that file:// means."""
+def _local_path_of_file_uri(place: DataPath) -> DataPath:
+    """The local path that a file:// URI means; any other place as it is."""
     return (
         Path("/", place.path)
         if isinstance(place, RemotePath) and place.top.startswith("file://")
@@ -312,8 +323,8 @@ def _on_this_machine(place: DataPath) -> DataPath:
     )
 
 
-def _same_file(path: Path, known: os.stat_result) -> bool:
-    """Is what stands at a path the file or folder whose status is `known`?"""
+def _has_identity(path: Path, known: os.stat_result) -> bool:
+    """Is the file or folder at a path the one whose status is `known`?"""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -323,7 +334,7 @@ def _same_file(path: Path, known: os.stat_result) -> bool:
 
 def _find_hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
-    for path, status in _walk_unlisted(folder):
+    for path, status in _walk_below(folder):
         if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
             known.st_dev,
             known.st_ino,
@@ -332,10 +343,11 @@ def _find_hard_link(folder: Path, known: os.stat_result) -> Path | None:
     return None
 
 
-def _remote_relation(
+def _relation_by_remote_name(
     output: DataPath, source: DataPath, *, other_is_folder: bool | None = None
 ) -> str | None:
-    """Of two places of which one is in a store at least: by their names alone.
+    """How two places overlap of which at least one is in a remote store: by their names alone.
+    `other_is_folder`: whether `source` is a folder; the store is asked if it is None.
 
     `other_is_folder`: is `given` one? The store is asked where None.
     """
@@ -362,7 +374,8 @@ def find_foreign_files(
     folders: Collection[str] = (),
     also_ours: Callable[[Path], bool] | None = None,
 ) -> Iterator[ForeignFile]:
-    """What stands in a folder and is none of ours, in the order of its names.
+    """The files in a folder that truetune's record does not account for, in the order of their
+    names.
 
     Args:
         folder: need not be there.
@@ -375,7 +388,7 @@ def find_foreign_files(
     Raises OSError where the folder can't be read.
     """
     parents = {parent for name in listed for parent in PurePosixPath(name).parents}
-    for path, status in _walk_unlisted(folder, skip=also_ours):
+    for path, status in _walk_below(folder, skip=also_ours):
         name = PurePosixPath(path.relative_to(folder).as_posix())
         why = None
         if stat.S_ISLNK(status.st_mode):
@@ -390,10 +403,12 @@ def find_foreign_files(
             yield ForeignFile(path, why)
 
 
-def _walk_unlisted(
+def _walk_below(
     folder: Path, skip: Callable[[Path], bool] | None = None
 ) -> Iterator[tuple[Path, os.stat_result]]:
-    """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
+    """Everything below a folder with its status, a folder before what is in it; links are not
+    followed. Raises OSError.
+    """
     # A stack and not recursion: a folder may be nested deeper than Python's own limit.
     waiting = [folder]
     while waiting:
@@ -420,7 +435,7 @@ def _walk_unlisted(
 def _difference_from_listing(
     path: Path, status: os.stat_result, listed: ListedFile, digest: Digest
 ) -> str | None:
-    """Why a file is not the one that a record lists; None where it is."""
+    """How a file differs from what the record lists, as a phrase; None if it does not."""
     if not stat.S_ISREG(status.st_mode):
         return "is no ordinary file"
     if status.st_size != listed.size:
@@ -437,12 +452,14 @@ def _difference_from_listing(
 
 
 def foreign_file_error(stranger: ForeignFile, instead: str = MOVE_ELSEWHERE) -> UsageError:
-    """The error that names a stranger."""
+    """The error that names a file that truetune did not write, and says what to do."""
     return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
 
 
-def is_listed_file(path: Path, listed: ListedFile | None, digest: Digest = file_digest) -> bool:
-    """Is this an ordinary file, and still the one that a record lists?"""
+def is_unchanged_listed_file(
+    path: Path, listed: ListedFile | None, digest: Digest = file_digest
+) -> bool:
+    """Is this an ordinary file that is still as a record lists it?"""
     if listed is None:
         return False
     try:
@@ -451,14 +468,15 @@ def is_listed_file(path: Path, listed: ListedFile | None, digest: Digest = file_
         return False
 
 
-def remove_listed_files(
+def remove_unchanged_listed_files(
     folder: Path,
     listed: Listing,
     *,
     digest: Digest = file_digest,
     only: Collection[str] | None = None,
 ) -> list[str]:
-    """Remove the files of a listing that are still as it says, and the folders that are empty then.
+    """Remove the listed files that are still as the record says, and the folders that are empty
+    then.
 
     Args:
         folder: whose files they are; it goes too where nothing is left in it.
@@ -476,7 +494,7 @@ def remove_listed_files(
         # Somebody replaced a folder by a link: what it leads to is not ours to remove.
         if any(parent.is_symlink() for parent in above if parent != folder):
             left.append(name)
-        elif is_listed_file(path, listed[name], digest):
+        elif is_unchanged_listed_file(path, listed[name], digest):
             path.unlink()
             folders.update(above)
         elif os.path.lexists(path):
@@ -486,15 +504,17 @@ def remove_listed_files(
 
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
-    """Remove those of some folders in which nothing is left, the deepest first. Raises OSError."""
+    """Remove those of these folders that are empty, the deepest first. Raises OSError."""
     # The deepest first, so that a folder is empty once those in it are gone.
     for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
             path.rmdir()
 
 
-def is_our_lock(path: Path) -> bool:
-    """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and a lock may empty it."""
+def is_empty_lock_file(path: Path) -> bool:
+    """Is this a lock file of truetune, which is empty? One with contents is somebody's, and a lock
+    may empty it.
+    """
     try:
         status = path.lstat()
     except OSError:

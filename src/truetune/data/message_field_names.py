@@ -1,4 +1,5 @@
-"""Names inside messages: the keys that hold role and content, and the roles, where a file calls them otherwise.
+"""The names of a file's fields inside messages (role, content) and of its roles, as a map gives
+them.
 
 Settings of other stacks say them (Axolotl's `message_property_mappings` and `roles`). In a map they stand as
 `message.role=from`, `message.content=value` and `role.assistant=agent,bot`: truetune's name, then the file's.
@@ -17,13 +18,13 @@ MESSAGE_KEYS = ("role", "content")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def names_message_field(name: str) -> bool:
-    """Does this key of a map name something inside messages, and no column?"""
+def is_message_field_key(name: str) -> bool:
+    """Does this key of a column map name a field or role inside messages, and no column?"""
     return name.startswith((KEY_PREFIX, ROLE_PREFIX))
 
 
-def roles_in_map(columns: Mapping[str, str]) -> dict[str, str]:
-    """Each role as the file calls it -> truetune's, as far as a map says so."""
+def roles_by_file_name(columns: Mapping[str, str]) -> dict[str, str]:
+    """The file's name of each role -> truetune's, as far as a column map says so."""
     return {
         source: name.removeprefix(ROLE_PREFIX)
         for name, sources in columns.items()
@@ -43,11 +44,12 @@ class MessageNames:
 
     @classmethod
     def from_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
-        """The names that a map gives; None where it speaks of columns alone.
+        """The names inside messages that a column map gives; None if it names columns alone. Raises
+        SpecError for a key or a role that messages do not have.
 
         Raises SpecError for a key or a role that messages do not have.
         """
-        inside = [name for name in columns if names_message_field(name)]
+        inside = [name for name in columns if is_message_field_key(name)]
         for name in inside:
             known = [KEY_PREFIX + key for key in MESSAGE_KEYS] + [
                 ROLE_PREFIX + role for role in ROLES
@@ -59,10 +61,12 @@ class MessageNames:
         keys = {
             columns[KEY_PREFIX + key]: key for key in MESSAGE_KEYS if KEY_PREFIX + key in columns
         }
-        return cls(keys, roles_in_map(columns))
+        return cls(keys, roles_by_file_name(columns))
 
     def renamed(self, value: Any) -> Any:
-        """A column's value with its messages in truetune's names; what is no list of messages stays as it is."""
+        """A column's value with its messages in truetune's names; a value that is no list of
+        messages stays as it is.
+        """
         if not isinstance(value, list):
             return value
         return [self._rename_message(item) if isinstance(item, dict) else item for item in value]

@@ -1,4 +1,4 @@
-"""Scores: what the columns of a row say that the sides of a pair are worth.
+"""Reads the scores that the columns of a row give to the two sides of a preference pair.
 
 `score_chosen`, `rejected_rating`, `margin` and their like are read by name. A rule then counts pairs whose chosen side
 is worth less than the rejected one.
@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from truetune.data.column_names import Row
+from truetune.data.column_name_aliases import Row
 
 _SCORE_WORD = (
     "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward|grade|stars|upvote|like|rank)s?"
@@ -31,12 +31,16 @@ class PairScores(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Above 0 where the chosen side is worth more."""
+        """The chosen side's score less the rejected side's; above 0 if the chosen side is worth
+        more.
+        """
         return (self.rejected - self.chosen) if self.is_rank else (self.chosen - self.rejected)
 
 
 def pair_scores_of_row(row: Row) -> PairScores | None:
-    """The scores of a row, or (margin, 0); None where no columns say it."""
+    """The scores of both sides of a pair, or (margin, 0) if the row has only a margin; None if no
+    columns say it.
+    """
     sides: dict[str, float] = {}
     ranks: dict[str, float] = {}
     margin = None
@@ -64,7 +68,7 @@ def pair_scores_of_row(row: Row) -> PairScores | None:
 
 
 def _parse_number(value: Any) -> float | None:
-    """A score as a number, also where a CSV file holds it as text; None where it is none."""
+    """A score as a number, also if a CSV file holds it as text; None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""JSON that stands as text in a column or a message.
+"""Parses JSON that a column or a message holds as text.
 
 CSV files and many exports keep lists of messages, tools and arguments as JSON text. A text that begins like JSON and is
 none stays a text: it may be what somebody wrote.
@@ -10,21 +10,25 @@ from typing import Any
 
 from truetune.data.conversation import Problem
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import find_duplicate_key, parse_json, replace_surrogates
+from truetune.parsing.parse_json_within_limits import (
+    find_duplicate_key,
+    parse_json,
+    replace_lone_surrogates,
+)
 
 LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
 
 
 def duplicate_key_problem(key: str) -> Problem:
-    """What is said of an object that has a key twice: one of its two values is lost."""
+    """The problem that an object has a key twice, so that one of its two values is lost."""
     return Problem(
         "duplicate-key",
         f"the key {key[:60]!r} stands twice in one object, and one of its values is lost",
     )
 
 
-def parse_json_text(value: Any, problems: list[Problem]) -> Any:
-    """A list or object that stands in a column as JSON text; anything else as it is."""
+def parse_json_text_or_keep(value: Any, problems: list[Problem]) -> Any:
+    """The list or object that a column holds as JSON text; anything else as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:
@@ -37,7 +41,7 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     key = find_duplicate_key(value)
     if key is not None:
         problems.append(duplicate_key_problem(key))
-    parsed, broken = replace_surrogates(parsed, value)
+    parsed, broken = replace_lone_surrogates(parsed, value)
     if broken:
         problems.append(LONE_SURROGATE)
     return parsed

@@ -1,4 +1,4 @@
-"""Messages in OpenAI's form, from what files hold.
+"""Brings the messages of files into OpenAI's form, and notes the problems of each.
 
 Role/content messages, ShareGPT's from/value, LLaMA-Factory's parts and JSON text all become the same dictionaries.
 Nothing raises: what can't be carried over becomes a `Problem` of the row, and something printable takes its place, so
@@ -13,7 +13,7 @@ from operator import add
 from typing import Any
 
 from truetune.data.conversation import Message, Problem
-from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.errors import name_list, shortened
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
@@ -38,7 +38,7 @@ def read_messages_value(
         problems: gets what is odd about it.
         sharegpt: translate ShareGPT's names of roles in role/content messages too.
     """
-    value = parse_json_text(value, problems)
+    value = parse_json_text_or_keep(value, problems)
     if not isinstance(value, list):
         problems.append(
             Problem("not-messages", f"expected a list of messages, found {_describe_value(value)}")
@@ -50,7 +50,8 @@ def read_messages_value(
     for item in value:
         if isinstance(item, dict):
             messages.append(
-                _simple_message(item) or _read_message(item, len(messages), problems, sharegpt)
+                _message_without_need_of_checks(item)
+                or _read_message(item, len(messages), problems, sharegpt)
             )
         else:
             problems.append(
@@ -62,8 +63,10 @@ def read_messages_value(
     return messages
 
 
-def _simple_message(item: Message) -> Message | None:
-    """The message where there is nothing to check. So it is with nearly all; this is what reading them costs."""
+def _message_without_need_of_checks(item: Message) -> Message | None:
+    """The message if there is nothing to check in it, as in nearly all; None otherwise. Reading
+    costs as much as this test.
+    """
     if len(item) != 2:
         return None
     role, source = item.get("role"), item.get("from")
@@ -95,7 +98,7 @@ def _read_message(
     if is_sharegpt_turn or (sharegpt and message.get("role") == FUNCTION_CALL):
         message = _from_sharegpt(message, index, problems)
     elif sharegpt:
-        message["role"] = _translate_role(message.get("role"))
+        message["role"] = _openai_role(message.get("role"))
     if "role" not in item and "from" not in item:
         keys = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
@@ -105,21 +108,21 @@ def _read_message(
         # A role is needed further on; rules see the problem, not this word.
         message["role"] = "None"
     else:
-        _check_role(message, index, problems)
+        _replace_unknown_role(message, index, problems)
     if "tool_calls" in message:
-        _normalize_calls(message, index, problems)
+        _normalize_tool_calls(message, index, problems)
     _normalize_content(message, index, problems)
     _normalize_weight(message, index, problems)
     return message
 
 
-def _check_role(message: Message, index: int, problems: list[Problem]) -> None:
-    """A role that nobody knows becomes a problem, and a text."""
+def _replace_unknown_role(message: Message, index: int, problems: list[Problem]) -> None:
+    """Replace a role that nobody knows by a text, and note the problem."""
     role = message.get("role")
     if isinstance(role, str) and role in ROLES:
         return
     problems.append(
-        Problem("unknown-role", f"turn {index} has the role {_value_in_words(role)}", message)
+        Problem("unknown-role", f"turn {index} has the role {_short_value(role)}", message)
     )
     message["role"] = str(role)
 
@@ -132,8 +135,8 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
         key: entry for key, entry in item.items() if key not in ("role", "from", "value", "content")
     }
     if source != FUNCTION_CALL:
-        return {"role": _translate_role(source), "content": value, **rest}
-    call = parse_json_text(value, problems)
+        return {"role": _openai_role(source), "content": value, **rest}
+    call = parse_json_text_or_keep(value, problems)
     calls = call if isinstance(call, list) else [call]
     if all(isinstance(entry, dict) and "name" in entry for entry in calls):
         tool_calls = [{"type": "function", "function": entry} for entry in calls]
@@ -149,16 +152,16 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
     return message
 
 
-def _translate_role(role: Any) -> Any:
+def _openai_role(role: Any) -> Any:
     """OpenAI's name of a role that ShareGPT calls otherwise."""
     return ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role
 
 
-def _normalize_calls(message: Message, index: int, problems: list[Problem]) -> None:
-    """Settle `tool_calls`: a list, also where JSON text holds it."""
+def _normalize_tool_calls(message: Message, index: int, problems: list[Problem]) -> None:
+    """Make `tool_calls` a list, also if it is JSON text."""
     # Columnar files give every call the keys of all calls, most of them null; a template would
     # print them.
-    calls = _without_empty(parse_json_text(message["tool_calls"], problems))
+    calls = _drop_empty_keys(parse_json_text_or_keep(message["tool_calls"], problems))
     message["tool_calls"] = calls
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         problems.append(
@@ -169,7 +172,7 @@ def _normalize_calls(message: Message, index: int, problems: list[Problem]) -> N
 
 
 def _normalize_content(message: Message, index: int, problems: list[Problem]) -> None:
-    """Settle `content`: a text or a list of parts; anything else becomes a text, and a problem."""
+    """Make `content` a text or a list of parts; anything else becomes a text, and a problem."""
     content, role = message.get("content"), message["role"]
     if isinstance(content, list):
         if not all(isinstance(part, dict) for part in content):
@@ -194,21 +197,23 @@ def _normalize_content(message: Message, index: int, problems: list[Problem]) ->
 
 
 def _normalize_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
-    """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
+    """Bring the parts of a content into OpenAI's form. Most stay as they are; LLaMA-Factory's parts
+    call the text `value` and hold reasoning and calls.
+    """
     is_llama_factory = bool(parts) and all(
         isinstance(part, dict) and "value" in part and "text" not in part for part in parts
     )
     if not is_llama_factory:
-        message["content"] = _without_empty(parts)
+        message["content"] = _drop_empty_keys(parts)
         return
-    by_type = _texts_by_type(message, parts, problems)
+    by_type = _part_texts_by_type(message, parts, problems)
     message["content"] = _join_texts(by_type.pop("text", []))
     reasoning = by_type.pop("reasoning", None)
     if reasoning:
         message["reasoning_content"] = _join_texts(reasoning)
     calls = by_type.pop("tool_call", None)
     if calls:
-        _calls_from_parts(message, calls, problems)
+        _tool_calls_from_parts(message, calls, problems)
     if by_type:
         # Images and the like: the row is kept without them, and says so.
         problems.append(
@@ -216,25 +221,27 @@ def _normalize_parts(message: Message, parts: list[Any], problems: list[Problem]
         )
 
 
-def _calls_from_parts(message: Message, calls: list[str], problems: list[Problem]) -> None:
-    """The parts of the type tool_call, each a function in JSON, as the message's tool calls."""
-    functions = [parse_json_text(call, problems) for call in calls]
+def _tool_calls_from_parts(message: Message, calls: list[str], problems: list[Problem]) -> None:
+    """Make the message's tool calls from its parts of the type tool_call, each a function in JSON."""
+    functions = [parse_json_text_or_keep(call, problems) for call in calls]
     if not all(isinstance(function, dict) for function in functions):
         text = "a content part of the type tool_call is no JSON object"
         problems.append(Problem("bad-tool-call", text, message))
     message["tool_calls"] = [{"type": "function", "function": function} for function in functions]
 
 
-def _texts_by_type(
+def _part_texts_by_type(
     message: Message, parts: list[Any], problems: list[Problem]
 ) -> dict[str, list[str]]:
-    """The values of parts by their type, in order; what is no text becomes one, and a problem."""
+    """The texts of the parts by their type, in order; a value that is no text becomes one, and a
+    problem.
+    """
     by_type: dict[str, list[str]] = {}
     for part in parts:
         value = part["value"]
         if not isinstance(value, str):
             text = (
-                f"a content part of the type {_value_in_words(part.get('type'))} holds"
+                f"a content part of the type {_short_value(part.get('type'))} holds"
                 f" {type(value).__name__}, not text"
             )
             problems.append(Problem("not-a-string", text, message))
@@ -248,52 +255,58 @@ def _join_texts(texts: list[str]) -> str:
 
 
 def _normalize_weight(message: Message, index: int, problems: list[Problem]) -> None:
-    """Settle `weight` and `train`. What can't be used is taken out, and is a problem: no default may stand for it."""
+    """Keep `weight` and `train` only if the loss can use them. Others are taken out, and are a
+    problem: no default may stand for them.
+    """
     # The name that some trainers use; two that differ can't both be meant.
     if "loss_weight" in message:
         other = message.pop("loss_weight")
         if message.get("weight", other) != other:
             text = (
-                f"turn {index} has two weights, {_value_in_words(message['weight'])} and {_value_in_words(other)}"
+                f"turn {index} has two weights, {_short_value(message['weight'])} and {_short_value(other)}"
                 " (loss_weight)"
             )
             problems.append(Problem("not-a-number", text, message))
         message["weight"] = other
-    if "weight" in message and not _is_weight(message["weight"]):
-        weight = _value_in_words(message.pop("weight"))
+    if "weight" in message and not _is_finite_number(message["weight"]):
+        weight = _short_value(message.pop("weight"))
         text = (
             f"the weight of turn {index} is {weight}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
         )
         problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):
-        text = f"`train` of turn {index} is {_value_in_words(message.pop('train'))}; expected true or false"
+        text = f"`train` of turn {index} is {_short_value(message.pop('train'))}; expected true or false"
         problems.append(Problem("not-a-bool", text, message))
     # A weight of 0 trains nothing: rules ask for `train` alone.
     if not message.get("weight", 1):
         message["train"] = False
 
 
-def _is_weight(value: Any) -> bool:
-    """Can the loss be multiplied by this? NaN, infinity, text and true can't be meant as a weight."""
+def _is_finite_number(value: Any) -> bool:
+    """Can the loss be multiplied by this value? NaN, infinity, text and true can't be meant as a
+    weight.
+    """
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_WEIGHT
     )
 
 
-def _value_in_words(value: Any) -> str:
-    """A value as a message shows it."""
+def _short_value(value: Any) -> str:
+    """A value as a message shows it, cut."""
     return shortened(repr(value))
 
 
-def _without_empty(value: Any) -> Any:
-    """Without the empty keys that columnar files fill structs with; arguments of calls stay as given."""
+def _drop_empty_keys(value: Any) -> Any:
+    """The value without the empty keys that columnar files fill structs with; arguments of calls
+    stay as given.
+    """
     if isinstance(value, dict):
         return {
-            key: item if key == "arguments" else _without_empty(item)
+            key: item if key == "arguments" else _drop_empty_keys(item)
             for key, item in value.items()
             if item is not None
         }
-    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+    return [_drop_empty_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _describe_value(value: Any) -> str:

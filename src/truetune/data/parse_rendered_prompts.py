@@ -1,4 +1,5 @@
-"""Prompts that were written down as the model got them: the chat in the text of a template.
+"""Parses prompts that were saved as the model got them, with a chat template's markup, into their
+messages.
 
 LLaMA-Factory's predictions and many loops of one's own keep `<|im_start|>user ...<|im_end|>` or `### Instruction:`. The
 question is what the last user said; the rest is no part of what was asked. A text is taken apart only where it ends in
@@ -42,7 +43,9 @@ _ROLES = {
 
 
 def parse_rendered_chat(text: str) -> Messages | None:
-    """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
+    """The turns of a text that a chat template rendered, without the header of the answer; None if
+    it is no such text.
+    """
     headers = list(_HEADER.finditer(text))
     # One header may be a quotation; a rendered prompt has the question's and the answer's.
     if len(headers) < 2:
@@ -58,11 +61,13 @@ def parse_rendered_chat(text: str) -> Messages | None:
         role == "user" and text_of_turn for role, text_of_turn in turns
     ):
         return None
-    return tuple(_join_turns(turns[:-1]))
+    return tuple(_messages_with_equal_roles_joined(turns[:-1]))
 
 
-def find_question_turn(text: str) -> tuple[int, str] | None:
-    """Where the header of a user's turn stands behind other text, and the header; None where there is none."""
+def find_user_header_inside_text(text: str) -> tuple[int, str] | None:
+    """The position of a user's header that comes after other text, and the header; None if there is
+    none.
+    """
     for header in _HEADER.finditer(text):
         # With text before it, it is a turn that the model wrote itself, behind its own answer.
         if _role_of_header(header) == "user" and text[: header.start()].strip():
@@ -71,7 +76,9 @@ def find_question_turn(text: str) -> tuple[int, str] | None:
 
 
 def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
-    """A text without the stop tokens and pads at its end, and True where there was a stop token."""
+    """The text without the stop tokens and pads at its end, and True if there was a stop token;
+    None if there was none.
+    """
     tail = _TAIL.search(text)
     if tail is None:
         return text, None
@@ -85,8 +92,10 @@ def _role_of_header(header: re.Match[str]) -> str:
     return _ROLES.get(name, name)
 
 
-def _join_turns(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
-    """Messages; neighbours of one role (an instruction and its input) are one."""
+def _messages_with_equal_roles_joined(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """Messages of (role, text) turns; neighbours of one role (an instruction and its input) are
+    joined.
+    """
     messages: list[dict[str, str]] = []
     for role, text in turns:
         if messages and messages[-1]["role"] == role:

@@ -1,4 +1,5 @@
-"""Which column of a file of predictions is what, by its name.
+"""Recognises which column of a file of predictions is the prediction, the prompt, the reference and
+so on, by its name.
 
 Names are compared without case, and `Model Output`, `model-output` and `modelOutput` are one. A name that is not known
 as a whole is taken by its parts (`gold_label`, `input_text`), where the column holds text and no other one has such a
@@ -92,7 +93,7 @@ Row = Mapping[str, Any]
 def recognise_prediction_columns(
     rows: Sequence[Row], columns: Mapping[str, str], where: str
 ) -> dict[str, str]:
-    """What the columns of some rows are: `prediction` -> `response`.
+    """The column of each kind in rows of predictions: `prediction` -> `response`.
 
     Args:
         rows: the rows of a file, or some of them.
@@ -102,13 +103,13 @@ def recognise_prediction_columns(
     Raises UsageError for a map of no known column, DataError where no column holds predictions.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    _check_map(names, columns, where)
+    _refuse_unknown_columns_in_map(names, columns, where)
     _refuse_other_csv_separator(names, where)
     taken = dict(columns)
     # Whole names first: a part of a name is a guess, and must not take a column from a name that is known.
-    _take_whole_names(names, taken)
+    _take_columns_of_known_names(names, taken)
     if "prediction" not in columns and "reference" not in columns:
-        _exchange_short_prediction(rows, taken)
+        _prefer_completion_over_answer(rows, taken)
     for kind in NAME_PARTS:
         candidates = [] if kind in taken else _columns_named_in_part(kind, rows, names, taken)
         if len(candidates) == 1:
@@ -121,12 +122,12 @@ def recognise_prediction_columns(
     if "prediction" not in taken:
         raise DataError(
             f"{where}: no column of predictions; the rows have {name_list(names)}"
-            f"{_advise_on_missing_column(rows, names, taken)}"
+            f"{_advise_on_missing_prediction_column(rows, names, taken)}"
         )
     return taken
 
 
-def _exchange_short_prediction(rows: Sequence[Row], taken: dict[str, str]) -> None:
+def _prefer_completion_over_answer(rows: Sequence[Row], taken: dict[str, str]) -> None:
     """Take `completion` as the prediction and `answer` as the reference where the rows show that it is so.
 
     Both names are used for both. A data set of questions calls its references answers, an API what the model wrote a
@@ -140,14 +141,14 @@ def _exchange_short_prediction(rows: Sequence[Row], taken: dict[str, str]) -> No
     if normalize_column_name(prediction) not in NAMES_OF_EITHER:
         return
     asks = normalize_column_name(taken.get("prompt", "")) in QUESTION_NAMES
-    short, long = _median_words(rows, prediction), _median_words(rows, reference)
+    short, long = _median_word_count(rows, prediction), _median_word_count(rows, reference)
     is_value = short <= MAX_VALUE_WORDS and long >= MIN_TEXT_RATIO * max(short, 1)
     if is_value or (asks and "stopped" in taken):
         taken["prediction"], taken["reference"] = reference, prediction
 
 
-def _median_words(rows: Sequence[Row], name: str) -> int:
-    """The words of a column's texts, in the middle."""
+def _median_word_count(rows: Sequence[Row], name: str) -> int:
+    """The median number of words of a column's texts."""
     texts = [row.get(name) for row in rows[:MAX_LOOKED_AT]]
     words = sorted(len(text.split()) for text in texts if isinstance(text, str))
     return words[len(words) // 2] if words else 0
@@ -158,12 +159,12 @@ def _take_prompt_of_unknown_name(
 ) -> None:
     """Take the one column whose texts may be the prompts, where no name says which one holds them."""
     if "prediction" in taken and "prompt" not in taken:
-        prompts = list(_columns_like_prompts(rows[:MAX_LOOKED_AT], names, taken))
+        prompts = list(_unknown_columns_like_prompts(rows[:MAX_LOOKED_AT], names, taken))
         if len(prompts) == 1:
             taken["prompt"] = prompts[0]
 
 
-def _columns_like_prompts(
+def _unknown_columns_like_prompts(
     rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> Iterator[str]:
     """Columns of an unknown name whose texts may be the prompts: sentences that differ from row to row.
@@ -181,7 +182,9 @@ def _columns_like_prompts(
 
 
 def _differ_like_prompts(rows: Sequence[Row], name: str, answers: set[str]) -> bool:
-    """Are they texts of several words, different in nearly all rows, and none of the row's answers?"""
+    """Are the texts of a column several words long, different in nearly all rows, and none of the
+    row's answers?
+    """
     texts = [row.get(name) for row in rows]
     found = [text for text in texts if isinstance(text, str) and text.strip()]
     if len(found) < MIN_ROWS or len(found) < MIN_DISTINCT * len(rows):
@@ -194,7 +197,9 @@ def _differ_like_prompts(rows: Sequence[Row], name: str, answers: set[str]) -> b
 
 
 def _refuse_other_csv_separator(names: Sequence[str], where: str) -> None:
-    """Raise DataError for a table that is parted by semicolons or tabs: read by commas, it has one column."""
+    """Raise DataError for a table whose separator is a semicolon or a tab: read by commas, it has
+    one column.
+    """
     parts = _OTHER_SEPARATORS.split(names[0]) if len(names) == 1 else []
     if len(parts) > 1:
         separator = names[0][len(parts[0])]
@@ -203,8 +208,8 @@ def _refuse_other_csv_separator(names: Sequence[str], where: str) -> None:
         )
 
 
-def _take_whole_names(names: Sequence[str], taken: dict[str, str]) -> None:
-    """Take the columns whose names are known, the surest name of each kind first."""
+def _take_columns_of_known_names(names: Sequence[str], taken: dict[str, str]) -> None:
+    """Take the columns whose whole names are known, the surest name of each kind first."""
     # Reversed, so that of two columns whose plain names are the same the first one wins.
     by_plain_name = {normalize_column_name(name): name for name in reversed(names)}
     for kind, known_names in COLUMN_NAMES.items():
@@ -215,12 +220,14 @@ def _take_whole_names(names: Sequence[str], taken: dict[str, str]) -> None:
 
 
 def normalize_column_name(name: str) -> str:
-    """In small letters, with `_` between its parts."""
+    """A column's name in lower case, with `_` between its parts."""
     return _GAPS.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
 
 
-def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> None:
-    """Raise for a map that names no known column, or none of the rows."""
+def _refuse_unknown_columns_in_map(
+    names: Sequence[str], columns: Mapping[str, str], where: str
+) -> None:
+    """Raise if a map names no known kind of column, or a column that the rows lack."""
     for ours, column in columns.items():
         if ours not in COLUMN_NAMES:
             raise UsageError(
@@ -238,16 +245,20 @@ def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> 
 def _columns_named_in_part(
     ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> list[str]:
-    """The columns of text whose name has a part that says this kind."""
+    """The columns of text that a part of their name says to be of this kind."""
     return [
         name
         for name in names
-        if name not in taken.values() and _kind_by_parts(name) == ours and _holds_text(rows, name)
+        if name not in taken.values()
+        and _kind_by_parts_of_name(name) == ours
+        and _column_holds_text(rows, name)
     ]
 
 
-def _kind_by_parts(name: str) -> str | None:
-    """What a column is by the parts of its name; None where no part tells, or one says that it is no text."""
+def _kind_by_parts_of_name(name: str) -> str | None:
+    """What a column holds by the parts of its name; None if no part tells, or one says that it is
+    no text.
+    """
     # `prediction_length` speaks of a prediction and holds none: a part that says so wins.
     parts = set(normalize_column_name(name).split("_"))
     if parts & NO_TEXT_PARTS:
@@ -255,12 +266,12 @@ def _kind_by_parts(name: str) -> str | None:
     return next((ours for ours, known in NAME_PARTS.items() if parts & set(known.split())), None)
 
 
-def _holds_text(rows: Sequence[Row], name: str) -> bool:
-    """Does a row hold a text, a list or an object there?"""
+def _column_holds_text(rows: Sequence[Row], name: str) -> bool:
+    """Does any row hold a text, a list or an object in this column?"""
     return any(isinstance(row.get(name), str | list | dict) for row in rows)
 
 
-def _advise_on_missing_column(
+def _advise_on_missing_prediction_column(
     rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> str:
     """What to do about a file without a column of predictions."""
@@ -272,21 +283,21 @@ def _advise_on_missing_column(
         return ": these are token ids; decode them (tokenizer.batch_decode) and write the texts"
     if {"custom_id", "body"} <= plain:
         return ": these are the requests of a batch; score its output, with --data and this file"
-    free = list(_free_text_columns(rows, names, taken))
+    free = list(_unassigned_text_columns(rows, names, taken))
     # More than three are a list to read, and no hint.
     if 0 < len(free) < 4:
         return f"; did you mean {' or '.join(f'--map prediction={name}' for name in free)}?"
     return ": name it with --map prediction=COLUMN"
 
 
-def _free_text_columns(
+def _unassigned_text_columns(
     rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> Iterator[str]:
-    """The columns of text that were taken for nothing, by names that speak of no other thing."""
+    """The columns of text that were taken for nothing, and whose names say nothing else."""
     for name in names:
         if (
             name not in taken.values()
             and not set(normalize_column_name(name).split("_")) & NO_TEXT_PARTS
-            and _holds_text(rows, name)
+            and _column_holds_text(rows, name)
         ):
             yield name

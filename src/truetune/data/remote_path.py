@@ -1,4 +1,5 @@
-"""Remote: a file or folder that a URI names, with the part of pathlib.Path that truetune uses.
+"""RemotePath: a file or folder in a remote store that a URI names, with the part of pathlib.Path
+that truetune uses.
 
 Arrow's filesystems reach it: s3://bucket/..., gs://..., abfs://..., hdfs://host:port/..., file:///... What Arrow takes
 after a question mark (`s3://bucket/x?region=eu-west-1`) says how it is reached, and is no part of its name; nor are a
@@ -48,7 +49,7 @@ class RemotePath:
 
     @classmethod
     def from_uri(cls, uri: str) -> RemotePath:
-        """Raises DataError for what Arrow has no filesystem for."""
+        """The place that a URI names. Raises DataError if Arrow has no filesystem for it."""
         match = _URI.fullmatch(uri)
         if match is None:
             raise DataError(f"{uri}: expected a URI, as s3://bucket/folder/file.jsonl")
@@ -105,23 +106,23 @@ class RemotePath:
         return bool(self._info.is_file)
 
     def is_dir(self) -> bool:
-        """Is there a folder of this name? In an object store, names that begin with it."""
+        """Is there a folder of this name? In an object store: are there names that begin with it?"""
         from pyarrow.fs import FileType
 
         return bool(self._info.type == FileType.Directory)
 
     def stat(self) -> FileSize:
-        """As it was when it was first asked for. Raises FileNotFoundError."""
+        """The size of the file, as it was when it was first asked for. Raises FileNotFoundError."""
         if not self.is_file():
             raise self.missing()
         return FileSize(self._info.size)
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What a folder holds; nothing where there is none."""
+        """The entries of a folder; none if it does not exist."""
         return self._list_folder(recursive=False)
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """What stands under a folder at any depth and fits a pattern by its name."""
+        """The entries below the folder, at any depth, whose name fits a pattern."""
         return (
             place for place in self._list_folder(recursive=True) if fnmatchcase(place.name, pattern)
         )
@@ -133,15 +134,20 @@ class RemotePath:
         yield from _matching_places(RemotePath(self.top, ""), self.path.split("/"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
-        """Bytes to read; only those that are read are fetched. Raises OSError, DataError."""
-        with self._named_errors():
+        """Open the file for reading bytes; only those that are read are fetched. Raises OSError,
+        DataError.
+        """
+        with self._errors_that_name_path():
             return io.BufferedReader(
                 self._filesystem.open_input_file(self._filesystem_path), BUFFER_BYTES
             )
 
     def read_bytes(self) -> bytes:
-        """Raises OSError, DataError."""
-        with self._named_errors(), self._filesystem.open_input_file(self._filesystem_path) as file:
+        """The whole content. Raises OSError, DataError."""
+        with (
+            self._errors_that_name_path(),
+            self._filesystem.open_input_file(self._filesystem_path) as file,
+        ):
             body: bytes = file.read()
         return body
 
@@ -150,8 +156,8 @@ class RemotePath:
         return self.read_bytes().decode(encoding)
 
     def write(self, body: Any) -> None:
-        """Write it whole; an object store shows it then and not before. Raises DataError."""
-        with self._named_errors():
+        """Write the file whole; an object store shows it only then. Raises DataError."""
+        with self._errors_that_name_path():
             try:
                 stream = self._filesystem.open_output_stream(
                     self._filesystem_path, compression=None
@@ -166,7 +172,7 @@ class RemotePath:
 
     def remove(self) -> None:
         """Remove a file, or a folder with all it holds; nothing happens where there is none. Raises DataError."""
-        with self._named_errors():
+        with self._errors_that_name_path():
             try:
                 if self.is_dir():
                     self._filesystem.delete_dir(self._filesystem_path)
@@ -189,17 +195,19 @@ class RemotePath:
 
     @cached_property
     def _info(self) -> Any:
-        """What the store says of this place; asked once."""
-        with self._named_errors():
+        """What the store says of this place (kind, size); asked once."""
+        with self._errors_that_name_path():
             return self._filesystem.get_file_info(self._filesystem_path)
 
     def _list_folder(self, recursive: bool) -> Iterator[RemotePath]:
-        """What stands below, with its info."""
+        """The entries of the folder, each with its file info; also those further below if
+        `recursive`.
+        """
         from pyarrow.fs import FileSelector
 
         # Names come back as the filesystem has them, with the bucket before.
         skip = len(self._filesystem_path) - len(self.path)
-        with self._named_errors():
+        with self._errors_that_name_path():
             selector = FileSelector(
                 self._filesystem_path, allow_not_found=True, recursive=recursive
             )
@@ -207,12 +215,14 @@ class RemotePath:
         return (RemotePath(self.top, info.path[skip:], info) for info in entries)
 
     def missing(self) -> FileNotFoundError:
-        """What is raised where there is no such file."""
+        """The error to raise if there is no such file."""
         return FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """Arrow's errors speak of buckets and keys, or of nothing at all."""
+    def _errors_that_name_path(self) -> Iterator[None]:
+        """Raise Arrow's errors again with the path in them; Arrow names buckets and keys, or
+        nothing at all.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -225,7 +235,9 @@ DataPath = Path | RemotePath
 
 
 def parse_data_path(name: str | PathLike[str] | RemotePath) -> DataPath:
-    """What a path or a URI names. Raises DataError for a URI that Arrow has no filesystem for."""
+    """The local path or RemotePath that a name or URI means. Raises DataError for a URI that Arrow
+    has no filesystem for.
+    """
     if isinstance(name, RemotePath):
         return name
     return (
@@ -238,7 +250,7 @@ def parse_data_path(name: str | PathLike[str] | RemotePath) -> DataPath:
 # Opening S3 resolves a region over the network; a run has a few tops, not thousands.
 @lru_cache(maxsize=64)
 def _open_filesystem(top: str) -> tuple[Any, str]:
-    """(filesystem, the path of its top)"""
+    """Arrow's filesystem for the top of a URI, and the path of that top in it."""
     from pyarrow.fs import FileSystem
 
     try:

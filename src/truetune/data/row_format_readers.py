@@ -1,4 +1,4 @@
-"""Formats: how the columns of a row become a Conversation.
+"""Reads the columns of a row of each format into a Conversation.
 
 Texts are put together by `+` and cut by slices, as in data.parse_messages: then it is known where each part of them
 stands in the file (render.text_origins_in_file).
@@ -11,12 +11,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
-from truetune.data.column_names import (
+from truetune.data.column_name_aliases import (
     Row,
-    find_column,
     find_column_name,
+    find_filled_column,
     find_only_text_column,
-    has_column,
+    has_filled_column,
     make_row_renamer,
     text_columns,
     token_id_columns,
@@ -69,7 +69,7 @@ def read_alpaca(draft: ConversationDraft) -> Conversation:
 def _alpaca_prompt(draft: ConversationDraft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     turns: list[Message] = []
-    for pair in draft.structure("history", list) or ():
+    for pair in draft.take_list_or_object("history", list) or ():
         if _is_pair_of_texts(pair):
             turns.append({"role": "user", "content": pair[0]})
             turns.append({"role": "assistant", "content": pair[1]})
@@ -103,7 +103,7 @@ def read_prompt_completion(draft: ConversationDraft) -> Conversation:
 
 
 def read_text(draft: ConversationDraft) -> Conversation:
-    """A text that is trained as it is."""
+    """A row of text that is trained as it is."""
     return draft.plain(text=draft.text("text"))
 
 
@@ -113,21 +113,23 @@ def read_preference(draft: ConversationDraft) -> Conversation:
     # Lazily, so that of two such columns the second one is not taken, and shows as unused.
     columns = map(draft.turns, ("prompt", "conversations", "messages"))
     prompt = next((turns for turns in columns if turns is not None), None)
-    if prompt is None and has_column(draft.row, "instruction"):
+    if prompt is None and has_filled_column(draft.row, "instruction"):
         prompt = _alpaca_prompt(draft)
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
         row = _read_pair_of_chats(draft, prompt, chosen, rejected)
     elif prompt is not None or chosen is None or rejected is None:
         row = draft.plain(prompt=prompt, completion=chosen, rejected=rejected)
     else:
-        cut = _shared_prefix_length(chosen, rejected)
+        cut = _shared_prompt_length(chosen, rejected)
         row = draft.plain(prompt=chosen[:cut], completion=chosen[cut:], rejected=rejected[cut:])
     row.scores = pair_scores_of_row(draft.row)
     return row
 
 
-def _shared_prefix_length(chosen: str, rejected: str) -> int:
-    """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
+def _shared_prompt_length(chosen: str, rejected: str) -> int:
+    """The number of characters that two texts share as their prompt; each keeps at least one, and
+    the space before it.
+    """
     # TRL's `extract_prompt` cuts pairs of texts at the same place.
     cut = _common_prefix_length(chosen, rejected)
     if cut == min(len(chosen), len(rejected)):
@@ -142,7 +144,9 @@ def _shared_prefix_length(chosen: str, rejected: str) -> int:
 def _read_pair_of_chats(
     draft: ConversationDraft, prompt: Any, chosen: Any, rejected: Any
 ) -> Conversation:
-    """Where the prompt is no list, both sides may begin with it: then what they share is the prompt."""
+    """A pair whose sides are lists of messages. If the prompt is no list, both sides may begin with
+    it: then what they share is the prompt.
+    """
     good = _messages_of_side(draft, chosen, "assistant")
     bad = _messages_of_side(draft, rejected, "assistant")
     shared = 0
@@ -159,16 +163,16 @@ def _read_pair_of_chats(
 
 
 def read_kto(draft: ConversationDraft) -> Conversation:
-    """A row of another format, whose answer has a label: good or bad."""
+    """A row of another format whose answer has a label, good or bad."""
     label = draft.take("label")
-    verdict = _parse_verdict(label)
+    verdict = _parse_kto_label(label)
     if verdict is None:
         draft.problems.append(
             Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
         )
     # First by what the row holds, then by what it names: a row with an empty column still has its
     # format.
-    base = _guess_base_format(draft.row, has_column) or _guess_base_format(
+    base = _guess_format_without_label(draft.row, has_filled_column) or _guess_format_without_label(
         draft.row, find_column_name
     )
     row = _read_by_format(draft, base or "text")
@@ -197,20 +201,20 @@ def choose_reader(
     """
     # The order of the formats in the table decides, most columns first: a pair has a prompt as
     # well.
-    chosen = format or _guess_format(row, has_column) or _guess_format(row, find_column_name)
+    chosen = format or _guess_format(row, has_filled_column) or _guess_format(row, find_column_name)
     # Only where no format fits: a file with one column of text needs no name for it.
-    if chosen in (None, "text") and not has_column(row, "text"):
+    if chosen in (None, "text") and not has_filled_column(row, "text"):
         name = find_only_text_column(row)
         if name is not None:
             rename = make_row_renamer({"text": name}, "text")
             return lambda row, origin: _read_row(rename(row), origin, "text")
     if chosen is None or not _has_columns_of(row, chosen, find_column_name):
-        raise _no_format_error(row, format, where)
+        raise _unknown_format_error(row, format, where)
     return lambda row, origin: _read_row(row, origin, chosen)
 
 
-def _no_format_error(row: Row, format: FormatName | None, where: str) -> DataError:
-    """What is said of a file whose columns fit no format, or not the one that is asked for."""
+def _unknown_format_error(row: Row, format: FormatName | None, where: str) -> DataError:
+    """The error for a file whose columns fit no format, or not the one that is asked for."""
     ids = token_id_columns(row)
     if ids:
         return DataError(
@@ -219,13 +223,11 @@ def _no_format_error(row: Row, format: FormatName | None, where: str) -> DataErr
         )
     names = name_list(row, empty="(none)")
     if format:
-        wrong = (
-            f"the format {format} needs {_columns_in_words(format)}, but the columns are {names}"
-        )
+        wrong = f"the format {format} needs {_describe_needed_columns(format)}, but the columns are {names}"
     else:
         wrong = f"no format fits the columns {names}"
     return DataError(
-        f"{where}: {wrong}; say which column is what, as in {_example_of_map(row)}, or name a"
+        f"{where}: {wrong}; say which column is what, as in {_example_of_map_option(row)}, or name a"
         " --data-format"
     )
 
@@ -234,8 +236,8 @@ MAX_EXAMPLE_NAME_CHARACTERS = 60
 """Characters of a column's name that an example of --map repeats: a broken CSV can name a column by a whole text"""
 
 
-def _example_of_map(row: Row) -> str:
-    """An example of --map, with the row's own columns where two of them hold text."""
+def _example_of_map_option(row: Row) -> str:
+    """An example of the option --map, with the row's own columns if two of them hold text."""
     texts = [name for name in text_columns(row) if len(name) <= MAX_EXAMPLE_NAME_CHARACTERS]
     if len(texts) == 1:
         return f"--map text={texts[0]}"
@@ -253,7 +255,7 @@ def _read_row(row: Row, origin: Origin, format: FormatName) -> Conversation:
     # reported.
     if _has_columns_of(row, format):
         return _read_by_format(ConversationDraft(row, origin, format), format)
-    other = _guess_format(row, has_column)
+    other = _guess_format(row, has_filled_column)
     draft = ConversationDraft(row, origin, other or format)
     if other is not None:
         draft.problems.append(
@@ -262,59 +264,67 @@ def _read_row(row: Row, origin: Origin, format: FormatName) -> Conversation:
         return _read_by_format(draft, other)
     if not _has_columns_of(row, format, find_column_name):
         draft.problems.append(
-            Problem("no-format", f"the format {format} needs {_columns_in_words(format)}")
+            Problem("no-format", f"the format {format} needs {_describe_needed_columns(format)}")
         )
         return draft.plain()
     # All columns are there and one is empty: the reader makes what it can, and the rule on empty
     # answers has a row to show.
     needed = row_formats()[
-        (_guess_base_format(row, find_column_name) or "text") if format == "kto" else format
+        (_guess_format_without_label(row, find_column_name) or "text")
+        if format == "kto"
+        else format
     ].columns
-    empty = [str(find_column_name(row, name)) for name in needed if not has_column(row, name)]
+    empty = [
+        str(find_column_name(row, name)) for name in needed if not has_filled_column(row, name)
+    ]
     draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
     return _read_by_format(draft, format)
 
 
-def _has_columns_of(row: Row, format: FormatName, there: ColumnTest = has_column) -> bool:
+def _has_columns_of(row: Row, format: FormatName, there: ColumnTest = has_filled_column) -> bool:
     """Has the row all columns that a format needs?"""
     if format == "kto":
-        return _guess_base_format(row, there) is not None and bool(there(row, "label"))
+        return _guess_format_without_label(row, there) is not None and bool(there(row, "label"))
     return all(there(row, name) for name in row_formats()[format].columns)
 
 
 def _guess_format(row: Row, there: ColumnTest) -> FormatName | None:
-    """The format of a row by its columns, a pair or a verdict before others; None where none fits."""
+    """The format of a row by its columns; a pair or a verdict comes before others. None if none
+    fits.
+    """
     if _has_columns_of(row, "preference", there):
         return "preference"
-    base = _guess_base_format(row, there)
-    alias, label = find_column(row, "label")
+    base = _guess_format_without_label(row, there)
+    alias, label = find_filled_column(row, "label")
     known = VERDICT_BY_WORD if alias == "kto_tag" else VERDICT_BY_THUMB
     return "kto" if _normalize_label(label) in known and base not in (None, "text") else base
 
 
-def _guess_base_format(row: Row, there: ColumnTest) -> FormatName | None:
-    """The format without its verdict or its other side."""
+def _guess_format_without_label(row: Row, there: ColumnTest) -> FormatName | None:
+    """The format of a row by its columns, apart from its label or its rejected side."""
     others = (name for name in row_formats() if name not in ("preference", "kto"))
     fitting = (name for name in others if _has_columns_of(row, name, there))
     return next((name for name in fitting if _may_hold_turns(row, name)), None)
 
 
 def _may_hold_turns(row: Row, format: FormatName) -> bool:
-    """May the column of a chat hold turns? A column `dialogue` with the number of a dialogue holds none."""
+    """May the column of a chat hold turns? A column `dialogue` with the number of a dialogue holds
+    none.
+    """
     if format not in ("messages", "sharegpt"):
         return True
-    name, value = find_column(row, format if format == "messages" else "conversations")
+    name, value = find_filled_column(row, format if format == "messages" else "conversations")
     is_own_name = name in ("messages", "conversations")
     return is_own_name or not isinstance(value, str) or value.lstrip()[:1] in ("[", "{", "")
 
 
-def _columns_in_words(format: FormatName) -> str:
+def _describe_needed_columns(format: FormatName) -> str:
     """The columns that a format needs, for a message."""
     return " and ".join(row_formats()[format].columns or ("prompt", "completion", "label"))
 
 
-def _parse_verdict(label: Any) -> bool | None:
-    """Good or bad, as a label says it; None where it says neither."""
+def _parse_kto_label(label: Any) -> bool | None:
+    """True for a label that says good, False for one that says bad; None if it says neither."""
     return VERDICT_BY_WORD.get(_normalize_label(label))
 
 

@@ -1,4 +1,4 @@
-"""Stretches: a file of lines cut into parts that can be read on their own, and the digest of its bytes.
+"""Splits a file of lines into stretches that can be read on their own, and digests its bytes.
 
 One pass reads the file, digests it and counts its lines, so that worker processes can each read a stretch and still
 name the file's own lines. Only plain JSONL is cut; other files are read from their start by one process.
@@ -12,14 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import is_array, read_json_lines, read_records
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_raw
+from truetune.data.read_file_records import is_one_json_array, read_json_lines, read_records
+from truetune.data.read_rows_as_conversations import (
+    conversations_of_records,
+    find_record_that_decides_format,
+)
 from truetune.data.remote_path import DataPath
-from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.input_limits import ROW
+from truetune.parsing.read_files_within_limits import (
+    message_for_too_long_line,
+    refuse_mostly_blank_lines,
+)
 from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: a call for each MiB costs nothing beside digesting it.
@@ -48,10 +54,11 @@ class FileScan(NamedTuple):
     """Empty where the file can only be read from its start."""
 
 
-def scan_lines(
+def scan_and_cut_lines(
     source: Source, size: int, progress: Callable[[int], None] | None = None
 ) -> FileScan:
-    """Read a file once; cut it into stretches of about `size` bytes where it is one of lines.
+    """Read a file once, digest it, and cut it into stretches of about `size` bytes if it is a file
+    of lines.
 
     Args:
         source: the file.
@@ -68,7 +75,7 @@ def scan_lines(
         cuts = (
             source.kind == "jsonl"
             and source.path.suffix.lower() not in COMPRESSION_SUFFIXES
-            and not is_array(source.path, raw)
+            and not is_one_json_array(source.path, raw)
         )
         raw.seek(0)
         blocks = ((None, block) for block in _read_blocks(raw, BLOCK_BYTES))
@@ -91,13 +98,13 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
         # A stretch ends with a line: no row may stand in two of them.
         rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
         if len(rest) > ROW.max_bytes:
-            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long_in_words()}")
+            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {message_for_too_long_line()}")
         block = part + rest
-        count, rows = _count_lines(block)
+        count, rows = _count_lines_and_rows(block)
         rows_before += rows
         lines_before = line - 1 + count
         try:
-            check_blank_lines(lines_before - rows_before, rows_before)
+            refuse_mostly_blank_lines(lines_before - rows_before, rows_before)
         except InputLimitError as error:
             raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
         yield Stretch(start, start + len(block), line, rows), block
@@ -107,8 +114,8 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
 def scan_files_in_turn(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
 ) -> list[FileScan]:
-    """`scan_lines` of each file, one after the other."""
-    return [scan_lines(source, size, progress) for source in sources]
+    """Run `scan_and_cut_lines` on each file, one after the other."""
+    return [scan_and_cut_lines(source, size, progress) for source in sources]
 
 
 def read_stretch(
@@ -134,7 +141,7 @@ def read_stretch(
     """
     with open_raw(source.path) as raw:
         # The format is the whole file's: a stretch must not decide it by its own first row.
-        like = find_format_record(
+        like = find_record_that_decides_format(
             read_records(source, raw), source, format, columns, skips=on_broken is not None
         )
         raw.seek(stretch.start)
@@ -150,8 +157,8 @@ def _read_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
     yield from iter(lambda: raw.read(size), b"")
 
 
-def _count_lines(block: bytes) -> tuple[int, int]:
-    """(lines, rows): a line of white space holds no row."""
+def _count_lines_and_rows(block: bytes) -> tuple[int, int]:
+    """The number of lines, and the number of rows: a line of white space holds no row."""
     count = block.count(b"\n") + (not block.endswith(b"\n"))
     # Two counts in C instead of a look at each line: nearly all files have a brace at the start of
     # every line.

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files so that they are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_atomically(path: Path, body: bytes) -> None:
 
 
 def sync_folder_to_disk(folder: Path) -> None:
-    """Bring the names in a folder to the disk. Raises OSError."""
+    """Flush the names in a folder to the disk. Raises OSError."""
     # A rename is a change of the folder; it survives a power cut only once the folder itself is
     # synced.
     handle = os.open(folder, os.O_RDONLY)
@@ -82,15 +82,15 @@ class PartialFile:
         self._part.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Bring all that was written to the disk. Raises OSError."""
+        """Flush all that was written to the disk. Raises OSError."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
 
     def publish(self) -> None:
-        """Give it its name; what had it is replaced. Raises OSError."""
+        """Give the file its real name; a file that had it is replaced. Raises OSError."""
         self._part.replace(self.path)
 
     def temporary_path(self) -> Path:
-        """Where it lies until it is published."""
+        """The path of the file until it is moved into place."""
         return self._part

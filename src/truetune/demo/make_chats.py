@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from truetune.data.conversation import Message
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
 
 Row = dict[str, Any]
 

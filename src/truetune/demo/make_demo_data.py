@@ -17,7 +17,7 @@ from truetune.demo import MAX_LENGTH
 from truetune.demo.make_chats import Row, make_chats
 from truetune.demo.plant_faults import plant_faults
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 HERE = Path(__file__).parent
 END_OF_TEXT, PAD, START, END = SPECIAL = ("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>")

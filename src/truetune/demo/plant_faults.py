@@ -18,7 +18,7 @@ from typing import Any
 from truetune.demo import TOKENIZER
 from truetune.demo.make_chats import Row, load_phrases
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 
 @dataclass(frozen=True)

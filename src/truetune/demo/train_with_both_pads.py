@@ -20,7 +20,7 @@ from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.reports import TokenView
 from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.encoding.encoder import Encoder

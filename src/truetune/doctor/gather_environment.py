@@ -21,7 +21,7 @@ from truetune.doctor.environment import PACKAGES, Device, Environment, Requireme
 from truetune.errors import UsageError
 from truetune.memory.read_machine import read_machine
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 IMPORTED_MODULES = {
     "torch": "torch",

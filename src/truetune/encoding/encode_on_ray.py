@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.find_data_files import Source
-from truetune.data.split_lines_into_stretches import FileScan, scan_lines
+from truetune.data.split_lines_into_stretches import FileScan, scan_and_cut_lines
 from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, Run
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.make_documents import DocumentMaker
@@ -128,7 +128,7 @@ def _encode_in_worker(
 
 def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, FileScan]:
     _enter_folder(here)
-    return number, scan_lines(source, size)
+    return number, scan_and_cut_lines(source, size)
 
 
 # By the reference of the parcel, which is one for a run. It comes in a list, for Ray would else hand over its contents.

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
 from truetune.data.guard_output_folder import Input
+from truetune.data.read_file_records import read_records
+from truetune.data.read_rows_as_conversations import conversations_of_records, read_conversations
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
-from truetune.data.rows import conversations_of_records, read_conversations
 from truetune.data.split_lines_into_stretches import FileScan, scan_files_in_turn
 from truetune.encoding import encode_on_ray
 from truetune.encoding.arrow_table import make_table

@@ -30,14 +30,14 @@ from truetune.data.guard_output_folder import (
     ListedFile,
     Listing,
     StatDigests,
-    check_output_folder,
     find_foreign_files,
     foreign_file_error,
-    is_listed_file,
-    is_our_lock,
+    is_empty_lock_file,
+    is_unchanged_listed_file,
     parse_listing,
+    refuse_unsafe_output_folder,
     remove_empty_folders,
-    remove_listed_files,
+    remove_unchanged_listed_files,
 )
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
 from truetune.encoding.encode_shard import ORIGINS, Shard, first_reason_left_out
@@ -59,7 +59,7 @@ from truetune.encoding.encoded_folder_layout import (
 from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 OWNER, PUBLISH = "owner.json", "publish.json"
 # The whole file is compared with what we would write, byte for byte: any other owner.json is somebody else's.
@@ -117,7 +117,7 @@ class DiskEntry:
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
         """Raises UsageError where the folder is an input, holds one, or lies inside one."""
-        check_output_folder(self.folder, inputs)
+        refuse_unsafe_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -130,9 +130,9 @@ class DiskEntry:
             # A lock of ours is taken first, for another process may be writing. Where there is none, nothing is made
             # in a folder before it is known to be ours; if one has come meanwhile, what was seen was half written.
             if (
-                not is_our_lock(lock)
+                not is_empty_lock_file(lock)
                 and (stranger := self._stranger()) is not None
-                and not is_our_lock(lock)
+                and not is_empty_lock_file(lock)
             ):
                 raise foreign_file_error(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -175,13 +175,13 @@ class DiskEntry:
         whole: dict[int, Shard] = {}
         for path, shard in self._shards():
             if all(
-                is_listed_file(self.work / DATA / name, entry, self._digest)
+                is_unchanged_listed_file(self.work / DATA / name, entry, self._digest)
                 for name, entry in _shard_files(shard)
             ):
                 whole[shard.number] = shard
             else:
                 # Killed between its record and its last file: what is there of it is ours by that record.
-                remove_listed_files(
+                remove_unchanged_listed_files(
                     self.work / DATA, dict(_shard_files(shard)), digest=self._digest
                 )
                 path.unlink(missing_ok=True)
@@ -272,7 +272,7 @@ class DiskEntry:
         if MANIFEST in waiting:
             # manifest.json goes first: what is there is whole, or nothing says that it is
             if MANIFEST in publication.old:
-                remove_listed_files(
+                remove_unchanged_listed_files(
                     self.folder, publication.old, digest=self._digest, only=[MANIFEST]
                 )
             write_atomically.sync_folder_to_disk(self.folder)
@@ -280,7 +280,9 @@ class DiskEntry:
             outdated = [
                 name for name in publication.old if name in waiting or name not in publication.new
             ]
-            remove_listed_files(self.folder, publication.old, digest=self._digest, only=outdated)
+            remove_unchanged_listed_files(
+                self.folder, publication.old, digest=self._digest, only=outdated
+            )
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 self._move_to_place(publication, name)
             write_atomically.sync_folder_to_disk(self.folder)
@@ -306,8 +308,8 @@ class DiskEntry:
         if publication is None:
             return
         ready = all(
-            is_listed_file(self.work / publication.sources[name], entry, self._digest)
-            or is_listed_file(self.folder / name, entry, self._digest)
+            is_unchanged_listed_file(self.work / publication.sources[name], entry, self._digest)
+            or is_unchanged_listed_file(self.folder / name, entry, self._digest)
             for name, entry in publication.new.items()
         )
         if ready:
@@ -319,7 +321,7 @@ class DiskEntry:
                 for name, entry in publication.new.items()
                 if not publication.sources[name].startswith(f"{DATA}/")
             }
-            remove_listed_files(self.work, describing, digest=self._digest)
+            remove_unchanged_listed_files(self.work, describing, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
     def _check_strangers(self, instead: str = MOVE_ELSEWHERE) -> None:
@@ -362,12 +364,12 @@ class DiskEntry:
         """
         here = self.folder / path
         if path == Path(LOCK_NAME):
-            return is_our_lock(here)
+            return is_empty_lock_file(here)
         if path == Path(MANIFEST):
             return has_listing and not here.is_symlink()
         if path == Path(WORK):
             return here.is_dir() and not here.is_symlink()
-        return is_listed_file(here, entry, self._digest)
+        return is_unchanged_listed_file(here, entry, self._digest)
 
     def _strangers_in_work(self) -> Iterator[ForeignFile]:
         if not self.work.is_dir():
@@ -431,7 +433,7 @@ class DiskEntry:
     def _clear_work(self) -> None:
         """Remove .work/ as far as records list what is in it; what they don't list stays. Raises OSError."""
         if _owner_of(self.work) is not None:
-            remove_listed_files(self.work, self._work_listing(), digest=self._digest)
+            remove_unchanged_listed_files(self.work, self._work_listing(), digest=self._digest)
             for path, _ in list(self._shards()):
                 path.unlink()
             self._remove_parts()

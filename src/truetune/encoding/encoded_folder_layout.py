@@ -25,7 +25,7 @@ from truetune.data.guard_output_folder import LOCK_NAME, ListedFile, Listing, pa
 from truetune.data.remote_path import DataPath
 from truetune.encoding.encode_shard import Shard
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 FORMAT = 2
 """Of manifest.json. 1 did not list the files, so that what it describes can be read and not be written over."""

@@ -22,8 +22,8 @@ from truetune.data.guard_output_folder import (
     MOVE_ELSEWHERE,
     Input,
     ListedFile,
-    check_output_folder,
     parse_listing,
+    refuse_unsafe_output_folder,
 )
 from truetune.data.remote_path import RemotePath
 from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason_left_out
@@ -42,7 +42,7 @@ from truetune.encoding.encoded_folder_layout import (
 )
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 MAX_REQUESTS = 16
 """Requests under way. Chosen, not measured: each waits for the network most of its time."""
@@ -87,7 +87,7 @@ class ObjectEntry:
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
         """Raises UsageError where the folder is an input, holds one, or lies inside one."""
-        check_output_folder(self.folder, inputs)
+        refuse_unsafe_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

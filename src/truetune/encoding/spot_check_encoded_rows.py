@@ -19,10 +19,10 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Conversation
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
+from truetune.data.read_file_records import read_records
+from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.data.remote_path import DataPath
-from truetune.data.rows import conversations_of_records
 from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.encode_shard import maker_of
 from truetune.encoding.encoded_folder import AnyEntry

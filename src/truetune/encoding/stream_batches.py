@@ -99,7 +99,7 @@ def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = 
         try:
             examples = [Example(row, rendering) for rendering in render(row)]
             if row.rejected is not None:
-                other = row.exchanged()
+                other = row.with_sides_exchanged()
                 # `render` returns a list: where it raises, nothing of this side is in `others` yet.
                 rendered.others.extend(Example(other, rendering) for rendering in render(other))
         except (TemplateError, RecursionError, OverflowError) as error:

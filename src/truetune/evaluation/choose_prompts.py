@@ -16,7 +16,7 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import find_sources
 from truetune.data.guard_output_folder import file_digest
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt

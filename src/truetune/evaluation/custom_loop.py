@@ -20,11 +20,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from truetune.data.predictions import Messages, Prediction
+from truetune.data.read_predictions import Messages, Prediction
 from truetune.errors import UsageError
 from truetune.evaluation.score_predictions import ScoreReport, score
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 # In this order, by which a file of ours is known again.
 COLUMNS = ("step", "prompt", "prediction", "reference", "stopped")

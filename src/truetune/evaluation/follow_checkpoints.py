@@ -27,9 +27,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, judge_answers
 from truetune.data.guard_output_folder import (
     Input,
-    check_output_folder,
     find_foreign_files,
     foreign_file_error,
+    refuse_unsafe_output_folder,
 )
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError
@@ -155,7 +155,7 @@ def follow_checkpoints(
     beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     keep = Path(looks) if looks else beside_run
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
-    check_output_folder(keep, inputs, option="--looks")
+    refuse_unsafe_output_folder(keep, inputs, option="--looks")
     answers_folder = _open_answers_folder(keep, questions)
     followed.looks |= {look.step: look for look, _ in read_passes_with_limits(answers_folder)}
     for look in followed.sampled_run().looks:

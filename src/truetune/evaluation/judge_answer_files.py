@@ -18,11 +18,19 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
-from truetune.data.judge_verdicts import JudgedPair, PairColumns, find_pair_columns, read_slot
+from truetune.data.llm_judge_verdicts_and_bias import (
+    JudgedPair,
+    PairColumns,
+    find_verdict_columns,
+    parse_winning_place,
+)
+from truetune.data.read_file_records import read_records
 from truetune.data.recognise_prediction_columns import normalize_column_name
-from truetune.data.sort_folder_files import POSSIBLE_PREDICTIONS, SURE_PREDICTIONS
+from truetune.data.tell_training_files_from_predictions import (
+    POSSIBLE_PREDICTIONS,
+    SURE_PREDICTIONS,
+)
 from truetune.errors import DataError, TruetuneError
 from truetune.generation.evaluation_results import EqualAnswers, EvaluationResults
 from truetune.settings.run_spec import RunSpec
@@ -228,7 +236,7 @@ def _rows_of(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _pairs_of_table(table: Rows) -> list[JudgedPair]:
     """The verdicts of a file; none where its columns, or their values, are no verdicts on pairs."""
-    columns = find_pair_columns(table.rows[0][1])
+    columns = find_verdict_columns(table.rows[0][1])
     if columns is None:
         return []
     pairs = [_pair(table, line, row, columns) for line, row in table.rows]
@@ -243,7 +251,7 @@ def _pair(table: Rows, line: int, row: Mapping[str, Any], columns: PairColumns) 
         str(row.get("question") or row.get("prompt") or (row.get(key) if key else "")),
         _both(row, columns.texts),
         _both(row, columns.models),
-        read_slot(row.get(columns.verdict)),
+        parse_winning_place(row.get(columns.verdict)),
         str(table.path),
         line,
     )

@@ -20,15 +20,15 @@ from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, LogRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.predictions import suggest_score_command
+from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.sample_files import read_passes_with_limits
 from truetune.logs.read_run import is_run, read_run
 from truetune.logs.run_log import RunLog
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import LOG, LOG_RECORD
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.recognise_input_kind import InputKind, recognise_kinds, title_of_kind
 from truetune.settings.run_spec import RunSpec
 
@@ -222,7 +222,7 @@ def _read_findings(file: Path, notes: list[str]) -> list[DatedFinding]:
     """Of each rule the last finding that was noted, at the step of its first."""
     by_rule: dict[str, DatedFinding] = {}
     broken = 0
-    for line in read_bounded(file, LOG).decode("utf-8", "replace").splitlines():
+    for line in read_bytes_within_limit(file, LOG).decode("utf-8", "replace").splitlines():
         try:
             dated = _parse_dated_finding(parse_json(line, LOG_RECORD))
         # Anything may stand in a file that others can write; a crash cuts its last line.

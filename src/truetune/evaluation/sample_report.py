@@ -31,7 +31,7 @@ from truetune.generation.answer_verdicts import (
     main_verdict,
 )
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 # Those that a reader can act on; the others are parts of verdicts.
 SAVED_SCORES = (

@@ -21,11 +21,11 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.predictions import (
+from truetune.data.read_predictions import (
     Messages,
     Prediction,
     ReadPredictions,
-    fill_from_rows,
+    fill_prompts_and_references_from_rows,
     predictions_from_lists,
     read_predictions,
 )
@@ -196,7 +196,11 @@ def score(
 
 def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequence[Prediction]:
     """The predictions that were read, with the prompts and references of row files."""
-    filled = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
+    filled = (
+        fill_prompts_and_references_from_rows(read.predictions, row_files)
+        if row_files
+        else read.predictions
+    )
     if not filled:
         raise UsageError("truetune.score: there is no prediction to judge")
     return filled

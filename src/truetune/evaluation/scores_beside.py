@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from truetune.generation.label_scores import LabelScores
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 FILE_NAME = re.compile(r"metric|result|score|eval|summary|report", re.I)
 """Names of files that hold figures"""

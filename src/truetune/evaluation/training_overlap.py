@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.data.guard_output_folder import file_digest
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoded_folder_layout import DATA, manifest_in
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches, with_proof

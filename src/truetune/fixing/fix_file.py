@@ -22,8 +22,8 @@ from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, not_judged_since_failed
 from truetune.data.conversation import Origin
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath
-from truetune.data.rows import read_conversations
 from truetune.data.write_atomically import PartialFile
 from truetune.encoding.row_fingerprints import Fingerprints
 from truetune.encoding.stream_batches import with_proof
@@ -42,7 +42,7 @@ from truetune.fixing.line_diff import LineDiff
 from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
-from truetune.parsing.decompression import BROKEN_STREAM
+from truetune.parsing.decompress_within_limits import BROKEN_STREAM
 from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
 

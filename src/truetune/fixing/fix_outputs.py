@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
-from truetune.data.guard_output_file import FileForm, check_output_file, make_prefix_test
-from truetune.data.guard_output_folder import ListedFile, file_digest, is_listed_file
+from truetune.data.guard_output_file import FileForm, make_prefix_test, refuse_unsafe_output_file
+from truetune.data.guard_output_folder import ListedFile, file_digest, is_unchanged_listed_file
 from truetune.data.write_atomically import PartialFile
 from truetune.errors import UsageError
 from truetune.fixing.fixer import Change
 from truetune.fixing.row_edits import path_in_words
 from truetune.package import __version__
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 SCHEMA = "truetune.changes/1"
 # Chosen, not measured: the last line has a name, a size and a digest, some hundred bytes.
@@ -51,7 +51,7 @@ def _is_fixed(path: Path) -> bool:
         file.seek(max(0, record.stat().st_size - TAIL_BYTES))
         # Written last: a record of a run that was killed has no such line.
         last = parse_json(file.read().splitlines()[-1], ROW)
-    return is_listed_file(path.resolve(), ListedFile(last["size"], last["digest"]))
+    return is_unchanged_listed_file(path.resolve(), ListedFile(last["size"], last["digest"]))
 
 
 FIXED_FORM = FileForm("a file that truetune fixed, unchanged since", _is_fixed)
@@ -65,9 +65,9 @@ def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
         raise UsageError(
             f"{output}: name an ordinary file: its changes are recorded in another one beside it"
         )
-    check_output_file(output, FIXED_FORM, sources)
+    refuse_unsafe_output_file(output, FIXED_FORM, sources)
     # The record is an output like any other: somebody may have a file of that name.
-    check_output_file(changes_path(output), CHANGES_FORM, sources)
+    refuse_unsafe_output_file(changes_path(output), CHANGES_FORM, sources)
 
 
 def check_same_kind(data: Path, output: Path) -> None:

@@ -15,21 +15,24 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Origin
-from truetune.data.file_records import Record
-from truetune.data.find_data_files import Source, open_unpacked
-from truetune.data.parquet_and_arrow_rows import (
+from truetune.data.find_data_files import Source, open_decompressed_bytes
+from truetune.data.read_file_records import Record
+from truetune.data.read_parquet_and_arrow_rows import (
     arrow_errors_as_data_errors,
     batch_to_rows,
     drop_null_fields,
     read_record_batches,
 )
-from truetune.data.rows import conversations_of_records, find_format_record
+from truetune.data.read_rows_as_conversations import (
+    conversations_of_records,
+    find_record_that_decides_format,
+)
 from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
-from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.input_limits import MAX_BATCH_BYTES
+from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.
@@ -84,7 +87,9 @@ def fix_table(
         records = [Record(first + i, row) for i, row in enumerate(batch_to_rows(source, batch), 1)]
         if like is None:
             # The first batch that holds a row decides the format for the whole file.
-            like = find_format_record(records, source, spec.format, spec.map, skips=True)
+            like = find_record_that_decides_format(
+                records, source, spec.format, spec.map, skips=True
+            )
         gone: set[int] = set()
         rows = _rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
         fix(rows)
@@ -121,7 +126,7 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
             yield writer.write_batch
         return
     with arrow_errors_as_data_errors(source):
-        about = open_parquet(open_unpacked(raw, source.path))
+        about = open_parquet(open_decompressed_bytes(raw, source.path))
     groups = about.metadata.num_row_groups
     columns = (
         [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)]
@@ -245,7 +250,7 @@ def _codec_name(name: str) -> str:
 
 def _arrow_schema(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
     """The schema, and what writes this form of Arrow."""
-    stream = open_unpacked(raw, source.path)
+    stream = open_decompressed_bytes(raw, source.path)
     is_file = stream.read(6) == b"ARROW1"
     stream.seek(0)
     opened = arrow.ipc.open_file(stream) if is_file else arrow.ipc.open_stream(stream)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
-from truetune.data.rows import conversations_of_records
+from truetune.data.read_file_records import Record
+from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.fixing.split_file_by_rows import (

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r"[^\s,\]}]+")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from truetune.data.parquet_and_arrow_rows import drop_null_fields
+from truetune.data.read_parquet_and_arrow_rows import drop_null_fields
 from truetune.fixing.csv_cells import rewrite_record
 from truetune.fixing.row_edits import (
     Edit,
@@ -25,7 +25,11 @@ from truetune.fixing.row_edits import (
     json_text_at,
 )
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import RowDecoder, parse_json, replace_surrogates
+from truetune.parsing.parse_json_within_limits import (
+    RowDecoder,
+    parse_json,
+    replace_lone_surrogates,
+)
 
 
 class Reading(NamedTuple):
@@ -84,7 +88,7 @@ class JsonBody:
         # As the reader of data does it, so that a proof judges the row that a check would see.
         bare = self.text.strip(" \t\r\n")
         decoded = RowDecoder().read_line(bare)
-        row, replaced = replace_surrogates(decoded.value, bare)
+        row, replaced = replace_lone_surrogates(decoded.value, bare)
         return Reading(row, replaced, decoded.duplicate_key)
 
     def edited(self, edit: Edit) -> JsonBody:

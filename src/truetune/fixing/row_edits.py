@@ -14,7 +14,7 @@ from typing import Any
 
 from truetune.fixing.json_source import JsonMember, JsonNode, parse_source, respell_string
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 ValuePath = tuple[str | int, ...]
 # How the row itself is spaced: what is added is written alike, and the diff shows nothing else.

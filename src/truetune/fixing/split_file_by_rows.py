@@ -10,14 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from truetune.data.file_records import BOM, Record, is_array, read_json_lines, read_records
-from truetune.data.find_data_files import Source, open_raw, open_unpacked
+from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.read_file_records import (
+    BOM,
+    Record,
+    is_one_json_array,
+    read_json_lines,
+    read_records,
+)
 from truetune.errors import DataError
 from truetune.fixing.csv_cells import delimiter_of
 from truetune.fixing.row_body import CsvBody, JsonBody
-from truetune.parsing.bounded_files import too_long_in_words
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.input_limits import ROW
+from truetune.parsing.read_files_within_limits import message_for_too_long_line
 
 # Chosen, not measured: what stands behind the last row is mostly a bracket or a line break.
 BLOCK_BYTES = 1 << 20
@@ -47,7 +53,7 @@ class _LineKeeper:
         line = self._file.readline(size)
         self._number += 1
         if len(line) > ROW.max_bytes:
-            raise DataError(f"{self._source.path}:{self._number}: {too_long_in_words()}")
+            raise DataError(f"{self._source.path}:{self._number}: {message_for_too_long_line()}")
         self._kept.append(line)
         return line
 
@@ -60,7 +66,7 @@ class _LineKeeper:
 def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of an open JSON, JSONL or CSV file, in order. Raises DataError."""
     try:
-        if source.kind == "jsonl" and not is_array(source.path, raw):
+        if source.kind == "jsonl" and not is_one_json_array(source.path, raw):
             yield from _pieces_of_lines(source, raw)
         else:
             yield from _pieces_by_offset(source, raw)
@@ -74,12 +80,12 @@ def has_row_per_line(source: Source) -> bool:
     if source.kind != "jsonl":
         return False
     with open_raw(source.path) as raw:
-        return not is_array(source.path, raw)
+        return not is_one_json_array(source.path, raw)
 
 
 def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of a file with a row on each line."""
-    kept = _LineKeeper(open_unpacked(raw, source.path), source)
+    kept = _LineKeeper(open_decompressed_bytes(raw, source.path), source)
     stream: Any = kept
     for record in read_json_lines(stream, source.path):
         # Lines that hold no row come before the one that the record is of.
@@ -91,7 +97,7 @@ def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
 def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The reader says at which byte each row ends; a second stream of the same file gives the bytes."""
     with open_raw(source.path) as again:
-        stream = open_unpacked(again, source.path)
+        stream = open_decompressed_bytes(again, source.path)
         reached = 0
         for record in read_records(source, raw):
             chunk = stream.read(record.stop - reached)

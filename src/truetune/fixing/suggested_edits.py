@@ -22,7 +22,7 @@ from truetune.checks.reread_rows import reread_rows
 from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.parquet_and_arrow_rows import read_record_batches
+from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody

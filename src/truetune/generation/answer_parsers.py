@@ -27,7 +27,7 @@ from typing import Any
 
 from truetune.errors import SpecError
 from truetune.parsing.input_limits import REPLY, SETTINGS
-from truetune.parsing.json_reader import parse_json, read_json
+from truetune.parsing.parse_json_within_limits import parse_json, read_json
 from truetune.render.render_plan import THINK_END
 
 Parser = Callable[[str], Any]

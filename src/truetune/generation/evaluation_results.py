@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp
 
-from truetune.data.judge_verdicts import JudgedPair
+from truetune.data.llm_judge_verdicts_and_bias import JudgedPair
 from truetune.generation.parser_selftest import ParserSelftest
 
 ALL_TOKENS = "all"

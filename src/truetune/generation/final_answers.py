@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.generation.split_words import split_words
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import RowDecoder, parse_json
+from truetune.parsing.parse_json_within_limits import RowDecoder, parse_json
 from truetune.render.render_plan import THINK_END
 
 AnswerKind = Literal["number", "letter", "word", "json"]

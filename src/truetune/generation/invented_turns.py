@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from truetune.data.parse_rendered_prompts import find_question_turn
+from truetune.data.parse_rendered_prompts import find_user_header_inside_text
 from truetune.generation.answer_samples import Sample
 
 MIN_PROMPTS = 8
@@ -63,7 +63,7 @@ def _first_turn(sample: Sample, frame: Sequence[str]) -> tuple[int, str] | None:
     """Where the first turn of its own begins in an answer, and its marker; None where the reference has such too."""
     text, reference = sample.answer.text, sample.prompt.reference
     if not frame and sample.prompt.chat is not None:
-        known = find_question_turn(text)
+        known = find_user_header_inside_text(text)
         return known if known is not None and known[1] not in reference else None
     own = set(_marker_lines(reference))
     starts = (_start_of(marker, text) for marker in frame if marker not in own)

@@ -7,7 +7,7 @@ from json import JSONDecodeError
 
 from truetune.generation.answer_parsers import make_parser, try_parse
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.parse_json_within_limits import RowDecoder
 from truetune.render.render_plan import THINK_END
 
 JSON_PARSER = "json"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts

@@ -20,9 +20,9 @@ from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
-from truetune.parsing.columnar_reader import read_table
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_parquet_and_arrow_within_limits import read_parquet_table
 
 SAMPLES = "samples"
 """The folder of them, in that of a run"""
@@ -120,7 +120,7 @@ def read_passes_with_limits(
 def _read_pass(path: Path) -> tuple[SamplingPass, int]:
     """One file with its limit. Raises DataError for one that is broken."""
     try:
-        table = read_table(path)
+        table = read_parquet_table(path)
         facts = parse_json((table.schema.metadata or {})[META_KEY], RESULT)
         samples = tuple(_parse_sample(columns) for columns in table.to_pylist())
         return SamplingPass(int(facts["step"]), samples, float(facts["seconds"])), int(

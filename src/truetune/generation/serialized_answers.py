@@ -10,8 +10,8 @@ import re
 from typing import Literal
 
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.python_reader import parse_literal
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal
 
 Serialization = Literal[
     "json", "python", "trailing comma", "not a number", "fenced", "worded", "worded fence"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.nvidia_smi import GpuReading
+from truetune.parsing.read_nvidia_smi_output import GpuReading
 
 LENGTH_LIMIT = "length_limit"
 """The setting that stands for the tokens at which rows are cut, whatever its key is called"""

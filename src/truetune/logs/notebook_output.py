@@ -16,7 +16,7 @@ from truetune.errors import DataError
 from truetune.logs.printed_records import read_console_pieces
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.parsing.input_limits import LOG, InputLimitError
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 TRAINING_LOSS = "Training Loss"
 NO_LOSS_YET = "No log"

@@ -21,8 +21,8 @@ from truetune.logs.run_log_builder import RunLogBuilder, parse_number
 from truetune.logs.shared_prefixes import without_shared_prefixes
 from truetune.logs.text_stream import console_pieces
 from truetune.parsing.input_limits import LOG_RECORD
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.python_reader import parse_literal
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal
 
 PRINTED_DICT = re.compile(r"\{'[^{}]*\}")
 # Loops of one's own print `json.dumps(record)`. Servers print JSON with numbers too, so a record needs a loss.

@@ -10,11 +10,11 @@ from truetune.errors import DataError
 from truetune.logs.notebook_output import is_kaggle_log, read_kaggle_log
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import check_blank_lines
-from truetune.parsing.csv_reader import CsvReader
-from truetune.parsing.csv_reader import Error as CsvError
 from truetune.parsing.input_limits import LOG, LOG_RECORD
-from truetune.parsing.json_reader import parse_json, read_json
+from truetune.parsing.parse_json_within_limits import parse_json, read_json
+from truetune.parsing.read_csv_within_limits import CsvReader
+from truetune.parsing.read_csv_within_limits import Error as CsvError
+from truetune.parsing.read_files_within_limits import refuse_mostly_blank_lines
 
 MAX_CSV_CHARACTERS = 1 << 17
 """Characters of one row of a table; the widest tables of published runs have some thousand."""
@@ -130,7 +130,7 @@ def _readable_lines(path: Path, log_builder: RunLogBuilder) -> Iterator[str]:
             else:
                 others += 1
             try:
-                check_blank_lines(blank, others)
+                refuse_mostly_blank_lines(blank, others)
             except InputLimitError as error:
                 log_builder.note_skipped(f"{path.name}: the rest is left out ({error})")
                 return

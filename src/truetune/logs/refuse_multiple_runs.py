@@ -17,7 +17,7 @@ from typing import NamedTuple
 from truetune.errors import UsageError
 from truetune.logs.run_log import checkpoint_step
 from truetune.parsing.input_limits import LOG_RECORD
-from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.parse_json_within_limits import RowDecoder
 
 STATE_FILE = "trainer_state.json"
 HEAD_BYTES = 1 << 16

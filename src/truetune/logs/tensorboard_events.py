@@ -24,8 +24,8 @@ from truetune.logs.protobuf_wire import (
     signed_int,
 )
 from truetune.logs.run_log_builder import RunLogBuilder
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import BINARY_LOG, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 FRAME_HEADER = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 28
@@ -37,7 +37,7 @@ DT_FLOAT, DT_DOUBLE = 1, 2
 
 def read_events(path: Path, log_builder: RunLogBuilder) -> None:
     """All scalars of one file. Damage ends the file, and is noted."""
-    raw = read_bounded(path, BINARY_LOG)
+    raw = read_bytes_within_limit(path, BINARY_LOG)
     # one more than allowed, so that a file of too many records is seen without a walk to its end
     frames = list(islice(_record_spans(raw, path.name, log_builder), BINARY_LOG.max_values + 1))
     if len(frames) > BINARY_LOG.max_values:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.input_limits import LOG_RECORD
+from truetune.parsing.read_files_within_limits import refuse_mostly_blank_lines
 
 CHUNK_BYTES = 1 << 20
 """Read at a time. Chosen, not measured: it bounds the memory"""
@@ -41,7 +41,7 @@ def console_pieces(path: Path, note: Callable[[str], None]) -> Iterator[tuple[st
         elif ends_line:
             blank += 1
             try:
-                check_blank_lines(blank, others)
+                refuse_mostly_blank_lines(blank, others)
             except InputLimitError as error:
                 note(f"{path.name}: the rest is left out ({error})")
                 return

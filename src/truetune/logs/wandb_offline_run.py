@@ -20,9 +20,9 @@ from truetune.logs.protobuf_wire import (
     signed_int,
 )
 from truetune.logs.run_log_builder import RunLogBuilder
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import BINARY_LOG, LOG_RECORD
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 FILE_MAGIC = b":W&B\xe1\xbe"
 HEADER_BYTES = len(FILE_MAGIC) + 1
@@ -35,7 +35,7 @@ HISTORY, SUMMARY, CONFIG, RUN = 2, 3, 5, 17
 
 def read_wandb(path: Path, log_builder: RunLogBuilder) -> None:
     """History, configuration and summary of one offline run. Damage ends the file, and is noted."""
-    raw = read_bounded(path, BINARY_LOG)
+    raw = read_bytes_within_limit(path, BINARY_LOG)
     if not raw.startswith(FILE_MAGIC):
         log_builder.note_skipped(f"{path.name}: it does not begin as an offline run of W&B does")
         return

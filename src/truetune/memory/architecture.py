@@ -16,7 +16,7 @@ from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import SpecError
 from truetune.memory.model_family_layouts import ALIASES, FAMILIES, Family
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 Part = Literal["embedding", "attention", "mlp", "experts", "norms", "head", "other"]
 MAX_FIELD = 1 << 40

@@ -1,4 +1,5 @@
-"""The services of a compose file of Docker, each as the `docker run` that would start it.
+"""Reads the services of a Docker compose file, each as the `docker run` command that would start
+it.
 
 Servers are started by compose files as often as by shell scripts. Written as commands, one set of rules judges both.
 """
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 NAME = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$")
 FROM = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S+)", re.I | re.M)
@@ -36,30 +37,34 @@ def is_compose_file(path: Path) -> bool:
     return NAME.fullmatch(path.name) is not None
 
 
-def services(path: Path) -> list[Service]:
-    """The services of a compose file; none where it names none. Raises DataError where it can't be read."""
+def services_as_docker_run(path: Path) -> list[Service]:
+    """The services of a compose file as `docker run` commands; empty if it names none. Raises
+    DataError if it can't be read.
+    """
     try:
-        text = read_bounded(path, SETTINGS).decode("utf-8-sig")
+        text = read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
         content = parse_yaml(text).value
     except (OSError, UnicodeDecodeError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
     named = content.get("services") if isinstance(content, dict) else None
     if not isinstance(named, dict):
         return []
-    begins = {str(name): _line(text, str(name)) for name in named}
+    begins = {str(name): _first_line_of_service(text, str(name)) for name in named}
     return [
         Service(
             begins[str(name)],
-            tuple(_words(service, path.parent)),
-            option_lines(text, begins[str(name)], begins.values()),
+            tuple(_docker_run_words(service, path.parent)),
+            option_line_numbers(text, begins[str(name)], begins.values()),
         )
         for name, service in named.items()
         if isinstance(service, dict)
     ]
 
 
-def option_lines(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, int]:
-    """The line of each option of the service that begins there, up to where the next one does."""
+def option_line_numbers(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, int]:
+    """The line number of each option or variable of the service that begins at line `begin`, up to
+    the line where the next service begins.
+    """
     end = min((one for one in begins if one > begin), default=len(text.splitlines()) + 1)
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines()[begin - 1 : end - 1], begin):
@@ -69,35 +74,37 @@ def option_lines(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, i
     return found
 
 
-def _line(text: str, name: str) -> int:
-    """The line on which a service begins."""
+def _first_line_of_service(text: str, name: str) -> int:
+    """The line on which the service of this name begins; 1 if it is not found."""
     lines = text.splitlines()
     return next((n for n, one in enumerate(lines, 1) if one.strip().startswith(f"{name}:")), 1)
 
 
-def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """The words of `docker run --gpus all -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND`."""
+def _docker_run_words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """The words of `docker run --gpus all -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND` for one
+    service.
+    """
     yield from ("docker", "run")
-    yield from _gpu_options(service)
-    yield from _environment_words(service)
-    for one in _volumes_of(service):
+    yield from _gpu_access_options(service)
+    yield from _environment_options(service)
+    for one in _volumes_as_source_and_target(service):
         yield from ("-v", one)
-    for one in _texts_of(service.get("env_file")):
+    for one in _text_or_list_of_texts(service.get("env_file")):
         yield from ("--env-file", one)
-    yield from _resource_words(service)
-    image = _base_of_build(service, folder) or service.get("image")
+    yield from _memory_and_gpu_count_options(service)
+    image = _base_image_of_dockerfile(service, folder) or service.get("image")
     if isinstance(image, str):
         yield image
     for key in ("entrypoint", "command"):
         given = service.get(key)
         if isinstance(given, str):
-            yield from split_words(given)
+            yield from split_command(given)
         elif isinstance(given, list):
             yield from map(str, given)
 
 
-def _environment_words(service: Mapping[str, Any]) -> Iterator[str]:
-    """The variables of a service, which stand as a mapping or as a list of NAME=VALUE."""
+def _environment_options(service: Mapping[str, Any]) -> Iterator[str]:
+    """`-e NAME=VALUE` for each variable of a service, which are a mapping or a list of NAME=VALUE."""
     environment = service.get("environment")
     if isinstance(environment, dict):
         environment = [f"{name}={value}" for name, value in environment.items()]
@@ -105,8 +112,10 @@ def _environment_words(service: Mapping[str, Any]) -> Iterator[str]:
         yield from ("-e", str(one))
 
 
-def _volumes_of(service: Mapping[str, Any]) -> Iterator[str]:
-    """The volumes of a service as `SOURCE:TARGET`; they stand as such texts, or as mappings with a type."""
+def _volumes_as_source_and_target(service: Mapping[str, Any]) -> Iterator[str]:
+    """The volumes of a service as `SOURCE:TARGET` texts, from such texts or from bind mounts
+    written as mappings.
+    """
     volumes = service.get("volumes")
     for one in volumes if isinstance(volumes, list) else [volumes]:
         if isinstance(one, str):
@@ -115,14 +124,16 @@ def _volumes_of(service: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one.get('source')}:{one.get('target')}"
 
 
-def _texts_of(value: Any) -> list[str]:
-    """A text, or the texts of a list; empty for anything else."""
+def _text_or_list_of_texts(value: Any) -> list[str]:
+    """The texts of a value that is one text or a list of texts; empty for anything else."""
     given = value if isinstance(value, list) else [value]
     return [one for one in given if isinstance(one, str)]
 
 
-def _gpu_options(service: Mapping[str, Any]) -> Iterator[str]:
-    """The options of `docker run` by which a service is given GPUs."""
+def _gpu_access_options(service: Mapping[str, Any]) -> Iterator[str]:
+    """The options of `docker run` that give a service GPUs by its runtime, devices, privileges, or
+    the resources of a swarm.
+    """
     # What a service that is extended asks for stands in another file.
     if "extends" in service:
         yield from ("--gpus", "$EXTENDED")
@@ -151,8 +162,10 @@ def _reservations(service: Mapping[str, Any]) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _base_of_build(service: Mapping[str, Any], folder: Path) -> str | None:
-    """The image that a service which is built here is based on; None where its Dockerfile is not here."""
+def _base_image_of_dockerfile(service: Mapping[str, Any], folder: Path) -> str | None:
+    """The image that the service's Dockerfile builds on; None if the service builds none or the
+    Dockerfile can't be read.
+    """
     build = service.get("build")
     if isinstance(build, str):
         build = {"context": build}
@@ -162,15 +175,17 @@ def _base_of_build(service: Mapping[str, Any], folder: Path) -> str | None:
     if not isinstance(context, str) or not isinstance(name, str):
         return None
     try:
-        text = read_bounded(folder / context / name, SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(folder / context / name, SETTINGS).decode("utf-8", "replace")
     except (OSError, ValueError, InputLimitError):
         return None
     images = FROM.findall(text)
     return images[-1] if images else None
 
 
-def _resource_words(service: Mapping[str, Any]) -> Iterator[str]:
-    """The options of `docker run` for the GPUs and the shared memory of a service."""
+def _memory_and_gpu_count_options(service: Mapping[str, Any]) -> Iterator[str]:
+    """The options of `docker run` for shared memory, tmpfs, and the GPUs that `gpus` or `deploy`
+    reserve.
+    """
     for key, option in (("shm_size", "--shm-size"), ("ipc", "--ipc")):
         given = service.get(key)
         if isinstance(given, str | int):
@@ -181,7 +196,7 @@ def _resource_words(service: Mapping[str, Any]) -> Iterator[str]:
     gpus = service.get("gpus")
     if isinstance(gpus, str | int):
         yield f"--gpus={gpus}"
-    for device in [*(gpus if isinstance(gpus, list) else ()), *_reserved_devices(service)]:
+    for device in [*(gpus if isinstance(gpus, list) else ()), *_reserved_gpu_devices(service)]:
         if not isinstance(device, dict):
             continue
         named = device.get("device_ids")
@@ -191,8 +206,8 @@ def _resource_words(service: Mapping[str, Any]) -> Iterator[str]:
             yield f"--gpus={device.get('count', 'all')}"
 
 
-def _reserved_devices(service: Mapping[str, Any]) -> list[Any]:
-    """`deploy.resources.reservations.devices`, as far as it names GPUs."""
+def _reserved_gpu_devices(service: Mapping[str, Any]) -> list[Any]:
+    """The GPU entries of `deploy.resources.reservations.devices`."""
     devices = _reservations(service).get("devices")
     return [
         one
@@ -201,8 +216,10 @@ def _reserved_devices(service: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def split_words(text: str) -> list[str]:
-    """The words of a command; by blanks alone where its quotes do not close."""
+def split_command(text: str) -> list[str]:
+    """The words of a command as the shell splits it; split at blanks alone if its quotes do not
+    close.
+    """
     try:
         return shlex.split(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The bounds on everything that is read, in one table, and the error for what goes past them.
+"""The limits on everything that is read, in one table, and the error for input that exceeds them.
 
 The bounds are far above what real files have, and low enough that a file made to hurt costs less than 1 GB of memory.
 Each comment says where the figure comes from.
@@ -91,14 +91,14 @@ class InputLimitError(ValueError):
         self.lineno = lineno
 
 
-def size_text(size: int) -> str:
-    """A number of bytes as a limit is written: `16 MiB`."""
+def size_in_binary_units(size: int) -> str:
+    """A number of bytes as text with a binary unit: `16 MiB`."""
     return f"{size // MEBIBYTE} MiB" if size % MEBIBYTE == 0 else f"{size // 1024} KiB"
 
 
-def check_size(size: int, limits: Limits) -> None:
+def refuse_too_large(size: int, limits: Limits) -> None:
     """Raises InputLimitError where there are more bytes (or characters) than the limits allow."""
     if size > limits.max_bytes:
         raise InputLimitError(
-            f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}"
+            f"larger than {size_in_binary_units(limits.max_bytes)}, the limit for {limits.name}"
         )

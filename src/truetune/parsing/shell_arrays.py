@@ -1,4 +1,5 @@
-"""Arrays of a shell script, which commands are put together in: `ARGS=(model --port 8000)`, `ARGS+=(--enable-lora)`.
+"""Finds the word arrays of a shell script that commands are put together from: `ARGS=(model --port
+8000)`, `ARGS+=(--enable-lora)`.
 
 How it works: the lines are read in order. What is appended under an `if` without an `else` counts as appended: the
 command with all that it may have is the one that a reader asks about.
@@ -25,19 +26,19 @@ REPEATS_OR_CHOOSES = re.compile(r"(?:for|while|until|case|else|elif)\b")
 BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 
 
-def is_array_line(line: str) -> bool:
-    """Does a line set an array, or append to one?"""
+def sets_array(line: str) -> bool:
+    """Does a line of a shell script set an array, or append to one?"""
     return ARRAY_BEGIN.match(line) is not None
 
 
-def is_open_array(line: str) -> bool:
+def begins_unclosed_array(line: str) -> bool:
     """Does a line begin an array that continues on the next one?"""
     match = ARRAY_BEGIN.match(line)
-    return match is not None and _inside(match[3]) is None
+    return match is not None and _text_before_closing_parenthesis(match[3]) is None
 
 
-def plain_arrays(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The arrays of a script whose words are known, by name.
+def arrays_with_known_words(lines: Iterable[str]) -> dict[str, list[str]]:
+    """The arrays of a shell script whose words are known, by name.
 
     Args:
         lines: Its logical lines, an array on one.
@@ -54,10 +55,10 @@ def plain_arrays(lines: Iterable[str]) -> dict[str, list[str]]:
         # What stands behind a condition on one line is not told from what always runs.
         unknown.update(name for name in ARRAY_SET.findall(behind))
         if match is None:
-            depth_of_choice = _depth_behind(line, depth_of_choice)
+            depth_of_choice = _depth_of_loops_and_choices(line, depth_of_choice)
             continue
         name, is_appended, rest = match[1], bool(match[2]), match[3]
-        words = _words(rest)
+        words = _words_in_parentheses(rest)
         is_set_again = not is_appended and name in arrays
         if words is None or depth_of_choice or is_set_again or (is_appended and name not in arrays):
             unknown.add(name)
@@ -66,8 +67,10 @@ def plain_arrays(lines: Iterable[str]) -> dict[str, list[str]]:
     return {name: words for name, words in arrays.items() if name not in unknown}
 
 
-def _depth_behind(line: str, depth: int) -> int:
-    """How many blocks that repeat or choose are open behind a line. The arms behind `else` are one until `fi`."""
+def _depth_of_loops_and_choices(line: str, depth: int) -> int:
+    """How many loops and choices (`for`, `case`, `else`) are open after a line. The arms after
+    `else` are one until `fi`.
+    """
     if BLOCK_END.match(line):
         return max(0, depth - 1)
     if not REPEATS_OR_CHOOSES.match(line):
@@ -76,9 +79,9 @@ def _depth_behind(line: str, depth: int) -> int:
     return max(depth, 1) if is_arm else depth + 1
 
 
-def _words(rest: str) -> list[str] | None:
-    """The words between the parentheses; None where they do not close, or hold a command of their own."""
-    inside = _inside(rest)
+def _words_in_parentheses(rest: str) -> list[str] | None:
+    """The words between the parentheses; None if they do not close, or hold a command substitution."""
+    inside = _text_before_closing_parenthesis(rest)
     if inside is None or "$(" in inside or "`" in inside:
         return None
     try:
@@ -87,8 +90,8 @@ def _words(rest: str) -> list[str] | None:
         return None
 
 
-def _inside(rest: str) -> str | None:
-    """The text up to the parenthesis that closes an array; None where there is none yet."""
+def _text_before_closing_parenthesis(rest: str) -> str | None:
+    """The text up to the parenthesis that closes an array; None if it does not close."""
     quote = ""
     depth = 0
     for place, sign in enumerate(rest):

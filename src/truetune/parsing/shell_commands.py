@@ -1,4 +1,5 @@
-"""The commands of a shell script, a job, a unit of systemd or a Dockerfile, as words, and what a job asks for.
+"""Reads the commands of a shell script, a job, a unit of systemd or a Dockerfile as words, and the
+resources that a job asks the scheduler for.
 
 Nothing is run or expanded but variables that the file sets once to plain text. What a word holds beyond that keeps its
 `$`, and nobody may take it for a value. Commands inside of here-documents are text for another program.
@@ -14,20 +15,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.container_words import CONTAINER_PROGRAMS, words_on_host
-from truetune.parsing.docker_compose_services import is_compose_file, services
-from truetune.parsing.harness_results import (
+from truetune.parsing.container_command_on_host import CONTAINER_PROGRAMS, command_words_on_host
+from truetune.parsing.docker_compose_services import is_compose_file, services_as_docker_run
+from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
+from truetune.parsing.kubernetes_containers import (
+    containers_as_docker_run,
+    is_manifest_with_containers,
+)
+from truetune.parsing.lm_eval_results_as_command import (
     TEMPLATE_HASH_KEY,
     TEMPLATE_KEY,
     TEMPLATE_NOT_RECORDED,
-    harness_words,
-    is_harness_results,
+    command_words_of_results,
+    is_lm_eval_or_lighteval_results,
 )
-from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.pod_manifests import is_pod_manifest, pod_containers
-from truetune.parsing.shell_arrays import ARRAY_WORD, is_array_line, is_open_array, plain_arrays
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.shell_arrays import (
+    ARRAY_WORD,
+    arrays_with_known_words,
+    begins_unclosed_array,
+    sets_array,
+)
 
 MAX_ARRAY_LINES = 200
 """Lines of one array. Behind that a parenthesis that never closes is taken for a slip"""
@@ -89,8 +98,9 @@ class ShellCommand:
         return self.option_lines.get(option, self.line)
 
     def behind(self, *words: str) -> tuple[str, ...] | None:
-        """The words behind these, which stand beside each other; of the first one, the file name counts. None where
-        they are not there."""
+        """The words that follow these words, which must be adjacent; of the first one, only the
+        file name counts. None if the command does not hold them.
+        """
         for begin in range(len(self.words) - len(words) + 1):
             # By the file name: `/opt/venv/bin/python -m vllm` is `python -m vllm`.
             first, *rest = self.words[begin : begin + len(words)]
@@ -115,22 +125,24 @@ class CommandFile:
 
 
 def is_command_file(path: Path) -> bool:
-    """Does the name say that a file holds commands, or does it record the command of an evaluation (lm_eval)?"""
+    """Does a file hold commands, by its name, or record the command of an evaluation (lm_eval,
+    lighteval)?
+    """
     by_name = (
         path.suffix in SCRIPT_SUFFIXES
         or path.name in DOCKERFILE_NAMES
         or path.name.startswith("Dockerfile.")
         or path.suffix in (VARIABLES_SUFFIX, UNIT_SUFFIX)
     )
-    return by_name or describes_containers(path) or is_harness_results(path)
+    return by_name or is_compose_file_or_manifest(path) or is_lm_eval_or_lighteval_results(path)
 
 
-def describes_containers(path: Path) -> bool:
+def is_compose_file_or_manifest(path: Path) -> bool:
     """Is it a compose file, or a manifest of Kubernetes? Its commands are those that would start its containers."""
-    return is_compose_file(path) or is_pod_manifest(path)
+    return is_compose_file(path) or is_manifest_with_containers(path)
 
 
-def words_of_container(command: ShellCommand) -> tuple[str, ...]:
+def docker_run_words(command: ShellCommand) -> tuple[str, ...]:
     """The words of `docker run ...`, without `sudo`; empty where a command starts no container."""
     words = command.words[1:] if command.words[0] == "sudo" else command.words
     is_run = words[:1] and words[0].rpartition("/")[2] in CONTAINER_PROGRAMS and "run" in words[1:3]
@@ -164,37 +176,43 @@ def last_option(words: tuple[str, ...], *names: str) -> str | None:
     return result
 
 
-def parse_whole_number(value: str | None) -> int | None:
-    """A value as a number; None for variables and words."""
+def parse_digits(value: str | None) -> int | None:
+    """The number that an option's value is; None for variables and other words."""
     return int(value) if value is not None and value.isdecimal() else None
 
 
-def read_commands(path: Path) -> CommandFile:
-    """The commands of a file. Raises DataError where it can't be read as text."""
-    if is_harness_results(path):
-        return _commands_of_results(path)
-    if describes_containers(path):
+def read_command_file(path: Path) -> CommandFile:
+    """The commands of a file: a script, a compose file, a manifest, or results of lm_eval. Raises
+    DataError if it can't be read as text.
+    """
+    if is_lm_eval_or_lighteval_results(path):
+        return _command_of_evaluation_results(path)
+    if is_compose_file_or_manifest(path):
         found = [
             ShellCommand(
-                words_on_host(one.words),
+                command_words_on_host(one.words),
                 one.line,
                 shlex.join(one.words),
                 option_lines=one.option_lines,
             )
-            for one in (services(path) if is_compose_file(path) else pod_containers(path))
+            for one in (
+                services_as_docker_run(path)
+                if is_compose_file(path)
+                else containers_as_docker_run(path)
+            )
         ]
         return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:
-        text = read_bounded(path, SETTINGS).decode("utf-8-sig")
+        text = read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
     if path.suffix == UNIT_SUFFIX:
-        text = "\n".join(_shell_lines_of_unit(text))
-    return parse_commands(text, str(path))
+        text = "\n".join(_systemd_unit_as_shell_lines(text))
+    return parse_command_file(text, str(path))
 
 
-def _shell_lines_of_unit(text: str) -> Iterator[str]:
-    """The lines of a unit of systemd as a shell would have them, as many as there are."""
+def _systemd_unit_as_shell_lines(text: str) -> Iterator[str]:
+    """The lines of a systemd unit as shell lines (`export`, commands), as many as there are."""
     continues = False
     for line in text.splitlines():
         variable, command = UNIT_VARIABLE.match(line), UNIT_COMMAND.match(line)
@@ -207,9 +225,11 @@ def _shell_lines_of_unit(text: str) -> Iterator[str]:
         continues = line.endswith("\\") and (continues or command is not None)
 
 
-def _commands_of_results(path: Path) -> CommandFile:
-    """The command that an evaluation was started by, at the line that names its template. Raises DataError."""
-    words = harness_words(path)
+def _command_of_evaluation_results(path: Path) -> CommandFile:
+    """The command that made an evaluation's results, at the line that names its chat template.
+    Raises DataError.
+    """
+    words = command_words_of_results(path)
     text = shlex.join(word for word in words if word != TEMPLATE_NOT_RECORDED)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     # The finding points to the line that says whether a template was used.
@@ -219,19 +239,19 @@ def _commands_of_results(path: Path) -> CommandFile:
     return CommandFile(str(path), text, (command,) if words else ())
 
 
-def parse_commands(text: str, path: str) -> CommandFile:
-    """A CommandFile of a text."""
+def parse_command_file(text: str, path: str) -> CommandFile:
+    """The commands of the text of a script or Dockerfile."""
     lines = list(_logical_lines(text))
-    variables = _plain_variables(lines)
-    arrays = plain_arrays(line for _, line in lines)
+    variables = _variables_of_plain_text(lines)
+    arrays = arrays_with_known_words(line for _, line in lines)
     if not _is_dockerfile(path):
         commands = tuple(
             command
             for number, line in lines
-            if not is_array_line(line)
+            if not sets_array(line)
             for command in _commands_of_line(line, number, variables, arrays)
         )
-        return CommandFile(path, text, commands, _scheduler_requests(text))
+        return CommandFile(path, text, commands, _slurm_requests(text))
     matches = [DOCKER_IMAGE.match(line) for _, line in lines]
     # The last FROM is the image that runs; those before it only build.
     images = [match[1] for match in matches if match is not None]
@@ -247,7 +267,7 @@ def _is_dockerfile(path: str) -> bool:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; those that continue are one, comments and here-documents are left out."""
+    """Numbered lines, with those joined that continue; comments and here-documents are left out."""
     whole, begin, ends_with = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         # Inside a here-document: a script for another program, up to the word that ends it.
@@ -263,7 +283,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         whole += line
         lines = number - begin
-        if _is_array_that_continues(whole, lines) or _is_body_that_continues(whole, lines):
+        if _ends_inside_array(whole, lines) or _ends_inside_quoted_json(whole, lines):
             whole += "\n"
             continue
         if whole.strip():
@@ -275,25 +295,29 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begin, whole.strip()
 
 
-def _is_array_that_continues(text: str, lines: int) -> bool:
-    """Does an array of so many lines stay open behind this text?"""
+def _ends_inside_array(text: str, lines: int) -> bool:
+    """Is an array still open at the end of this text, which has so many lines?"""
     is_short = lines < MAX_ARRAY_LINES and len(text) < MAX_ARRAY_CHARACTERS
-    return is_short and is_open_array(text)
+    return is_short and begins_unclosed_array(text)
 
 
-def _is_body_that_continues(text: str, lines: int) -> bool:
-    """Does a quoted object of so many lines stay open behind this text, as the JSON of a request does?"""
+def _ends_inside_quoted_json(text: str, lines: int) -> bool:
+    """Is a quoted JSON object still open at the end of this text, as in the body of a request?"""
     is_short = lines < MAX_ARRAY_LINES and len(text) < MAX_ARRAY_CHARACTERS
     return is_short and OPEN_BODY.search(text) is not None
 
 
-def variables_set_once(text: str) -> dict[str, str]:
-    """What a script sets once, under no condition, on a line of its own: name -> value, with the variables in it."""
-    return _variables_set_once(list(_logical_lines(text)))
+def variables_set_once_unconditionally(text: str) -> dict[str, str]:
+    """The variables that a script sets just once, under no condition, on a line of its own: name ->
+    value, not expanded.
+    """
+    return _variables_set_once_in_lines(list(_logical_lines(text)))
 
 
-def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
-    """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
+def _variables_set_once_in_lines(lines: list[tuple[int, str]]) -> dict[str, str]:
+    """The variables that numbered lines set just once, under no condition. A value under an `if`
+    may be that of another machine.
+    """
     # Everything that sets a name counts, also in a loop or by `read`: twice set means that nobody
     # knows the value here.
     counts = Counter(
@@ -312,12 +336,14 @@ def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
     return values
 
 
-def _plain_variables(lines: list[tuple[int, str]]) -> dict[str, str]:
-    """What the file sets once, to plain text, also by other variables of that kind (`RUN=runs/$NAME`)."""
+def _variables_of_plain_text(lines: list[tuple[int, str]]) -> dict[str, str]:
+    """The variables set once to plain text, also by other such variables (`RUN=runs/$NAME`), with
+    those expanded.
+    """
     known: dict[str, str] = {}
     # In the order of the file: what is set later has no value yet.
-    for name, value in _variables_set_once(lines).items():
-        plain = _with_variables(value, known)
+    for name, value in _variables_set_once_in_lines(lines).items():
+        plain = _expand_known_variables(value, known)
         if not set(plain) & set("$`("):
             known[name] = plain
     return known
@@ -331,42 +357,44 @@ def _commands_of_line(
 ) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
     # With punctuation_chars, `a;b` and `a&&b` are three words.
-    split = _with_options_of_variables(line, variables)
+    split = _split_unquoted_variables(line, variables)
     lexer = shlex.shlex(split, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
         words = list(lexer)
     except ValueError:
         return
-    yield from _commands_of_words(words, number, variables, arrays)
+    yield from _commands_and_substitutions(words, number, variables, arrays)
 
 
-def _commands_of_words(
+def _commands_and_substitutions(
     words: list[str],
     number: int,
     variables: Mapping[str, str],
     arrays: Mapping[str, list[str]],
 ) -> Iterator[ShellCommand]:
-    """The commands that words make, with those in `$(...)`."""
-    words, substituted = _join_substitutions(_without_joined_streams(words))
+    """The commands that words make, and the commands in their `$(...)`."""
+    words, substituted = _join_command_substitutions(_without_stream_redirects(words))
     part: list[str] = []
     # The semicolon ends the last command like all others.
     for word in (*words, ";"):
         if word not in ENDS_A_COMMAND:
             array = ARRAY_WORD.fullmatch(word)
             known = arrays.get(array[1], [word]) if array else [word]
-            part += [_with_variables(one, variables) for one in known]
+            part += [_expand_known_variables(one, variables) for one in known]
             continue
-        command = _command_of_words(part, number)
+        command = _command_with_own_variables(part, number)
         if command is not None:
             yield command
         part = []
     for inner in substituted:
-        yield from _commands_of_words(inner, number, variables, arrays)
+        yield from _commands_and_substitutions(inner, number, variables, arrays)
 
 
-def _with_options_of_variables(line: str, variables: Mapping[str, str]) -> str:
-    """A line in which a variable without quotes stands as the words that the shell makes of it: `$LAUNCH train.py`."""
+def _split_unquoted_variables(line: str, variables: Mapping[str, str]) -> str:
+    """The line with each unquoted variable replaced by the several words of its value: `$LAUNCH
+    train.py`.
+    """
 
     def words_of(found: re.Match[str]) -> str:
         words = variables.get(found[1] or found[2] or "", "").split()
@@ -375,8 +403,8 @@ def _with_options_of_variables(line: str, variables: Mapping[str, str]) -> str:
     return QUOTED_OR_VARIABLE.sub(words_of, line)
 
 
-def _without_joined_streams(words: list[str]) -> list[str]:
-    """Words without `2>&1`, which the lexer gives as three, and which is no argument of any command."""
+def _without_stream_redirects(words: list[str]) -> list[str]:
+    """The words without `2>&1`, which the lexer gives as three words, and which is no argument."""
     kept: list[str] = []
     number = 0
     while number < len(words):
@@ -393,8 +421,10 @@ def _without_joined_streams(words: list[str]) -> list[str]:
     return kept
 
 
-def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Words with each `$(...)` as one, and the words inside of those: what a command prints is no end of another."""
+def _join_command_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
+    """The words with each `$(...)` joined to one word, and the words inside of each, for the
+    commands inside end no other command.
+    """
     joined: list[str] = []
     substituted: list[list[str]] = []
     inner: list[str] = []
@@ -421,13 +451,15 @@ def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
     return (words, []) if depth else (joined, substituted)
 
 
-def _with_variables(word: str, variables: Mapping[str, str]) -> str:
-    """A word with the variables that are known; the others keep their `$`."""
+def _expand_known_variables(word: str, variables: Mapping[str, str]) -> str:
+    """A word with the variables that are known replaced by their values; the others keep their `$`."""
     return VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
 
 
-def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
-    """One command, without the variables before it; None where nothing is left."""
+def _command_with_own_variables(words: list[str], number: int) -> ShellCommand | None:
+    """One command, with the variables set for it alone taken off its front; None if nothing is
+    left.
+    """
     own: dict[str, str] = {}
     # `X=1 python train.py`: set for this command alone.
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
@@ -435,18 +467,22 @@ def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
         own[name], words = value, words[1:]
     if not words:
         return None
-    return ShellCommand(words_on_host(words), number, shlex.join(words), own)
+    return ShellCommand(command_words_on_host(words), number, shlex.join(words), own)
 
 
 def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellCommand]:
-    """What RUN, ENTRYPOINT and CMD start; an ENTRYPOINT takes the CMD behind it as its arguments."""
+    """The commands of RUN, ENTRYPOINT and CMD; an ENTRYPOINT takes the CMD after it as its
+    arguments.
+    """
     entry: ShellCommand | None = None
     for number, line in lines:
         match = DOCKER_INSTRUCTION.match(line)
         if match is None:
             continue
         rest = line[match.end() :]
-        commands = _parse_exec_form(rest, number) or list(_commands_of_line(rest, number, {}, {}))
+        commands = _command_of_exec_form(rest, number) or list(
+            _commands_of_line(rest, number, {}, {})
+        )
         kind = match[0].split()[0].upper()
         if kind == "ENTRYPOINT" and len(commands) == 1:
             entry = commands[0]
@@ -460,8 +496,8 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         yield entry
 
 
-def _parse_exec_form(text: str, number: int) -> list[ShellCommand]:
-    """`["vllm", "serve"]`"""
+def _command_of_exec_form(text: str, number: int) -> list[ShellCommand]:
+    """The command of Docker's exec form, `["vllm", "serve"]`; empty for any other text."""
     if not text.startswith("["):
         return []
     try:
@@ -473,8 +509,8 @@ def _parse_exec_form(text: str, number: int) -> list[ShellCommand]:
     return [ShellCommand(tuple(words), number, shlex.join(words))]
 
 
-def _scheduler_requests(text: str) -> dict[str, tuple[str, int]]:
-    """What the `#SBATCH` lines ask for."""
+def _slurm_requests(text: str) -> dict[str, tuple[str, int]]:
+    """The resources that `#SBATCH` lines ask for: option -> (value, line)."""
     requests: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = SBATCH_REQUEST.match(line.strip())

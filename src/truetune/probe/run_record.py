@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 Arrays = dict[str, NDArray[Any]]
 """A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""

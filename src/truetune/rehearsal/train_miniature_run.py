@@ -16,7 +16,7 @@ import numpy as np
 
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.rendering import IGNORED
 from truetune.settings.run_spec import RunSpec
 
@@ -34,7 +34,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     """
     from truetune.checks.check_data import prepare_rule_setup
     from truetune.checks.token_views import make_token_views
-    from truetune.data.rows import read_conversations
+    from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.stream_batches import batch
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation, Message
 from truetune.data.count_media import MEDIA_PARTS
-from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
@@ -226,7 +226,7 @@ def _iter_texts(value: Any) -> Iterator[str]:
     """The texts in a value that a template could write, also inside JSON that stands as text."""
     if isinstance(value, str):
         # Arguments of a call are often JSON in a string, and templates write what is in it in another form.
-        inner = parse_json_text(value, [])
+        inner = parse_json_text_or_keep(value, [])
         if inner is not value:
             yield from _iter_texts(inner)
         elif value.strip():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from truetune.data.conversation import Conversation
-from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.render.rendering import Rendering
 from truetune.render.template import path_text
 from truetune.render.traced_string import Path, Trace, Traced, cut_segments, wrap_texts
@@ -119,7 +119,7 @@ def _nested_strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 def _parse_inner_json(value: Any) -> Any:
     """With what stands in it as JSON."""
-    value = parse_json_text(value, [])
+    value = parse_json_text_or_keep(value, [])
     if isinstance(value, dict):
         return {key: _parse_inner_json(item) for key, item in value.items()}
     return [_parse_inner_json(item) for item in value] if isinstance(value, list) else value

@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json as read_json_file
+from truetune.parsing.parse_json_within_limits import read_json as read_json_file
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 TOKENIZER_FILES = (

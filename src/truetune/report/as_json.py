@@ -151,7 +151,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
             "media": (
-                {**asdict(lengths.media), "says": lengths.media.not_counted}
+                {**asdict(lengths.media), "says": lengths.media.note_on_lengths}
                 if lengths.media
                 else None
             ),

@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.checks.reports import Report
 from truetune.data.conversation import Origin
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 
 
 def cited_rows(report: Report) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from truetune.errors import DataError, UsageError
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.report.as_json import SCHEMA
 
 Result = dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 from truetune.data.guard_output_file import FileForm
 from truetune.package import __version__
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 MAX_SARIF_BYTES = 1 << 28
 """Bytes; larger files are not parsed, and so are none of ours."""

@@ -438,7 +438,7 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
             .append(f" {count:,}" if count else "0")
         )
     if lengths.media:
-        lines[0].append(f"; {lengths.media.not_counted}", style="yellow")
+        lines[0].append(f"; {lengths.media.note_on_lengths}", style="yellow")
     if lengths.limit is not None:
         over = format_share(lengths.over, report.examples)
         line = (

@@ -175,7 +175,7 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
         f" ({format_share(reaches, ledger.total)}) in {rows}{_describe_cut(report)}: {_by_source(report)}"
     )
     if report.lengths.media:
-        line += f"; {report.lengths.media.not_counted}"
+        line += f"; {report.lengths.media.note_on_lengths}"
     line += explain_counts(report)
     text = Text("\n".join(wrap_text(line, width)))
     text.stylize("bold green", len(f"{says} "), len(f"{says} {reaches:,}"))

@@ -16,7 +16,7 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Subject
 from truetune.checks.rule import ServingRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import NoReply, find_server

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.run_spec import Encoding, Learn, RunSpec, Watch
 from truetune.settings.training_settings import Lora, Training
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import MODEL_FILE, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.release_pins import Pins
 from truetune.settings.run_spec import Severity
 
@@ -136,6 +136,6 @@ def _tells_of_a_run(file: Path) -> bool:
 def _text_of(file: Path) -> str:
     """The text of a file; empty where it cannot be read or is too large."""
     try:
-        return read_bounded(file, MODEL_FILE).decode("utf-8", "replace")
+        return read_bytes_within_limit(file, MODEL_FILE).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ""

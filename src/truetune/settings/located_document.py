@@ -18,8 +18,8 @@ import yaml
 
 from truetune.errors import SpecError
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import check_whole_numbers, parse_json
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_json_within_limits import parse_json, refuse_huge_whole_numbers
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
 
 MAX_CONFIG_BYTES = SETTINGS.max_bytes
 """Bytes; a larger file is no configuration."""
@@ -155,7 +155,7 @@ def _locate_json(text: str, path: str) -> LocatedDocument:
     its tokens.
     """
     value = parse_json(text, SETTINGS, surrogates="refuse", exact_integers=True)
-    check_whole_numbers(value)
+    refuse_huge_whole_numbers(value)
     walk = _JsonWalk()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     line = 0

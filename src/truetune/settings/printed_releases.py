@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.parsing.input_limits import NOTEBOOK
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
 RELEASE = r"v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.?(?:post|dev|rc|a|b)\d+)?)"

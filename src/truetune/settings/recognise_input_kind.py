@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import SpecError, UsageError, name_list
-from truetune.parsing.decompression import COMPRESSED_SUFFIXES
+from truetune.parsing.decompress_within_limits import COMPRESSED_SUFFIXES
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.read_modelfile import is_modelfile
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings import located_document
 from truetune.settings.config import Stack
@@ -304,7 +304,7 @@ def _recognise_by_name(path: Path) -> InputKind | None:
         return "source"
     if is_command_file(path):
         return "commands"
-    if is_modelfile(path):
+    if is_modelfile_name(path):
         return "modelfile"
     # An empty console log has no curves: it continues, and the error says that it is empty.
     has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0

@@ -26,8 +26,8 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import LOCK, SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.printed_releases import releases_in_outputs
 
 ReleaseAge = Literal["older", "current", "unknown"]
@@ -353,7 +353,7 @@ def _read_lock_files(folder: Path) -> dict[str, Pin]:
 def _read_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """Kept like those of requirement files. A package that is locked to several releases is left out."""
     try:
-        text = read_bounded(Path(path), LOCK).decode("utf-8", "replace")
+        text = read_bytes_within_limit(Path(path), LOCK).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ()
     found: dict[str, list[Pin]] = {}
@@ -406,7 +406,7 @@ def _file_names(folder: Path) -> list[str]:
 def _read_requirement_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """Kept, because every file of a project asks for the same."""
     try:
-        text = read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ()
     found: list[tuple[str, Pin]] = []

@@ -16,10 +16,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from truetune.errors import SpecError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.toml_reader import parse_toml
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_toml_within_limits import parse_toml
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.advise_unknown_setting import SETTING_GROUPS, advise_unknown_setting
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.suggest_spelling import did_you_mean_path
@@ -94,7 +94,7 @@ def _describe_problem(kind: str, message: str, place: list[str], found: Any) -> 
 
 def _read_settings_text(path: Path) -> str:
     try:
-        return read_bounded(path, SETTINGS).decode("utf-8-sig")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
     except OSError as error:
         raise SpecError(
             f"{path}: {error.strerror}{'' if path.exists() else did_you_mean_path(path)}"

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.row_formats import SCRIPT_SUFFIXES, format_names
 from truetune.settings.run_spec import RunSpec
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.python_reader import parse_python
+from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook
 from truetune.source.data_flow import DataFlow

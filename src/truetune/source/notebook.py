@@ -20,7 +20,7 @@ from typing import Any
 
 from truetune.errors import DataError
 from truetune.parsing.input_limits import NOTEBOOK
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.source.source_text import LineIndex
 
 # A string, a sign of the structure, or a run of anything else (a number, true, false, null).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from truetune.parsing.shell_commands import CommandFile, parse_commands
+from truetune.parsing.shell_commands import CommandFile, parse_command_file
 from truetune.source.module import Module
 from truetune.source.notebook import blank_out
 from truetune.source.script_configs import find_model_name
@@ -25,7 +25,7 @@ def read_notebook_commands(module: Module) -> CommandFile | None:
     if not any("!" in cell.text or "%%" in cell.text for cell in module.cells):
         return None
     text = "".join(_blank_out_python(cell.text) + "\n" for cell in module.cells)
-    file = parse_commands(text, module.path)
+    file = parse_command_file(text, module.path)
     if not file.commands:
         return None
     commands = tuple(

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.shell_commands import last_option, read_commands
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.shell_commands import last_option, read_command_file
 from truetune.source.constant_values import UNKNOWN, object_turned_into_dict
 from truetune.source.module import Module
 
@@ -198,7 +198,7 @@ def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
     for place in dict.fromkeys((folder, folder / SCRIPTS_FOLDER, above, above / SCRIPTS_FOLDER)):
         for file in _shell_scripts(place):
             try:
-                read = read_commands(Path(file))
+                read = read_command_file(Path(file))
             except DataError:
                 continue
             for command in read.commands:
@@ -305,7 +305,7 @@ def _texts_naming_script(folder: Path, script: str) -> tuple[str, ...]:
         ):
             continue
         try:
-            text = read_bounded(Path(entry.path), SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(Path(entry.path), SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError, DataError):
             continue
         if script in text:

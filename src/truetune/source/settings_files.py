@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.toml_reader import parse_toml
-from truetune.parsing.yaml_reader import YamlError, parse_yaml
+from truetune.parsing.parse_toml_within_limits import parse_toml
+from truetune.parsing.parse_yaml_within_limits import YamlError, parse_yaml
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.source.scopes import Scope, Scopes
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class SettingsFiles:
         if path not in self._literals:
             self._literals[path] = None
             try:
-                text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+                text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
                 literal = _settings_of_text(text, path.suffix)
             except (OSError, ValueError, InputLimitError, DataError, YamlError):
                 return None
@@ -363,7 +363,7 @@ def _files_with_arguments(folder: Path, endings: tuple[str, ...]) -> list[Path]:
 def _settings_text(path: Path) -> str:
     """The text of a file of settings; empty where it is larger than such files are."""
     try:
-        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (InputLimitError, DataError):
         return ""
 

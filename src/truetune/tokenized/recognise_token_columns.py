@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError, TruetuneError
 
 IDS = "input_ids"

@@ -17,9 +17,9 @@ import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Origin
-from truetune.data.file_records import Record, read_records
 from truetune.data.find_data_files import Source, open_raw
-from truetune.data.parquet_and_arrow_rows import read_record_batches
+from truetune.data.read_file_records import Record, read_records
+from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.tokenized.recognise_token_columns import (

@@ -18,7 +18,7 @@ from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, manifest_in
 from truetune.errors import DataError
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
 from truetune.settings.recognise_input_kind import recognise_kinds

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Origin
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError

@@ -16,7 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from truetune.data import write_atomically
-from truetune.data.guard_output_folder import Input, check_output_folder, remove_empty_folders
+from truetune.data.guard_output_folder import (
+    Input,
+    refuse_unsafe_output_folder,
+    remove_empty_folders,
+)
 from truetune.errors import UsageError
 from truetune.render.tokenizer_folder import TOKENIZER_FILES
 
@@ -47,7 +51,7 @@ WRITTEN_NAMES = re.compile(
 
 def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
     """Raise UsageError where a folder is an input, holds one or lies in one, or has anything in it already."""
-    check_output_folder(folder, inputs)
+    refuse_unsafe_output_folder(folder, inputs)
     if os.path.lexists(folder) and not folder.is_dir():
         raise UsageError(f"{folder}: already exists, and is no folder; name another folder with -o")
     first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None

@@ -30,7 +30,7 @@ from truetune.data.guard_output_folder import (
     LOCK_NAME,
     ForeignFile,
     foreign_file_error,
-    is_our_lock,
+    is_empty_lock_file,
 )
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
@@ -69,7 +69,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # lexists, for a broken link is something of the user's as well.
-        if os.path.lexists(folder / LOCK_NAME) and not is_our_lock(folder / LOCK_NAME):
+        if os.path.lexists(folder / LOCK_NAME) and not is_empty_lock_file(folder / LOCK_NAME):
             raise UsageError(
                 f"{folder / LOCK_NAME}: truetune did not write it; {OTHER_FOLDER_HINT}"
             )

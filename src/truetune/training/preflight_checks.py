@@ -21,7 +21,7 @@ from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import find_sources
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.source_file_names import source_names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__

@@ -12,7 +12,7 @@ from typing import Any
 
 import transformers
 
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat

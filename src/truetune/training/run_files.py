@@ -31,13 +31,13 @@ from truetune.data.guard_output_folder import (
     ForeignFile,
     Input,
     ListedFile,
-    check_output_folder,
     find_foreign_files,
-    is_listed_file,
-    is_our_lock,
+    is_empty_lock_file,
+    is_unchanged_listed_file,
     parse_listing,
+    refuse_unsafe_output_folder,
     remove_empty_folders,
-    remove_listed_files,
+    remove_unchanged_listed_files,
 )
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.generation.sample_files import SAMPLE_FILE_NAME, is_sample_file
@@ -70,13 +70,13 @@ CHECKPOINT_FOLDERS = re.compile(
 def check_run_folder(folder: Path, spec: RunSpec) -> None:
     """Raise UsageError where a run must not be written into a folder. Nothing is made there to find out."""
     # The folder may hold none of what the run reads: rotation or a fresh start would remove it.
-    check_output_folder(folder, inputs_of_run(spec))
+    refuse_unsafe_output_folder(folder, inputs_of_run(spec))
     if not folder.is_dir():
         if os.path.lexists(folder):
             raise UsageError(f"{folder}: can't be written: it is no folder; {OTHER_FOLDER_HINT}")
         return
     lock, extended = folder / LOCK_NAME, folder / EXTENDED_TOKENIZER
-    if os.path.lexists(lock) and not is_our_lock(lock):
+    if os.path.lexists(lock) and not is_empty_lock_file(lock):
         raise UsageError(
             f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or"
             f" {OTHER_FOLDER_HINT}"
@@ -166,7 +166,7 @@ def _stranger_at_top(
     if is_final and not saving:
         if path.name not in listed:
             return ForeignFile(path, "truetune did not write it")
-        if not is_listed_file(path, listed[path.name], digest_file):
+        if not is_unchanged_listed_file(path, listed[path.name], digest_file):
             return ForeignFile(path, "is not as truetune wrote it")
     if is_working and not WORKING_FILES[path.name](path):
         return ForeignFile(path, "is not as truetune wrote it")
@@ -258,7 +258,7 @@ def remove_checkpoint(path: Path) -> list[str]:
         return [path.name]
     # First of all: without it, what is left after a crash is unfinished and no checkpoint.
     (path / WHOLE_FILE).unlink()
-    remove_listed_files(path, listed, digest=digest_file)
+    remove_unchanged_listed_files(path, listed, digest=digest_file)
     return (
         [one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir()]
         if path.is_dir()

@@ -36,7 +36,7 @@ from truetune.data import write_atomically
 from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.training.claim_folder import FolderClaim
 from truetune.training.run_files import remove_checkpoint, remove_unfinished
 from truetune.training.write_run_record import RunFile

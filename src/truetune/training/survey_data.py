@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import SpecError, TruetuneError

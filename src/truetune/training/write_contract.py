@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.checkpoint.run_folder import CONTRACT_FILE
 from truetune.data import write_atomically
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import make_serving_contract
 

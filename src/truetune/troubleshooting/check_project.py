@@ -22,7 +22,7 @@ from truetune.checks.put_training_before_answers import put_training_before_answ
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
 from truetune.checks.scripts_that_asked import explain_answers_by_scripts
-from truetune.data.sort_folder_files import list_prediction_files
+from truetune.data.tell_training_files_from_predictions import list_prediction_files
 from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
 from truetune.settings.run_spec import RunSpec

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record, read_records
 from truetune.data.find_data_files import Source, open_raw
-from truetune.data.rows import conversations_of_records, find_format_record
+from truetune.data.read_file_records import Record, read_records
+from truetune.data.read_rows_as_conversations import (
+    conversations_of_records,
+    find_record_that_decides_format,
+)
 from truetune.errors import DataError
 from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
@@ -127,14 +130,14 @@ class ConversationRows:
             try:
                 with open_raw(source.path) as raw:
                     head = islice(read_records(source, raw), FORMAT_ROWS)
-                    first_row = find_format_record(
+                    first_row = find_record_that_decides_format(
                         head, source, self.spec.format, self.spec.map, skips=True
                     )
                     # No row decides the format: the first one is read strictly, so that its
                     # error is the reason that is shown.
                     if first_row is None:
                         raw.seek(0)
-                        find_format_record(
+                        find_record_that_decides_format(
                             islice(read_records(source, raw), 1),
                             source,
                             self.spec.format,

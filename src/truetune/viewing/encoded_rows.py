@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
 from truetune.data.guard_output_folder import file_digest
+from truetune.data.read_file_records import Record
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError
@@ -151,12 +151,12 @@ class EncodedRows:
 
     def _read_origins(self, shard: str) -> list[dict[str, Any]]:
         """Where each row of a shard came from, whose own columns do not say it."""
-        from truetune.parsing.columnar_reader import read_table
+        from truetune.parsing.read_parquet_and_arrow_within_limits import read_parquet_table
 
         number = next(
             entry["number"] for entry in self.manifest["shards"] if entry["file"] == shard
         )
-        table = read_table(self.folder / ORIGIN / f"{number:05d}.parquet")
+        table = read_parquet_table(self.folder / ORIGIN / f"{number:05d}.parquet")
         origins: list[dict[str, Any]] = table.to_pylist()
         return origins
 

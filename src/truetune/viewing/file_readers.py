@@ -11,8 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
-from truetune.data.file_records import Record, is_array
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
+from truetune.data.find_data_files import (
+    COMPRESSION_SUFFIXES,
+    Source,
+    open_decompressed_bytes,
+    open_raw,
+)
+from truetune.data.read_file_records import Record, is_one_json_array
 from truetune.errors import DataError
 
 # Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at
@@ -25,7 +30,7 @@ KEPT_BYTES = 1 << 22
 
 def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
     """Does each row stand on a line of its own?"""
-    return source.kind == "jsonl" and not is_array(source.path, raw)
+    return source.kind == "jsonl" and not is_one_json_array(source.path, raw)
 
 
 class TextReader:
@@ -68,7 +73,7 @@ class TextReader:
         self._raw.close()
 
     def _restart(self) -> None:
-        self._stream = open_unpacked(self._raw, self._path)
+        self._stream = open_decompressed_bytes(self._raw, self._path)
         self._blocks: deque[bytes] = deque()
         self._at = self._held = 0
 
@@ -80,7 +85,7 @@ class ForwardReader:
         self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
     ) -> None:
         """`over`: is nothing to be read any more?"""
-        from truetune.data.parquet_and_arrow_rows import read_record_batches
+        from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 
         self.part = part
         self.reached = 0
@@ -97,7 +102,7 @@ class ForwardReader:
 
     def rows(self, at: int, count: int) -> list[Any]:
         """Raises DataError."""
-        from truetune.data.parquet_and_arrow_rows import batch_to_rows
+        from truetune.data.read_parquet_and_arrow_rows import batch_to_rows
 
         rows: list[Any] = []
         while len(rows) < count:

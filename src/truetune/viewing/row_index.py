@@ -16,11 +16,11 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
 
-from truetune.data.file_records import Record, read_json_lines, read_part, read_records
-from truetune.data.find_data_files import Source, open_raw, open_unpacked
+from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.read_file_records import Record, read_json_lines, read_part_of_file, read_records
 from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.viewing.file_readers import (
     ForwardReader,
     TextReader,
@@ -196,7 +196,7 @@ class RowIndex:
         """Each with its rows; a part may come again, with more of them."""
         if has_row_per_line(source, raw):
             for stretch, _ in cut_stretches(
-                open_unpacked(raw, source.path), self._size, source.path
+                open_decompressed_bytes(raw, source.path), self._size, source.path
             ):
                 yield Chunk(number, self.indexed, stretch), stretch.rows
         elif source.kind in TABLE_KINDS:
@@ -205,7 +205,10 @@ class RowIndex:
             yield from self._of_text(number, read_records(source, raw))
 
     def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
-        from truetune.data.parquet_and_arrow_rows import count_rows_of_parts, read_record_batches
+        from truetune.data.read_parquet_and_arrow_rows import (
+            count_rows_of_parts,
+            read_record_batches,
+        )
 
         line, whole = 1, Chunk(number, self.indexed)
         for group, rows in enumerate(count_rows_of_parts(source, raw)):
@@ -269,7 +272,7 @@ class RowIndex:
             body = BytesIO(self._text_of(part.source).read(start, stop))
             if part.columns is None:
                 return list(islice(read_json_lines(body, source.path, line, start), at, at + count))
-            whole = list(islice(read_part(body, source, part.columns), at + count))
+            whole = list(islice(read_part_of_file(body, source, part.columns), at + count))
             return [
                 # Lines are counted from the chunk, and start where the chunk starts in its
                 # file.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from truetune.data.file_records import Record
+from truetune.data.read_file_records import Record
 from truetune.errors import DataError
 from truetune.report.page.token_rows import TokenRow, cut_row, row_without_tokens
 from truetune.viewing.row_index import RowIndex, SourcedRecords

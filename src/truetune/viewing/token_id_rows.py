@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
+from truetune.data.read_file_records import Record
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.report.page.token_rows import (

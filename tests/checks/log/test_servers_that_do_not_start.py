@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.parsing.nvidia_smi import MIB, read_nvidia_smi
+from truetune.parsing.read_nvidia_smi_output import MIB, read_nvidia_smi
 from truetune.settings.run_spec import RunSpec
 
 LINES = (

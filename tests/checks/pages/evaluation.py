@@ -18,7 +18,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.data.judge_verdicts import JudgedPair, read_slot
+from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, parse_winning_place
 from truetune.evaluation.row_statistics import mcnemar_p
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import make_parser
@@ -81,10 +81,10 @@ def judged(described: dict[str, str]) -> Iterator[JudgedPair]:
     for number, verdicts in enumerate(described.get("both orders", "").split()):
         sides = f"one {number}", f"other {number}"
         for verdict, texts in zip(verdicts, (sides, sides[::-1]), strict=True):
-            yield JudgedPair(f"question {number}", texts, ("", ""), read_slot(verdict))
+            yield JudgedPair(f"question {number}", texts, ("", ""), parse_winning_place(verdict))
     for number, verdict in enumerate(described.get("longer first", "").split()):
         texts = f"a long answer to question {number}", f"short {number}"
-        yield JudgedPair(f"question {number}", texts, ("", ""), read_slot(verdict))
+        yield JudgedPair(f"question {number}", texts, ("", ""), parse_winning_place(verdict))
 
 
 def loss(source: str, rows: int, mean: Any) -> MeanLoss:

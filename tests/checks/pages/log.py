@@ -23,7 +23,7 @@ from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
-from truetune.parsing.nvidia_smi import MIB, GpuReading
+from truetune.parsing.read_nvidia_smi_output import MIB, GpuReading
 
 FACTS = {
     "rows": 100,

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.checkpoint.make import TOKENIZER
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.parsing.read_modelfile import read_modelfile
+from truetune.parsing.read_ollama_modelfile import read_modelfile
 
 
 def findings(rule: type[Rule[object]], text: str, folder: Path) -> tuple[Finding, ...]:

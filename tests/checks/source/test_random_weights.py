@@ -6,7 +6,7 @@ import pytest
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.parsing.shell_commands import parse_commands
+from truetune.parsing.shell_commands import parse_command_file
 from truetune.source.module import parse_module
 
 HEAD = """
@@ -116,5 +116,5 @@ def test_what_is_meant_or_gets_weights_is_left_alone(text: str) -> None:
 
 @pytest.mark.parametrize(("head", "options", "count"), JOBS.values(), ids=JOBS)
 def test_jobs_without_weights(head: str, options: str, count: int) -> None:
-    file = parse_commands(head + COMMAND.format(options), "job.sh")
+    file = parse_command_file(head + COMMAND.format(options), "job.sh")
     assert len(run_rule(file, find_rule("job-trains-random-weights")).findings) == count

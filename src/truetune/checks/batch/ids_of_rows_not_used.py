@@ -53,7 +53,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.data.column_names import token_id_columns
+from truetune.data.column_name_aliases import token_id_columns
 from truetune.errors import name_list
 
 PREFERENCE_METHODS = ("dpo", "orpo", "kto", "reward")

@@ -53,8 +53,8 @@ from truetune.checks.shell_loops import (
     find_loops,
     without_keywords,
 )
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 WEIGHTS = ("pretrained", "peft", "delta", "revision", "subfolder", "lora_local_path")
@@ -287,7 +287,7 @@ def _all_cached_in_logs(folder: Path) -> Iterator[str]:
     logs = sorted(path for path in folder.iterdir() if path.suffix in LOG_SUFFIXES)
     for path in logs[:MAX_LOGS]:
         try:
-            text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError):
             continue
         found = list(ALL_CACHED.finditer(text))

@@ -40,7 +40,11 @@ from truetune.checks.adapter_servers import find_adapter_servers_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import CommandFile, last_option, variables_set_once
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    last_option,
+    variables_set_once_unconditionally,
+)
 
 POSTED_MODEL = re.compile(
     r"(?:[\"']model\\?[\"']|(?<=[{,\s])model)\s*:\s*\\?[\"'](?:'\"?|\")?([^\"'\\\s]+)"
@@ -110,7 +114,7 @@ def _of_posts(file: CommandFile) -> Iterator[Request]:
     """Bodies of requests, also those in a here-document, which are no commands."""
     if not POSTS.search(file.text):
         return
-    variables = variables_set_once(file.text)
+    variables = variables_set_once_unconditionally(file.text)
     for number, line in enumerate(file.text.splitlines(), 1):
         for match in POSTED_MODEL.finditer(line):
             name = VARIABLE.sub(lambda one: variables.get(one[1], one[0]), match[1])

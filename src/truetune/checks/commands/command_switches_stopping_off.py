@@ -37,7 +37,7 @@ from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.stopping_switches import MEASURES_SPEED, is_off
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 LLAMA_CPP = ("llama-server", "llama-cli")

@@ -38,14 +38,14 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_given_to_container
 from truetune.checks.rule import CommandRule
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_commands,
-    parse_whole_number,
+    parse_command_file,
+    parse_digits,
 )
 
 ENGINES = frozenset(("docker", "podman", "nerdctl", "nvidia-docker"))
@@ -131,10 +131,10 @@ def _need_of(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | Non
 
 def _started_processes(file: CommandFile, command: ShellCommand) -> int:
     """The processes that a container's command starts; 0 where their number is not plain."""
-    counts = [parse_whole_number(last_option(command.words, name)) or 0 for name in SHARES]
+    counts = [parse_digits(last_option(command.words, name)) or 0 for name in SHARES]
     # `bash -c "torchrun ..."` is one word of the command, and several commands.
     texts = [word for word in command.words if " " in word]
-    inner = [one for text in texts for one in parse_commands(text, file.path).commands]
+    inner = [one for text in texts for one in parse_command_file(text, file.path).commands]
     for one in (command, *inner):
         started = CommandFile(file.path, one.text, (one,), file.requests)
         counts += [launch.processes for launch in find_launches(started)]
@@ -152,7 +152,7 @@ def _uses_launcher(command: ShellCommand) -> bool:
 def _workers(file: CommandFile, command: ShellCommand) -> int:
     """The workers of a DataLoader, by the command or by the settings that it names; 0 without any."""
     for name in WORKERS:
-        count = parse_whole_number(last_option(command.words, name))
+        count = parse_digits(last_option(command.words, name))
         if count:
             return count
     folder = Path(file.path).parent
@@ -162,7 +162,7 @@ def _workers(file: CommandFile, command: ShellCommand) -> int:
         if path.suffix in SETTINGS_SUFFIXES and path.is_file():
             try:
                 match = WORKERS_SETTING.search(
-                    read_bounded(path, SETTINGS).decode("utf-8", "replace")
+                    read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
                 )
             except (OSError, InputLimitError):
                 continue

@@ -64,7 +64,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 
 SERVERS = ("uvicorn", "gunicorn", "hypercorn", "fastapi")
@@ -125,7 +125,7 @@ def _application_of(file: CommandFile, command: ShellCommand) -> _Application | 
     # Under --preload the model is loaded once, before the workers are forked.
     if programs.isdisjoint(SERVERS) or "--preload" in command.words:
         return None
-    workers = parse_whole_number(last_option(command.words, "--workers", "-w"))
+    workers = parse_digits(last_option(command.words, "--workers", "-w"))
     script = _script_of(file, command)
     if script is None or workers is None or workers <= 1:
         return None

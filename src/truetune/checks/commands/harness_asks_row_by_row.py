@@ -37,7 +37,7 @@ from truetune.checks.commands.harness_run_without_chat_template import WRITES
 from truetune.checks.findings import Finding
 from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 
 BY_TRANSFORMERS = ("hf", "huggingface", "hf-auto", "hf-multimodal", "")
 """Backends that make no batches by themselves; `hf` is the default"""
@@ -85,7 +85,7 @@ def _is_short(run: HarnessRun) -> bool:
         # A variable of the shell may be any number.
         return bool(given)
     # A number with a point is a share of the rows.
-    return "." not in given and (parse_whole_number(given) or 0) <= FEW_ROWS
+    return "." not in given and (parse_digits(given) or 0) <= FEW_ROWS
 
 
 def _has_settings_elsewhere(run: HarnessRun) -> bool:

@@ -43,12 +43,15 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
-from truetune.parsing.harness_results import is_harness_results, shots_by_task
+from truetune.parsing.lm_eval_results_as_command import (
+    few_shot_count_by_task,
+    is_lm_eval_or_lighteval_results,
+)
 from truetune.parsing.shell_commands import (
     CommandFile,
     is_command_file,
     last_option,
-    read_commands,
+    read_command_file,
 )
 
 STARTS = (("lm_eval",), ("lm-eval",), ("-m", "lm_eval"), ("lighteval",))
@@ -98,7 +101,9 @@ class HarnessRunsNotComparable(CommandRule):
             return
         here = Path(self.subject.path)
         pairs = [(one, other, self.subject.path) for one, other in itertools.combinations(own, 2)]
-        beside = _results_beside(here) if is_harness_results(here) else _jobs_beside(here)
+        beside = (
+            _results_beside(here) if is_lm_eval_or_lighteval_results(here) else _jobs_beside(here)
+        )
         pairs += [
             (one, other, file.path)
             for file in beside
@@ -138,9 +143,9 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
     for file in places:
         others.setdefault(file.resolve(), file)
     for resolved, file in sorted(others.items())[:MAX_FILES]:
-        if resolved > own and is_harness_results(file):
+        if resolved > own and is_lm_eval_or_lighteval_results(file):
             try:
-                yield read_commands(file)
+                yield read_command_file(file)
             except DataError:
                 continue  # who judges that file says what is wrong with it
 
@@ -156,7 +161,7 @@ def _jobs_beside(path: Path) -> Iterator[CommandFile]:
     for file in jobs[:MAX_FILES]:
         if file.resolve() > own:
             try:
-                yield read_commands(file)
+                yield read_command_file(file)
             except DataError:
                 continue  # who judges that file says what is wrong with it
 
@@ -202,8 +207,8 @@ class Setup(NamedTuple):
 
 def _setup(run: HarnessRun, path: str) -> Setup:
     """How a run asks, by its command or by its results."""
-    is_results = is_harness_results(Path(path))
-    by_task = shots_by_task(Path(path)) if is_results else {}
+    is_results = is_lm_eval_or_lighteval_results(Path(path))
+    by_task = few_shot_count_by_task(Path(path)) if is_results else {}
     return Setup(
         {task: str(count) for task, count in by_task.items()},
         last_option(run.options, "--num_fewshot", "-f"),

@@ -37,7 +37,7 @@ from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL = ("--model_name_or_path", "--model", "--model_name", "--base_model", "--model_id_or_path")

@@ -56,7 +56,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 from truetune.source.resolved_calls import called_name
 
@@ -125,7 +125,7 @@ def _starts_python(command: ShellCommand) -> bool:
 
 def _devices_of_command(command: ShellCommand, file: CommandFile) -> _Devices | None:
     """What the command line of Lightning's own parser says."""
-    value = parse_whole_number(last_option(command.words, "--trainer.devices"))
+    value = parse_digits(last_option(command.words, "--trainer.devices"))
     text = f"--trainer.devices {value}"
     return _Devices(value, text, file.path, command.line) if value else None
 

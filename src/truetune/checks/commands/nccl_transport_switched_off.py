@@ -47,13 +47,16 @@ from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
-from truetune.parsing.environment_settings import EnvironmentSetting, environment_of
+from truetune.parsing.environment_variables_in_files import (
+    EnvironmentSetting,
+    find_environment_settings,
+)
 from truetune.parsing.shell_commands import (
     CommandFile,
     is_command_file,
     last_option,
-    parse_whole_number,
-    read_commands,
+    parse_digits,
+    read_command_file,
 )
 
 MAX_NEIGHBOURS = 60
@@ -68,10 +71,10 @@ class NcclTransportSwitchedOff(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        yield from environment_of(file, NCCL_VARIABLES)
+        yield from find_environment_settings(file, NCCL_VARIABLES)
 
     def findings(self) -> Iterator[Finding]:
-        settings = list(environment_of(self.subject, NCCL_VARIABLES))
+        settings = list(find_environment_settings(self.subject, NCCL_VARIABLES))
         # What only a job sources is judged with the job, which knows its nodes.
         if not settings or (_starts_nothing(self.subject) and _is_sourced(self.subject)):
             return
@@ -93,7 +96,7 @@ def nodes_of(file: CommandFile) -> int | None:
     """The nodes of a file's runs, by its scheduler's lines or by its launches; None where that is not known."""
     of_job = node_count_of_job(file)
     options = [_nodes_option(command.words) for command in file.commands]
-    named = [parse_whole_number(option) for option in options if option is not None]
+    named = [parse_digits(option) for option in options if option is not None]
     launched = [launch.machines for launch in find_launches(file)]
     launched += [_hosts_of_mpirun(command.words) for command in file.commands]
     launched += [meeting.nodes for meeting in find_node_rendezvous(file)]
@@ -150,7 +153,7 @@ def _is_sourced(file: CommandFile) -> bool:
 def _takes_variables_of(job: Path, path: Path) -> bool:
     """Does a file of commands set the same variables by sourcing this file?"""
     try:
-        settings = environment_of(read_commands(job), NCCL_VARIABLES)
+        settings = find_environment_settings(read_command_file(job), NCCL_VARIABLES)
     except DataError:
         return False
     return any(Path(one.file).resolve() == path.resolve() for one in settings)

@@ -50,7 +50,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 
 MEETINGS = (
@@ -126,17 +126,17 @@ def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | No
     )
     own = command.words[:launcher]
     asked = last_option(own, *NODES)
-    nodes = parse_whole_number(asked) if asked is not None else node_count_of_job(file) or 1
+    nodes = parse_digits(asked) if asked is not None else node_count_of_job(file) or 1
     per_node = last_option(own, *TASKS_PER_NODE)
     total = last_option(own, *TASKS)
     if per_node is None and total is None:
         per_node = _request(file, *TASKS_PER_NODE)
         total = _request(file, *TASKS) if per_node is None else None
     if per_node is not None:
-        return nodes, parse_whole_number(per_node)
+        return nodes, parse_digits(per_node)
     if total is None:
         return nodes, 1
-    count = parse_whole_number(total)
+    count = parse_digits(total)
     return nodes, count // nodes if count and nodes and count % nodes == 0 else None
 
 
@@ -169,7 +169,7 @@ def _has_more_processes_than_gpus(file: CommandFile, apart: _LaunchesApart) -> b
     """Do the tasks of one node start more processes than it has GPUs? `job-gpus-differ-from-processes` says so then."""
     gpus = gpus_requested_by_job(file)
     options = _options_of_torchrun(apart.command) or ()
-    each = parse_whole_number(last_option(options, "--nproc-per-node", "--nproc_per_node"))
+    each = parse_digits(last_option(options, "--nproc-per-node", "--nproc_per_node"))
     if apart.nodes > 1 or gpus is None or each is None:
         return False
     return apart.tasks * each > gpus.gpus

@@ -48,8 +48,8 @@ from truetune.checks.source.evidence.own_model_names import is_surely_of_others
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.read_ollama_modelfile import is_modelfile_name, read_modelfile
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 OF_OLLAMA = re.compile(r"/api/generate/?$")
@@ -140,7 +140,7 @@ class RequestSkipsTheTemplate(CommandRule):
 def _form_of_modelfile(folder: Path) -> Form | None:
     """The mark that the Modelfiles of a folder write; None where they write none, or several."""
     forms: list[Form] = []
-    for path in sorted(filter(is_modelfile, folder.glob("*")))[:MAX_FILES]:
+    for path in sorted(filter(is_modelfile_name, folder.glob("*")))[:MAX_FILES]:
         try:
             template = read_modelfile(path).last("template")
         except (OSError, ValueError, TruetuneError):

@@ -61,9 +61,9 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.parsing.shell_commands import (
     CommandFile,
-    describes_containers,
+    is_compose_file_or_manifest,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 
 SGLANG = "sglang.launch_server"
@@ -179,7 +179,7 @@ class SlowVariable(NamedTuple):
 def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]]:
     """The variables that a file sets to a value which costs speed, each as it is written, and its line."""
     lines: Iterable[tuple[int, str]] = enumerate(file.text.splitlines(), 1)
-    if describes_containers(Path(file.path)):
+    if is_compose_file_or_manifest(Path(file.path)):
         words = ((one, word) for one in file.commands for word in one.words)
         lines = ((command.line_of(word), word) for command, word in words)
     for number, line in lines:
@@ -295,7 +295,7 @@ def _wide_adapters(
     file: CommandFile, server: VllmServerCommand, options: tuple[str, ...]
 ) -> Iterator[SlowOption]:
     """That all adapters are padded to a rank that none of them has; nothing where one of them is not here."""
-    given = parse_whole_number(last_option(options, "--max-lora-rank"))
+    given = parse_digits(last_option(options, "--max-lora-rank"))
     folders = adapters_by_served_name(server).values()
     if not given or not folders:
         return
@@ -332,7 +332,7 @@ def _slow_in_llama_cpp(file: CommandFile, options: tuple[str, ...]) -> Iterator[
             " 1.1",
             f"quantize it once: llama-quantize {model} {_quantized_name(model)} Q4_K_M (or Q8_0), and serve that file",
         )
-    layers = parse_whole_number(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
+    layers = parse_digits(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
     if layers is not None and 0 <= layers < WHOLE_MODEL:
         yield SlowOption(
             f"-ngl {layers}",
@@ -372,7 +372,7 @@ def _quantized_name(model: str) -> str:
 def _few_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
     """That the server works on few requests at once, however much room its cache has."""
     given = last_option(options, name)
-    cap = parse_whole_number(given)
+    cap = parse_digits(given)
     if cap is not None and cap <= SMALL_CAP:
         few = (
             "one request after another"

@@ -39,9 +39,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 CUDA_IMAGES = re.compile(
@@ -138,7 +138,9 @@ def _is_given_by_another_file(path: Path) -> bool:
     """Does another compose file beside give GPUs, as an override does: `docker-compose.gpu.yml`?"""
     try:
         others = [one for one in path.parent.iterdir() if one != path and is_compose_file(one)]
-        texts = [read_bounded(one, SETTINGS).decode("utf-8", "replace") for one in others]
+        texts = [
+            read_bytes_within_limit(one, SETTINGS).decode("utf-8", "replace") for one in others
+        ]
     except (OSError, InputLimitError):
         return True
     return any("nvidia" in text or "gpu" in text for text in texts)
@@ -159,7 +161,9 @@ def _starts_generating_script(file: CommandFile, command: ShellCommand) -> bool:
     if name is None or "$" in name:
         return False
     try:
-        text = read_bounded(Path(file.path).parent / name, SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(Path(file.path).parent / name, SETTINGS).decode(
+            "utf-8", "replace"
+        )
     except (OSError, ValueError, InputLimitError, TruetuneError):
         return False
     return GENERATES.search(text) is not None and ON_CUDA.search(text) is not None

@@ -40,7 +40,7 @@ from truetune.checks.source.evidence.prompt_forms import written_folders
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
-from truetune.parsing.container_words import mounts_in_words
+from truetune.parsing.container_command_on_host import host_folders_and_mount_targets
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.module import Module, read_module
 
@@ -120,7 +120,7 @@ def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
     for server in find_vllm_server_commands(file):
         if any("$" in word for word in server.options):
             continue
-        for source, target in mounts_in_words(server.command.words):
+        for source, target in host_folders_and_mount_targets(server.command.words):
             if any(folder in word for folder in (source, target) for word in server.options):
                 continue
             if _holds_adapter(Path(file.path).parent, source):

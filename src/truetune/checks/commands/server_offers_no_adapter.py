@@ -40,8 +40,8 @@ from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
 )
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
-from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+from truetune.parsing.parse_json_within_limits import read_json
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 
 DEFAULT_RANK = 16
 """vLLM's --max-lora-rank where it is not given"""
@@ -92,7 +92,7 @@ def _max_rank(options: tuple[str, ...]) -> int | None:
     if last_option(options, "--config") is not None or any("$" in word for word in options):
         return None
     given = last_option(options, "--max-lora-rank")
-    return DEFAULT_RANK if given is None else parse_whole_number(given)
+    return DEFAULT_RANK if given is None else parse_digits(given)
 
 
 def _rank_of_adapter(folder: Path) -> int | None:

@@ -58,8 +58,8 @@ from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
 from truetune.checks.tgi_server_commands import tgi_server
 from truetune.checks.vllm_server_commands import find_vllm_server_commands, model_of_server
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 OTHER_SETTINGS = ("--chat-template", "--override-generation-config", "--generation-config")
@@ -156,7 +156,7 @@ def _names_a_stop(folder: Path) -> bool:
         if path.suffix not in TEXT_FILES or not path.is_file():
             continue
         try:
-            text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+            text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
         except (OSError, ValueError, TruetuneError):
             continue
         if OWN_STOP.search(text):

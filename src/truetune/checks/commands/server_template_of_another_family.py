@@ -41,8 +41,8 @@ from truetune.checks.modelfile.trained_format_beside import find_trained_format_
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 LLAMA_CPP = ("llama-server", "llama-cli")
@@ -126,6 +126,6 @@ def _template_text(file: CommandFile, template: str) -> str:
         # A template given as text may be longer than any name of a file, which the system refuses.
         if "{" in template or not path.is_file():
             return template
-        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError, DataError):
         return template

@@ -53,7 +53,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
-    parse_whole_number,
+    parse_digits,
 )
 
 PARALLEL = (
@@ -167,4 +167,4 @@ def _works_on_one(server: VllmServerCommand) -> bool:
     if any("$" in word for word in words) or last_option(words, SETTINGS_OPTION) is not None:
         return False
     counts = [last_option(words, *names) for names in PARALLEL]
-    return all(count is None or parse_whole_number(count) == 1 for count in counts)
+    return all(count is None or parse_digits(count) == 1 for count in counts)

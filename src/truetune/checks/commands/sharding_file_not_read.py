@@ -52,9 +52,9 @@ from pathlib import Path
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.sharding_files_beside import UnreadFile, find_unread_sharding_file
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SCRIPT_LIMIT
 from truetune.parsing.input_limits import InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 LAUNCHERS = (("accelerate", "launch"), ("torchrun",), ("torch.distributed.run",),
@@ -151,7 +151,7 @@ def _trains(command: ShellCommand, folder: Path) -> bool:
     try:
         if not scripts or not all((folder / word).is_file() for word in named):
             return False
-        texts = [read_bounded(folder / word, SCRIPT_LIMIT) for word in scripts]
+        texts = [read_bytes_within_limit(folder / word, SCRIPT_LIMIT) for word in scripts]
     except (OSError, ValueError, InputLimitError):
         return False
     return any(TRAINS.search(text.decode("utf-8", "replace")) for text in texts)

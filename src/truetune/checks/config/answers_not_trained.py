@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.data.roles import ANSWERING_ROLES
+from truetune.data.answering_roles import ANSWERING_ROLES
 
 
 class AnswersNotTrained(ConfigRule):

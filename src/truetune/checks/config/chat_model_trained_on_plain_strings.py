@@ -64,10 +64,10 @@ from truetune.checks.source.evidence.prompt_forms import (
     scripts_around,
     trains_a_model,
 )
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.row_formats import is_script_format
 
 MAX_ROWS = 200

@@ -47,7 +47,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.config import Config
 
 DATA_SET_KEYS = {

@@ -58,7 +58,7 @@ from truetune.checks.model_identity import chat_markers_base_never_trained
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
 from truetune.settings.training_settings import Lora
 

@@ -55,10 +55,10 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.data.sort_folder_files import list_training_files
+from truetune.data.tell_training_files_from_predictions import list_training_files
 from truetune.errors import TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.config import Config
 from truetune.settings.located_document import read_document
 from truetune.settings.stacks.config_draft import split_names
@@ -216,7 +216,7 @@ class OwnRowsNotTrained(ConfigRule):
         texts = []
         for file in files[:MAX_SETTINGS]:
             try:
-                texts.append(read_bounded(file, SETTINGS).decode("utf-8", "replace"))
+                texts.append(read_bytes_within_limit(file, SETTINGS).decode("utf-8", "replace"))
             except (OSError, InputLimitError):
                 continue
         return "\n".join(texts)

@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.checks.config.evidence.training_file_columns import file_columns, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
-from truetune.data.roles import ANSWERING_ROLES
+from truetune.data.answering_roles import ANSWERING_ROLES
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 

@@ -56,7 +56,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.data.find_data_files import find_sources
-from truetune.data.row_text_sizes import row_text_sizes
+from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import DataError
 from truetune.settings.config import Config
 
@@ -151,7 +151,7 @@ def _row_lengths(config: Config) -> _Lengths | None:
         sources = find_sources(config.spec.data or config.row_files)
     except DataError:
         return None
-    sizes = row_text_sizes(sources)
+    sizes = text_bytes_of_rows(sources)
     if not sizes:
         return None
     tokens = sorted(size + TEMPLATE_TOKENS for size in sizes)

@@ -70,8 +70,8 @@ from truetune.checks.lost_row_ends import ENDS_ARE_LOST
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
-from truetune.data.roles import is_answering_role
-from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
+from truetune.data.answering_roles import is_answering_role
+from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 

@@ -87,7 +87,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_same_or_below
-from truetune.parsing.read_modelfile import is_modelfile
+from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.settings.config import Config, WeightUse
 
 TEMPLATE_KEYS = {
@@ -314,7 +314,7 @@ def _servers_of_run(config: Config) -> list[WeightUse]:
 
 def _asks_trained_weights(use: WeightUse, output: str) -> bool:
     """Does a file ask what the run writes: its output folder, or weights that were converted to GGUF?"""
-    if is_modelfile(Path(use.file)):
+    if is_modelfile_name(Path(use.file)):
         return True
     if use.folders and all(Path(folder).suffix == ".gguf" for folder in use.folders):
         return True

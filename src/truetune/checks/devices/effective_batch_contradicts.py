@@ -48,7 +48,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 
 class EffectiveBatchContradicts(DeviceRule):

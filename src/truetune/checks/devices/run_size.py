@@ -15,7 +15,7 @@ from pathlib import Path
 from truetune.checks.config.evidence.model_folder import local_model_folder
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
-from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
+from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 from truetune.settings.config import Config
 
 # Chosen, not measured: a pass over it takes seconds, and `truetune check` should not take longer than that for a count.

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.data.judge_verdicts import JudgedPair, PlaceCount, count_by_place
+from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, PlaceCount, count_wins_by_place
 
 NO_VERDICTS = Unmet("no verdicts of a judge on pairs of answers were read", asked=True)
 
@@ -60,7 +60,7 @@ class JudgePrefersAPlace(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.judged:
             return NO_VERDICTS
-        if not any(True for _ in count_by_place(self.subject.judged)):
+        if not any(True for _ in count_wins_by_place(self.subject.judged)):
             return Unmet(
                 f"each of the {len(self.subject.judged):,} pairs was judged in one order only",
                 "judge each pair in both orders",
@@ -70,12 +70,12 @@ class JudgePrefersAPlace(EvaluationRule):
     def figure(self) -> str:
         return "; ".join(
             f"the first place won {one.first} and the second {one.second} of {one.how}"
-            for one in count_by_place(self.subject.judged)
+            for one in count_wins_by_place(self.subject.judged)
         )
 
     def findings(self) -> Iterator[Finding]:
-        for count in count_by_place(self.subject.judged):
-            if count.is_uneven:
+        for count in count_wins_by_place(self.subject.judged):
+            if count.is_uneven_beyond_chance:
                 yield self._finding_on_place(count)
                 # The surest kind says it; others would say the same of the same judge.
                 return

@@ -44,7 +44,12 @@ from truetune.checks.evaluation.judge_prefers_a_place import NO_VERDICTS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.data.judge_verdicts import MAX_P, MIN_VERDICTS, count_longer, two_sided_p
+from truetune.data.llm_judge_verdicts_and_bias import (
+    MAX_P,
+    MIN_VERDICTS,
+    count_wins_of_longer_and_shorter,
+    two_sided_binomial_p,
+)
 
 # Chosen: people prefer the longer of two answers in some 60 to 70 of 100 cases, so that a judge above is told.
 MIN_SHARE = 0.85
@@ -60,7 +65,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.judged:
             return NO_VERDICTS
-        compared = sum(count_longer(self.subject.judged))
+        compared = sum(count_wins_of_longer_and_shorter(self.subject.judged))
         if compared < MIN_VERDICTS:
             return Unmet(
                 f"{compared} verdicts are on answers of different length: too few to judge",
@@ -69,13 +74,17 @@ class JudgePrefersLongerAnswers(EvaluationRule):
         return None
 
     def figure(self) -> str:
-        longer, shorter = count_longer(self.subject.judged)
+        longer, shorter = count_wins_of_longer_and_shorter(self.subject.judged)
         return f"the longer answer won {longer} of {longer + shorter}"
 
     def findings(self) -> Iterator[Finding]:
-        longer, shorter = count_longer(self.subject.judged)
+        longer, shorter = count_wins_of_longer_and_shorter(self.subject.judged)
         of = longer + shorter
-        if of < MIN_VERDICTS or longer < MIN_SHARE * of or two_sided_p(longer, shorter) >= MAX_P:
+        if (
+            of < MIN_VERDICTS
+            or longer < MIN_SHARE * of
+            or two_sided_binomial_p(longer, shorter) >= MAX_P
+        ):
             return
         yield self.finding(
             f"the judge prefers the longer answer in {longer} of {of} pairs: its win rate may measure length",

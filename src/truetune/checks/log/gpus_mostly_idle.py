@@ -48,7 +48,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.parsing.nvidia_smi import GpuReading
+from truetune.parsing.read_nvidia_smi_output import GpuReading
 
 GIB = float(1 << 30)
 IDLE_PERCENT = 30.0

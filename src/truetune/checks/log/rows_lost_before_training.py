@@ -51,11 +51,11 @@ from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import open_raw
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.logs.files_beside import RowsBeside
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 
 MIN_SHARE = 0.1
 """Of the rows, from which it is worth a word: single rows that are too long or empty are in every set"""

@@ -44,8 +44,8 @@ from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, pa
 from truetune.checks.judgement import Unmet
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
-from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
-from truetune.parsing.read_modelfile import Instruction
+from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
+from truetune.parsing.read_ollama_modelfile import Instruction
 
 OLLAMA_NAMES = {
     "repetition_penalty": "repeat_penalty",

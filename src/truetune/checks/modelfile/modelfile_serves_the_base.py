@@ -41,8 +41,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
-from truetune.parsing.read_modelfile import Instruction
-from truetune.parsing.shell_commands import CommandFile, last_option, read_commands
+from truetune.parsing.read_ollama_modelfile import Instruction
+from truetune.parsing.shell_commands import CommandFile, last_option, read_command_file
 
 SCRIPTS = (".sh", ".bash")
 # Chosen, not measured: folders with a Modelfile hold a handful of scripts.
@@ -140,7 +140,7 @@ def _command_files_beside(path: str) -> Iterator[CommandFile]:
     for file in files[:MAX_FILES]:
         if file.suffix in SCRIPTS and file.is_file():
             try:
-                yield read_commands(file)
+                yield read_command_file(file)
             except TruetuneError:
                 continue
 

@@ -56,7 +56,7 @@ from truetune.checks.modelfile.trained_format_beside import (
 from truetune.checks.modelfile.weights_of_modelfile import is_file_or_folder_name, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
-from truetune.parsing.read_modelfile import Instruction
+from truetune.parsing.read_ollama_modelfile import Instruction
 from truetune.render.probes import QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 

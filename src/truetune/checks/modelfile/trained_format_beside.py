@@ -19,8 +19,8 @@ from truetune.checks.config.evidence.template_marks import (
 from truetune.checks.training_stages import stage_of_config
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.shell_commands import is_command_file, read_commands
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
 from truetune.settings.stacks.command_options import configs_of_commands
 
@@ -79,7 +79,7 @@ def _formats_of_commands(folder: Path) -> Iterator[TrainedFormat]:
     """The forms that the commands of a folder train by."""
     for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
         try:
-            configs = configs_of_commands(read_commands(path))
+            configs = configs_of_commands(read_command_file(path))
         except (OSError, ValueError, TruetuneError):
             continue
         for config in configs:

@@ -7,7 +7,7 @@ trade-off: a file without a known ending and without a path is taken for a name 
 
 from __future__ import annotations
 
-from truetune.parsing.read_modelfile import Instruction
+from truetune.parsing.read_ollama_modelfile import Instruction
 
 PATH_BEGINNINGS = (".", "/", "~", "\\")
 WEIGHT_ENDINGS = (".gguf", ".bin", ".safetensors")

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.data.candidate_scores import read_candidate_scores
+from truetune.data.read_answer_scores_beside_pairs import read_candidate_scores
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
 

@@ -61,8 +61,12 @@ from truetune.checks.ranking_line_of_pairs import find_ranking_line
 from truetune.checks.rows.answer_is_incomplete import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
-from truetune.data.candidate_scores import CandidateScores, ComparedSides, read_candidate_scores
 from truetune.data.conversation import Conversation
+from truetune.data.read_answer_scores_beside_pairs import (
+    CandidateScores,
+    ComparedSides,
+    read_candidate_scores,
+)
 from truetune.encoding.batch import Batch
 
 SIGNS = {

@@ -57,9 +57,9 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.checks.token_cases import case_in_row
-from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
 from truetune.data.conversation import Message
-from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
+from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.data.script_rows.last_column import columns_in, find_last_column
 from truetune.encoding.batch import Batch
 
@@ -225,14 +225,14 @@ class AnswerIsLittleOfTheLoss(DataRule):
         ((column, rows),) = counts.most_common(1)
         if not is_nearly_all(rows, self.rows):
             return ""
-        return column if is_answer_name(column) or self._holds_classes(column) else ""
+        return column if is_answer_column_name(column) or self._holds_classes(column) else ""
 
     def _holds_classes(self, column: str) -> bool:
         """Does a column hold one of a few short texts, and is no property of the row by its name?"""
         texts = [end.text for end in self.ends]
         kinds = len(set(texts))
         return (
-            not is_metadata_name(column)
+            not is_metadata_column_name(column)
             and 1 < kinds <= min(MAX_LABELS, len(texts) // ROWS_OF_A_LABEL)
             and max(map(len, texts)) <= MAX_LABEL
         )

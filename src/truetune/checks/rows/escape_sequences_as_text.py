@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 FIRST_SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""

@@ -43,7 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message
-from truetune.data.message_field_names import roles_in_map
+from truetune.data.message_field_names import roles_by_file_name
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat
@@ -81,8 +81,8 @@ class RolesExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.roles = roles_in_map(setup.spec.map)
-        self.chats = self.exchanged = 0
+        self.roles = roles_by_file_name(setup.spec.map)
+        self.chats = self.with_sides_exchanged = 0
         self.cases: list[Case] = []
         self.first_cases: list[Case] = []
 
@@ -102,7 +102,7 @@ class RolesExchanged(DataRule):
                 )
                 self.first_cases.append(case_in_message(batch, row, turn, "this turn is learned"))
             if roles[0] == "assistant" and roles[-1] == "user":
-                self.exchanged += 1
+                self.with_sides_exchanged += 1
                 if len(self.cases) < MAX_CASES:
                     first = next(
                         i
@@ -125,7 +125,7 @@ class RolesExchanged(DataRule):
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "chats that begin with the assistant and end with the user", self.exchanged, self.chats
+            "chats that begin with the assistant and end with the user", self.with_sides_exchanged, self.chats
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -140,9 +140,9 @@ class RolesExchanged(DataRule):
                 total=self.chats,
             )
             return
-        if self.unmet() is not None or self.exchanged < MIN_SHARE * self.chats:
+        if self.unmet() is not None or self.with_sides_exchanged < MIN_SHARE * self.chats:
             return
-        counts = f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
+        counts = f"{self.with_sides_exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
         yield self.finding(
             (
                 f"{counts}, by the roles of the settings: they take {self._mapped_names_of_role('assistant')} as"
@@ -154,7 +154,7 @@ class RolesExchanged(DataRule):
             if self.roles
             else "exchange the two in the rows: the assistant is who answers",
             cases=self.cases,
-            count=self.exchanged,
+            count=self.with_sides_exchanged,
             total=self.chats,
         )
 

@@ -43,7 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.encoding.batch import Batch
 
 # The difference of two means over n pairs is known to about 1/sqrt(n) of its spread: of 100 rows,

@@ -36,7 +36,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.token_cases import case_in_row
-from truetune.data.column_names import find_only_text_column
+from truetune.data.column_name_aliases import find_only_text_column
 from truetune.encoding.batch import Batch
 
 

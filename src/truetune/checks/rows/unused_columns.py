@@ -46,7 +46,7 @@ from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.data.column_names import is_answer_name
+from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.encoding.batch import Batch
@@ -86,7 +86,7 @@ class UnusedColumns(DataRule):
                 self.words.add(row, column)
                 value = (row.raw or {}).get(_name_without_note(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
-            if any(is_answer_name(_name_without_note(column)) for column in row.unused):
+            if any(is_answer_column_name(_name_without_note(column)) for column in row.unused):
                 learned = _unnamed_answer_column(row)
                 self.learned[learned] += bool(learned)
 
@@ -166,7 +166,7 @@ class UnusedColumns(DataRule):
 
     def _column_learned_instead(self, columns: dict[str, int]) -> str:
         """The column that is learned as the answer while one of these has the name of an answer; empty: none is."""
-        answers = [name for name in columns if is_answer_name(_name_without_note(name))]
+        answers = [name for name in columns if is_answer_column_name(_name_without_note(name))]
         if not answers or not self.learned:
             return ""
         name, rows = self.learned.most_common(1)[0]
@@ -185,7 +185,9 @@ class UnusedColumns(DataRule):
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
         answer = next(
-            _name_without_note(name) for name in columns if is_answer_name(_name_without_note(name))
+            _name_without_note(name)
+            for name in columns
+            if is_answer_column_name(_name_without_note(name))
         )
         return (
             f"where the answers stand in {shortened(answer)}, map that column as the answer in place of {instead}"
@@ -219,7 +221,7 @@ def _unnamed_answer_column(row: Conversation) -> str:
         return ""
     for column, value in (row.raw or {}).items():
         if isinstance(value, str) and value.strip() == answer.strip():
-            return "" if is_answer_name(column) else column
+            return "" if is_answer_column_name(column) else column
     return ""
 
 

@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import loaded_names, trains_a_model
 from truetune.checks.source.evidence.served_model_folders import requested_models
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
-from truetune.data.row_text_sizes import MOST_CHARACTERS_PER_TOKEN
+from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

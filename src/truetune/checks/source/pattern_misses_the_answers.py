@@ -86,7 +86,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import Row, scored_rows
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.source.module import Module
 
 # Chosen, not measured. At half, two odd texts of four make a share; at double, small sets of examples tell nothing.

@@ -65,8 +65,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -179,7 +179,7 @@ def _settings_beside(path: Path) -> list[Path]:
 def _names_mixed_precision(file: Path) -> bool:
     """Is a file one of Accelerate's settings with a narrow precision?"""
     try:
-        data = read_bounded(file, SETTINGS)
+        data = read_bytes_within_limit(file, SETTINGS)
     except (OSError, InputLimitError):
         return False
     return MIXED_IN_FILE.search(data.decode("utf-8", "replace")) is not None

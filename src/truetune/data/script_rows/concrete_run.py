@@ -62,7 +62,7 @@ from truetune.data.script_rows.token_lists import (
 )
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
-from truetune.parsing.yaml_reader import parse_yaml
+from truetune.parsing.parse_yaml_within_limits import parse_yaml
 from truetune.source.module import Module
 from truetune.source.option_defaults import option_given_to
 from truetune.source.symbolic_execution.constants import constant_of

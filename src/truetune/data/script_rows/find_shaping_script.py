@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import Source, find_sources
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
 from truetune.errors import DataError, TruetuneError, name_list
 

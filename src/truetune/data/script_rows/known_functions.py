@@ -18,7 +18,7 @@ from typing import Any
 from truetune.data.script_rows.row_table import Table
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import JSONDecodeError, parse_json
+from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import to_value
 from truetune.source.symbolic_execution.values import (

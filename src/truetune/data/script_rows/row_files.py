@@ -14,14 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.row_table import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import bounded_lines
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
+from truetune.parsing.read_files_within_limits import lines_within_limit
 from truetune.source.symbolic_execution.containers import to_value
 from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence, Value
 
@@ -198,7 +198,7 @@ class RowFiles:
         lines: list[str] = []
         try:
             with path.open("rb") as raw:
-                for content, _ in islice(bounded_lines(raw, MAX_LINE_BYTES), MAX_ROWS + 1):
+                for content, _ in islice(lines_within_limit(raw, MAX_LINE_BYTES), MAX_ROWS + 1):
                     lines.append(content.decode(errors="replace"))
         except (OSError, InputLimitError):
             return Sequence("list", [], is_open=True)

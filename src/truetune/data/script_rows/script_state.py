@@ -13,8 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MAX_ENTRIES = 500
 """Entries of the folder that are looked at. Chosen, not measured: listing them takes a millisecond, and a folder with
@@ -54,7 +54,7 @@ def script_state(script: str) -> str:
     state = blake2b(digest_size=16)
     path = Path(script)
     try:
-        state.update(read_bounded(path, SETTINGS))
+        state.update(read_bytes_within_limit(path, SETTINGS))
         with os.scandir(path.parent) as entries:
             for entry, _ in zip(entries, range(MAX_ENTRIES), strict=False):
                 beside = entry.stat(follow_symlinks=False)

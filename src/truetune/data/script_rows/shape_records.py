@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
+from truetune.data.read_file_records import Record
 from truetune.data.script_rows.trained_rows import ScriptRow, read_trained_rows
 from truetune.settings.run_spec import FormatName
 

@@ -19,7 +19,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.column_names import Row as PlainRow
+from truetune.data.column_name_aliases import Row as PlainRow
 from truetune.data.script_rows.concrete_run import (
     PAIR_LOADS,
     TOKENIZER_LOADS,

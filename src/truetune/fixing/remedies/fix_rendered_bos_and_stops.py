@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 

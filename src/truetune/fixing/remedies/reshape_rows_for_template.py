@@ -13,13 +13,13 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_judge import JudgedRows
 from truetune.fixing.row_turns import Turn, parse_json_value
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 ID_LENGTH = 9
 """Mistral's templates take ids of nine letters and digits, and no others."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from truetune.data.column_names import COLUMN_ALIASES
+from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 

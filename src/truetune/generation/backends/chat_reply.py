@@ -25,7 +25,7 @@ from truetune.generation.backends.http_client import first_choice, list_field, u
 from truetune.generation.backends.server_prompt_ids import id_list
 from truetune.generation.build_prompts import make_decoder
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced_string import parts

@@ -32,7 +32,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Re
 from truetune.errors import UsageError
 from truetune.generation.backends.backend import Progress
 from truetune.parsing.input_limits import REPLY
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable of the key that is sent as a bearer token"""

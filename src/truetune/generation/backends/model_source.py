@@ -22,7 +22,7 @@ from truetune.checkpoint.load_checkpoint import (
 )
 from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.predictions import suggest_score_command
+from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.parse_json_within_limits import RowDecoder
 
 # A first row that is longer has no columns here, and nothing is said of the data set.
 HEAD_BYTES = 1 << 20
@@ -29,7 +29,7 @@ def columns_of_first_row(paths: tuple[str, ...]) -> frozenset[str]:
 
 def _columns_of_file(path: Path) -> frozenset[str]:
     if path.suffix == ".parquet":
-        from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
+        from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 
         try:
             return frozenset(open_parquet(path).schema_arrow.names)

@@ -16,10 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.python_reader import parse_python
-from truetune.parsing.shell_commands import variables_set_once
+from truetune.parsing.parse_python_within_limits import parse_python
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.shell_commands import variables_set_once_unconditionally
 from truetune.settings.config import Stack
 from truetune.settings.release_pins import project_folders
 from truetune.settings.stacks import trl
@@ -188,7 +188,7 @@ def _processes_of_variables(file: Path, command: str) -> int | None:
     if STARTS_BY_VARIABLES.search(command) is None:
         return None
     is_script = file.suffix in SHELL_SUFFIXES
-    set_once = variables_set_once(read_project_text(str(file))) if is_script else {}
+    set_once = variables_set_once_unconditionally(read_project_text(str(file))) if is_script else {}
     counts = []
     for name, default in (("NPROC_PER_NODE", ""), ("NNODES", "1")):
         own = re.search(rf"\b{name}=[\"']?([^\s\"']+)", command)
@@ -381,6 +381,6 @@ def _folder_entries(folder: Path) -> list[os.DirEntry[str]]:
 def read_project_text(path: str) -> str:
     """The text of a file of a project; empty where it can't be read."""
     try:
-        return read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
+        return read_bytes_within_limit(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ""

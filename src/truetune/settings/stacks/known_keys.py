@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, cast
 
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from truetune.parsing.input_limits import RESULT
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.removed_names import RemovalWindow
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read_conversations
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.generation.build_prompts import build_prompts
 from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import TrainingData

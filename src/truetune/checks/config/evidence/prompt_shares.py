@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
+from truetune.data.answering_roles import is_answering_role
 from truetune.data.conversation import Conversation
-from truetune.data.roles import is_answering_role
-from truetune.data.rows import read_conversations
-from truetune.data.sort_folder_files import sort_folder_files
+from truetune.data.read_rows_as_conversations import read_conversations
+from truetune.data.tell_training_files_from_predictions import sort_folder_files
 from truetune.errors import TruetuneError
 from truetune.settings.config import Config
 

@@ -15,11 +15,11 @@ from typing import IO
 from truetune.checks.config.evidence.setting_places import is_value_unknown, table_entries
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
-from truetune.data.file_records import is_array, read_records
-from truetune.data.find_data_files import Source, open_raw, open_unpacked
+from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.read_file_records import is_one_json_array, read_records
 from truetune.errors import DataError
-from truetune.parsing.columnar_reader import open_parquet
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.config import Config
 from truetune.settings.stacks.find_config_consumer import launched_processes
 
@@ -188,10 +188,10 @@ def _count_cached(source: Source, size: int, _changed: int) -> int:
     with open_raw(source.path) as raw:
         if source.kind == "parquet":
             return int(open_parquet(raw).metadata.num_rows)
-        if source.kind == "jsonl" and not is_array(source.path, raw):
+        if source.kind == "jsonl" and not is_one_json_array(source.path, raw):
             if size > MAX_TEXT_BYTES:
                 raise OverflowError
-            return _count_lines(open_unpacked(raw, source.path))
+            return _count_lines(open_decompressed_bytes(raw, source.path))
         if size > MAX_PARSED_BYTES:
             raise OverflowError
         return sum(1 for _ in read_records(source, raw))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import (
     COMPRESSION_SUFFIXES,
     KIND_BY_SUFFIX,
@@ -13,8 +12,9 @@ from truetune.data.find_data_files import (
     find_sources,
     open_raw,
 )
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.config import Config
 
 DATA_SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))

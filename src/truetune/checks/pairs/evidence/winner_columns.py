@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts
 from truetune.data.conversation import Conversation
-from truetune.data.judge_verdicts import PAIR_ENDINGS, read_slot
+from truetune.data.llm_judge_verdicts_and_bias import PAIR_ENDINGS, parse_winning_place
 from truetune.encoding.row_fingerprints import text_of
 
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -255,7 +255,7 @@ def _vote_by_value(
     side = _side_of_text(text, raw, sides, writers)
     if side is not None:
         return Vote(name, side, text=text[:MAX_VALUE_CHARS])
-    slot = read_slot(text)
+    slot = parse_winning_place(text)
     if slot == "tie":
         return Vote(name, None, text=text)
     if slot == "unread" or not sides.is_ordered:

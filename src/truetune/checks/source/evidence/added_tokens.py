@@ -21,7 +21,7 @@ from truetune.checks.source.evidence.published_families import (
 )
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module

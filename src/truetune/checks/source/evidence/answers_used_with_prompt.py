@@ -25,7 +25,7 @@ from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     PREDICTION_ARGUMENTS,
     TRIMMING_METHODS,
 )
-from truetune.data.roles import is_answering_role
+from truetune.data.answering_roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import (

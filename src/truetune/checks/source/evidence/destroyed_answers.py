@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.data.roles import is_answering_role
+from truetune.data.answering_roles import is_answering_role
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

@@ -25,7 +25,7 @@ from truetune.checks.source.evidence.padded_prompts_in_runs import (
 )
 from truetune.checks.source.evidence.published_families import plain_name
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace

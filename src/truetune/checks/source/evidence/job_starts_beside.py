@@ -16,7 +16,12 @@ from typing import NamedTuple
 
 from truetune.checks.job_gpus_and_processes import gpus_requested_by_job
 from truetune.errors import DataError
-from truetune.parsing.shell_commands import CommandFile, is_command_file, last_option, read_commands
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    is_command_file,
+    last_option,
+    read_command_file,
+)
 
 MAX_FILES_IN_FOLDER = 100
 """Files of a folder that are looked at, by name. Chosen, not measured: folders of scripts hold fewer"""
@@ -74,7 +79,7 @@ def command_files_in(folder: Path) -> Iterator[CommandFile]:
         if not entry.is_file() or not is_command_file(path):
             continue
         try:
-            yield read_commands(path)
+            yield read_command_file(path)
         except DataError:
             continue
 

@@ -18,7 +18,7 @@ from math import comb
 from statistics import median
 from typing import Any, NamedTuple
 
-from truetune.data.roles import is_answering_role
+from truetune.data.answering_roles import is_answering_role
 
 LABEL_COLUMN = re.compile(
     r"(?:\w+_)?(?:labels?|class|category|target|answer|gold|expected|intent|sentiment|reference|output|completion|"

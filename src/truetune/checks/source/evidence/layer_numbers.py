@@ -22,7 +22,7 @@ from truetune.checks.source.evidence.job_starts_beside import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 

@@ -24,7 +24,10 @@ from truetune.checks.source.evidence.row_limits_in_runs import (
     SAVES,
     training_data,
 )
-from truetune.parsing.environment_settings import EnvironmentSetting, environment_of
+from truetune.parsing.environment_variables_in_files import (
+    EnvironmentSetting,
+    find_environment_settings,
+)
 from truetune.parsing.shell_commands import CommandFile, last_option
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import compute, constant_of
@@ -243,7 +246,10 @@ def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, Env
     return [
         {
             one.name: one
-            for one in (*environment_of(job, names), *_options_given(job, script.name, names))
+            for one in (
+                *find_environment_settings(job, names),
+                *_options_given(job, script.name, names),
+            )
         }
         for job in jobs
     ]

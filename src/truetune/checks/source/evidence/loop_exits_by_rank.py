@@ -29,8 +29,8 @@ from truetune.checks.source.evidence.multi_process_loops import (
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.process_counts import launch_command
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
 from truetune.source.module import Module
 
@@ -139,7 +139,9 @@ def _is_counted_beside(folder: str) -> bool:
     """Does a configuration of accelerate in the folder start several processes?"""
     for path in islice(sorted(Path(folder).glob("*.y*ml")), MAX_CONFIGS):
         try:
-            count = COUNT_IN_CONFIG.search(read_bounded(path, SETTINGS).decode("utf-8", "replace"))
+            count = COUNT_IN_CONFIG.search(
+                read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
+            )
         except (OSError, InputLimitError):
             continue
         if count is not None and int(count[1]) > 1:

@@ -9,7 +9,7 @@ from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 
 def read_folder_settings(file: Path) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from truetune.checks.adapter_servers import command_files_of_project
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import ShellCommand, last_option
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -192,6 +192,6 @@ class _GivenValues:
 def _text_of(path: Path) -> str:
     """The text of a file; empty where it is not there."""
     try:
-        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.parsing.input_limits import NOTEBOOK
-from truetune.parsing.json_reader import parse_json
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.source.module import Module
 
 COUNTED = re.compile(r"\bNum(?:ber of)? examples ?= ?(\d[\d,]{0,12})")

@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
@@ -289,7 +289,7 @@ def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
             continue
     for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
         try:
-            configs = configs_of_commands(read_commands(path))
+            configs = configs_of_commands(read_command_file(path))
         except (OSError, ValueError, TruetuneError):
             continue
         yield from ((path, config) for config in configs)

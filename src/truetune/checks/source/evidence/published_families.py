@@ -20,7 +20,7 @@ from pathlib import Path
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.source.module import Module
 

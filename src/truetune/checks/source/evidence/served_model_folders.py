@@ -18,7 +18,7 @@ from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
 )
 from truetune.errors import DataError
-from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
+from truetune.parsing.shell_commands import is_command_file, last_option, read_command_file
 from truetune.settings.stacks.find_config_consumer import files_around
 from truetune.source.module import Module
 
@@ -57,7 +57,7 @@ def servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerCommand]]
         if not is_command_file(path):
             continue
         try:
-            file = read_commands(path)
+            file = read_command_file(path)
         except DataError:
             continue  # who looks at the commands says what is wrong with them
         for server in find_vllm_server_commands(file):

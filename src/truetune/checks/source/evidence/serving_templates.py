@@ -33,7 +33,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 )
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.weight_uses import find_weight_uses
-from truetune.parsing.read_modelfile import is_modelfile
+from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
 from truetune.source.module import Module
@@ -181,7 +181,7 @@ def _files_around(script: Path) -> list[Path]:
         roots.append(script.parent / "..")
     folders = [place for root in roots for place in (root, *_folders_in(root))]
     files = (path for folder in dict.fromkeys(folders) for path in _folder_entries(folder))
-    serving = (path for path in files if is_modelfile(path) or is_command_file(path))
+    serving = (path for path in files if is_modelfile_name(path) or is_command_file(path))
     return list(islice((path for path in serving if path.is_file()), MAX_FILES))
 
 

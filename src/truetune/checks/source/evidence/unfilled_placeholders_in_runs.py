@@ -20,11 +20,9 @@ from typing import NamedTuple
 from truetune.checks.columns_read_by_scripts import names_read_from_items
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
-from truetune.checks.source.evidence.texts_encoded_for_training import (
-    library_calls_by_callback_result,
-    result_reaches_a_model,
-)
-from truetune.data.column_names import is_answer_name
+from truetune.checks.source.evidence.texts_encoded_for_training import library_calls_by_callback_result
+from truetune.checks.source.evidence.texts_encoded_for_training import result_reaches_a_model
+from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.elements import element_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -247,7 +245,7 @@ def _known_placeholder(module: Module, node: ast.AST, text: str) -> str:
     names = _names_around(module, node)
     for one in found:
         root, last = _root_of(one[1]), _last_of(one[1])
-        if root in names and not is_answer_name(last):
+        if root in names and not is_answer_column_name(last):
             return str(one[0])
     return ""
 

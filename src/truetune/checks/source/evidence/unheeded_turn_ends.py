@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import MODEL_FILE
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 TURN_ENDS = (
     ("<|im_start|>", "<|im_end|>"),
@@ -54,7 +54,9 @@ def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
     template = tokenizer.get("chat_template")
     if template is None:
         try:
-            template = read_bounded(folder / "chat_template.jinja", MODEL_FILE).decode("utf-8")
+            template = read_bytes_within_limit(folder / "chat_template.jinja", MODEL_FILE).decode(
+                "utf-8"
+            )
         except (OSError, ValueError):
             return None
     if not isinstance(template, str):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.module import Module
@@ -152,7 +152,7 @@ def _launches_in(path: Path) -> list[str]:
     if not is_command_file(path):
         return []
     try:
-        return [" ".join(command.words) for command in read_commands(path).commands]
+        return [" ".join(command.words) for command in read_command_file(path).commands]
     except TruetuneError:
         return []
 

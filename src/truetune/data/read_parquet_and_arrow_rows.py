@@ -1,4 +1,4 @@
-"""Rows of Parquet and Arrow files.
+"""Reads the rows of Parquet and Arrow files.
 
 Batches are read and turned into dictionaries a few hundred rows at a time, so that memory does not grow with the file.
 The trade-off: a file that is compressed as a whole must be unpacked into memory, for both formats are read from their
@@ -13,16 +13,16 @@ from typing import IO, Any
 
 import pyarrow as arrow
 
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_unpacked
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_decompressed_bytes
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.columnar_reader import (
+from truetune.parsing.input_limits import MAX_PACKED_TABLE_BYTES, size_in_binary_units
+from truetune.parsing.read_parquet_and_arrow_within_limits import (
     open_parquet,
-    read_ipc_file,
-    read_ipc_stream,
+    read_arrow_file_batches,
+    read_arrow_stream_batches,
     read_parquet_batches,
 )
-from truetune.parsing.input_limits import MAX_PACKED_TABLE_BYTES, size_text
 
 # Chosen, not measured: a row of a chat is some KB as Python's objects, so that a slice stays below
 # some MB; a smaller one pays Arrow's conversion more often.
@@ -67,13 +67,14 @@ def read_record_batches(
 
 
 def batch_to_rows(source: Source, batch: Any) -> Iterable[Row]:
-    """Raises DataError."""
+    """The rows of a record batch as dictionaries. Raises DataError."""
     with arrow_errors_as_data_errors(source):
-        return _rows_without_null_fields(batch)
+        return _rows_without_filled_in_nulls(batch)
 
 
 def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
-    """How many rows each part holds that can be read by itself: a row group of Parquet, a batch of Arrow's file form.
+    """The number of rows of each part that can be read by itself: a row group of Parquet, a batch
+    of an Arrow file. Empty if the file can only be read from its start. Raises DataError.
 
     Nothing where the file can only be read from its start. Raises DataError.
     """
@@ -84,13 +85,13 @@ def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
         if source.kind == "parquet":
             about = open_parquet(raw).metadata
             yield from (about.row_group(i).num_rows for i in range(about.num_row_groups))
-        elif not _is_stream(source, raw):
+        elif not _is_arrow_stream(source, raw):
             yield from (batch.num_rows for batch in _read_arrow_batches(source, raw))
 
 
 @contextmanager
 def arrow_errors_as_data_errors(source: Source) -> Iterator[None]:
-    """What Arrow raises on a broken table, as a DataError that names the file."""
+    """Raise what Arrow raises on a broken table as a DataError that names the file."""
     try:
         yield
     except (arrow.ArrowException, UnicodeDecodeError, InputLimitError) as error:
@@ -119,37 +120,41 @@ def _read_parquet_batches(
 
 
 def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
-    """`datasets` writes streams, Feather is the form with a footer."""
-    if _is_stream(source, raw):
-        return read_ipc_stream(open_unpacked(raw, source.path))
-    return read_ipc_file(_open_seekable(source, raw), part)
+    """The batches of an Arrow file in either form: the stream that `datasets` writes, or Feather
+    with its footer.
+    """
+    if _is_arrow_stream(source, raw):
+        return read_arrow_stream_batches(open_decompressed_bytes(raw, source.path))
+    return read_arrow_file_batches(_open_seekable(source, raw), part)
 
 
-def _is_stream(source: Source, raw: IO[bytes]) -> bool:
+def _is_arrow_stream(source: Source, raw: IO[bytes]) -> bool:
     """Is it Arrow's stream form, which has no magic bytes of its own?"""
     # The suffix does not tell: `datasets` calls its streams .arrow, pandas its Feather files so.
-    return open_unpacked(raw, source.path).read(6) != b"ARROW1"
+    return open_decompressed_bytes(raw, source.path).read(6) != b"ARROW1"
 
 
 def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
-    """Packed files are held in memory: both forms are read from their end."""
-    stream = open_unpacked(raw, source.path)
+    """The file's bytes as a seekable stream, since both formats are read from their end; compressed
+    files are unpacked into memory.
+    """
+    stream = open_decompressed_bytes(raw, source.path)
     if source.path.suffix.lower() not in COMPRESSION_SUFFIXES:
         return stream
     content = stream.read(MAX_PACKED_TABLE_BYTES + 1)
     if len(content) > MAX_PACKED_TABLE_BYTES:
         raise InputLimitError(
-            f"it unpacks to more than {size_text(MAX_PACKED_TABLE_BYTES)}; unpack it first"
+            f"it unpacks to more than {size_in_binary_units(MAX_PACKED_TABLE_BYTES)}; unpack it first"
         )
     return arrow.BufferReader(content)
 
 
-def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
+def _rows_without_filled_in_nulls(batch: Any) -> Iterable[Row]:
     """The rows of a batch, without the null fields that a table had to fill in."""
     gaps = [
         name
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if _has_null_fields(column)
+        if _structs_lack_fields(column)
     ]
     # Columns without gaps are not walked again: that would cost as much as reading them.
     rows: list[Row] = batch.to_pylist()
@@ -159,20 +164,22 @@ def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
     return rows
 
 
-def _has_null_fields(column: Any) -> bool:
+def _structs_lack_fields(column: Any) -> bool:
     """Do structs of this column lack some of their fields, which a table can only show as null?"""
     # Without `nulls` in the children, a struct has all its fields in all rows, and nothing was
     # filled in.
     if arrow.types.is_struct(column.type):
         fields = column.flatten()
-        return any(field.null_count or _has_null_fields(field) for field in fields)
+        return any(field.null_count or _structs_lack_fields(field) for field in fields)
     if arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type):
-        return _has_null_fields(column.flatten())
+        return _structs_lack_fields(column.flatten())
     return False
 
 
 def drop_null_fields(value: Any) -> Any:
-    """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
+    """The value without the keys that hold null; a message keeps its content, which tells a call
+    from an empty answer.
+    """
     if isinstance(value, dict):
         keep = "content" if "role" in value else None
         return {

@@ -1,4 +1,4 @@
-"""Records: the rows of one file as they stand there, each with its line.
+"""Reads the rows of one file as they are there, each with its line.
 
 Each format is read as a stream: memory does not grow with the file. A line of JSONL that holds no row becomes a record
 with an error, and the lines behind it are read; a JSON array, a CSV file or a table that breaks ends there, since
@@ -12,16 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from truetune.data.find_data_files import Source, open_unpacked
-from truetune.data.json_stream_window import JsonWindow, not_utf8, shorten_token
+from truetune.data.find_data_files import Source, open_decompressed_bytes
+from truetune.data.json_stream_window import JsonWindow, not_utf8_error, quote_shortened
 from truetune.data.remote_path import DataPath
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import bounded_lines, too_long_in_words
-from truetune.parsing.csv_reader import CsvReader
-from truetune.parsing.csv_reader import Error as CsvError
-from truetune.parsing.decompression import UNREADABLE
-from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
+from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.parsing.parse_json_within_limits import (
+    Decoded,
+    JSONDecodeError,
+    RowDecoder,
+    replace_lone_surrogates,
+)
+from truetune.parsing.read_csv_within_limits import CsvReader
+from truetune.parsing.read_csv_within_limits import Error as CsvError
+from truetune.parsing.read_files_within_limits import lines_within_limit, message_for_too_long_line
 
 BOM = b"\xef\xbb\xbf"
 MIN_ROW_BYTES = 8
@@ -56,15 +61,15 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
         match source.kind:
             # A whole array in a file called .jsonl is common; read by lines, all of it would be one
             # broken row.
-            case "jsonl" if not is_array(source.path, raw):
-                yield from read_json_lines(open_unpacked(raw, source.path), source.path)
+            case "jsonl" if not is_one_json_array(source.path, raw):
+                yield from read_json_lines(open_decompressed_bytes(raw, source.path), source.path)
             case "jsonl" | "json":
-                yield from _read_json(source.path, raw)
+                yield from _read_json_file(source.path, raw)
             case "csv":
-                yield from _read_csv(open_unpacked(raw, source.path), source.path)
+                yield from _read_csv(open_decompressed_bytes(raw, source.path), source.path)
             case _:
                 # Here and not above: pyarrow is slow to import, and most data are JSONL.
-                from truetune.data.parquet_and_arrow_rows import read_table_rows
+                from truetune.data.read_parquet_and_arrow_rows import read_table_rows
 
                 for line, row in enumerate(read_table_rows(source, raw), 1):
                     yield Record(line, row)
@@ -73,24 +78,26 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def read_part(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
-    """The rows of a part of a JSON or CSV text that begins and ends behind one; lines are counted from 1."""
+def read_part_of_file(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
+    """The rows of a part of a JSON or CSV file that begins and ends between rows; lines are counted
+    from 1.
+    """
     yield from (
         _read_csv(part, source.path, columns)
         if source.kind == "csv"
-        else _read_values(JsonWindow(part, source.path))
+        else _read_values_until(JsonWindow(part, source.path))
     )
 
 
-def is_array(path: DataPath, raw: IO[bytes]) -> bool:
-    """Is it one JSON array? They are often called .jsonl."""
-    return open_unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
+def is_one_json_array(path: DataPath, raw: IO[bytes]) -> bool:
+    """Is the file one JSON array? Such files are often called .jsonl."""
+    return open_decompressed_bytes(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
 def read_json_lines(
     file: IO[bytes], path: DataPath, first: int = 1, offset: int = 0
 ) -> Iterator[Record]:
-    """One row a line.
+    """The rows of a file of JSON lines, one row a line.
 
     Args:
         file: the lines.
@@ -101,7 +108,7 @@ def read_json_lines(
     Raises DataError where nearly all lines are blank. A line that holds no row is a record with an error.
     """
     decoder = RowDecoder()
-    for number, line, size in _numbered_lines(file, path, first):
+    for number, line, size in _numbered_lines_with_size(file, path, first):
         # Lines of white space hold no row, and are counted: the numbers of lines must be the
         # editor's.
         if size < MIN_ROW_BYTES and line.isspace():
@@ -118,18 +125,22 @@ def read_json_lines(
         if whole:
             yield _record_of_line(number, decoded, text)
         elif not line:
-            yield Record(number, None, error=DataError(f"{path}:{number}: {too_long_in_words()}"))
+            yield Record(
+                number, None, error=DataError(f"{path}:{number}: {message_for_too_long_line()}")
+            )
         elif line.strip():
             yield _record_of_odd_line(line, number, offset, path)
         offset += size
 
 
-def _numbered_lines(
+def _numbered_lines_with_size(
     file: IO[bytes], path: DataPath, first: int
 ) -> Iterator[tuple[int, bytes, int]]:
-    """(number, line, bytes) of each line; one that is too long is empty. Raises DataError for a file of blank lines."""
+    """(number, line, bytes) of each line; one that is too long is empty. Raises DataError for a
+    file of blank lines.
+    """
     try:
-        for number, (line, size) in enumerate(bounded_lines(file, first=first), first):
+        for number, (line, size) in enumerate(lines_within_limit(file, first=first), first):
             yield number, line, size
     except InputLimitError as error:
         raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
@@ -137,12 +148,12 @@ def _numbered_lines(
 
 def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
     """The record of a line that is one JSON value."""
-    row, repaired = replace_surrogates(decoded.value, text)
+    row, repaired = replace_lone_surrogates(decoded.value, text)
     return Record(number, row, repaired, None, 0, decoded.duplicate_key)
 
 
 def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -> Record:
-    """A line with a byte order mark, with space before the row, or broken."""
+    """The record of a line that has a byte order mark or space before the row, or is broken."""
     try:
         # Everything that the quick way refused is read again, slowly, to name what is wrong.
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
@@ -151,7 +162,7 @@ def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -
             raise JSONDecodeError("Extra data", text, decoded.end)
         return _record_of_line(number, decoded, text)
     except UnicodeDecodeError as error:
-        return Record(number, None, error=not_utf8(path, number, offset, error))
+        return Record(number, None, error=not_utf8_error(path, number, offset, error))
     except InputLimitError as error:
         return Record(
             number,
@@ -159,52 +170,54 @@ def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -
             error=DataError(f"{path}:{number}: not JSON that can be read: {error.msg}"),
         )
     except ValueError as error:
-        expected = f"expected one JSON object on each line, found {shorten_token(text)}"
+        expected = f"expected one JSON object on each line, found {quote_shortened(text)}"
         return Record(
             number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}")
         )
 
 
-def _read_json(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
-    """An array of rows, an object that holds one, or rows one after the other; decoded one by one."""
-    window = JsonWindow(open_unpacked(raw, path), path)
-    first = window.peek()
+def _read_json_file(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
+    """The rows of a JSON file: of an array, of an object that holds one, or one after the other.
+    They are decoded one by one.
+    """
+    window = JsonWindow(open_decompressed_bytes(raw, path), path)
+    first = window.peek_character()
     if first == "[":
         yield from _read_array(window)
-        window.skip_bracket("")
+        window.skip_closing_bracket("")
     elif first != "{":
         raise DataError(
-            f"{path}:{window.line}: expected an array of rows, found {window.next_text or 'nothing'}"
+            f"{path}:{window.line}: expected an array of rows, found {window.quote_next_text or 'nothing'}"
         )
     else:
-        name = window.enter_next_row_list()
+        name = window.enter_next_list_of_objects()
         if name is None:
             # No list of rows inside: the object was itself a row, maybe the first of several. Begin again.
-            window = JsonWindow(open_unpacked(raw, path), path)
-            yield from _read_values(window, until="")
+            window = JsonWindow(open_decompressed_bytes(raw, path), path)
+            yield from _read_values_until(window, until="")
             return
         yield from _read_array(window)
-        other = window.enter_next_row_list()
+        other = window.enter_next_list_of_objects()
         if other is not None:
             # Which of the two is meant, or both, only the user knows.
             raise DataError(
                 f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
                 " file"
             )
-        window.skip_bracket("}")
-        window.skip_bracket("")
+        window.skip_closing_bracket("}")
+        window.skip_closing_bracket("")
 
 
 def _read_array(window: JsonWindow) -> Iterator[Record]:
     """The values of an array, with its brackets."""
     window.skip_character()
-    yield from _read_values(window)
-    window.skip_bracket("]")
+    yield from _read_values_until(window)
+    window.skip_closing_bracket("]")
 
 
-def _read_values(window: JsonWindow, until: str = "]") -> Iterator[Record]:
+def _read_values_until(window: JsonWindow, until: str = "]") -> Iterator[Record]:
     """The values up to a closing bracket, or to the end of the text."""
-    while window.peek() not in (until, ""):
+    while window.peek_character() not in (until, ""):
         yield _read_value(window)
 
 
@@ -218,7 +231,7 @@ def _read_value(window: JsonWindow) -> Record:
 def _read_csv(
     lines: IO[bytes], path: DataPath, columns: Sequence[str] | None = None
 ) -> Iterator[Record]:
-    """`columns`: those of the file, where its header stands before these lines."""
+    """The rows of CSV lines. `columns`: those of the file, if its header is before these lines."""
     text = _DecodedLines(lines, path, 1 if columns is None else 2)
     reader = CsvReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     line = 1
@@ -249,7 +262,7 @@ def _read_csv(
 
 
 def _first_duplicate(names: Sequence[str]) -> str | None:
-    """The first name that stands twice, in the order of the alphabet; None where there is none."""
+    """The first name that occurs twice, in alphabetical order; None if there is none."""
     return min((name for name, count in Counter(names).items() if count > 1), default=None)
 
 
@@ -258,15 +271,15 @@ class _DecodedLines:
 
     def __init__(self, lines: IO[bytes], path: DataPath, first: int) -> None:
         self.offset = 0
-        self._path, self._lines = path, _numbered_lines(lines, path, first)
+        self._path, self._lines = path, _numbered_lines_with_size(lines, path, first)
 
     def __iter__(self) -> Iterator[str]:
         for number, line, size in self._lines:
             if not line:
-                raise DataError(f"{self._path}:{number}: {too_long_in_words()}")
+                raise DataError(f"{self._path}:{number}: {message_for_too_long_line()}")
             try:
                 text = (line.removeprefix(BOM) if number == 1 else line).decode()
             except UnicodeDecodeError as error:
-                raise not_utf8(self._path, number, self.offset, error) from None
+                raise not_utf8_error(self._path, number, self.offset, error) from None
             self.offset += size
             yield text

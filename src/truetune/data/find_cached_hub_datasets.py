@@ -1,4 +1,5 @@
-"""Data sets of the Hugging Face hub that are on this machine: those that huggingface_hub or datasets has cached.
+"""Finds data sets of the Hugging Face hub that huggingface_hub or datasets has cached on this
+machine.
 
 Nothing is downloaded. `owner/name` is found as a snapshot of the hub cache (`datasets--owner--name`), whose files keep
 the names of the repository, or as Arrow files of the `datasets` cache (`owner___name`). `owner/name:train_sft` names a
@@ -51,19 +52,21 @@ def hub_home_folder() -> Path:
 
 
 def hub_cache_folder() -> Path:
-    """Where huggingface_hub keeps repositories."""
+    """The folder in which huggingface_hub caches repositories."""
     # HUGGINGFACE_HUB_CACHE is the older name; huggingface_hub reads both, in this order.
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     return Path(named or hub_home_folder() / "hub").expanduser()
 
 
 def datasets_cache_folder() -> Path:
-    """Where datasets keeps what it has prepared."""
+    """The folder in which `datasets` caches prepared data sets."""
     return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home_folder() / "datasets").expanduser()
 
 
-def is_hub_name(name: str) -> bool:
-    """Can it be the name of a repository, and is nothing of this name here? `data/rows.jsonl` is a path."""
+def may_be_hub_name(name: str) -> bool:
+    """Can this be the name of a hub repository, with no local file of this name? `data/rows.jsonl`
+    is a path.
+    """
     match = HUB_NAME.fullmatch(name)
     # A path that exists, or begins with a folder that does, is a path: nobody's `data/rows` is on
     # the hub.
@@ -79,8 +82,9 @@ def is_hub_name(name: str) -> bool:
     }
 
 
-def find_cached_data(name: str) -> list[Path]:
-    """The files of a data set of the hub that is cached, in order; none where it is not.
+def find_cached_dataset_files(name: str) -> list[Path]:
+    """The cached files of a hub data set, in order; empty if it is not cached. Raises DataError if
+    it has several splits or configurations and the name tells none of them.
 
     Raises DataError where it has several splits or configurations and the name tells none of them.
     """
@@ -98,8 +102,8 @@ def find_cached_data(name: str) -> list[Path]:
     return sorted(splits[_choose_split(f"{owner}/{repository}", list(splits), wanted)])
 
 
-def not_cached_in_words(name: str) -> str:
-    """What is said of the name of a repository that is not cached as data."""
+def message_for_uncached_dataset(name: str) -> str:
+    """The message for the name of a hub repository whose data are not cached."""
     match = HUB_NAME.fullmatch(name)
     assert match is not None, "it is asked for names of repositories"
     repository = f"{match[1]}/{match[2]}"
@@ -116,7 +120,7 @@ def not_cached_in_words(name: str) -> str:
 
 
 def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str:
-    """The split that is meant."""
+    """The one split that is wanted; see `_fitting_splits`. Raises DataError if none or several fit."""
     names = {split: split.rpartition("/")[2] for split in splits}
     fits = _fitting_splits(names, wanted)
     if len(fits) == 1:
@@ -129,7 +133,9 @@ def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str
 
 
 def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
-    """The splits that a name may mean, by `names` (split -> its name without the configuration).
+    """The splits that a wanted name may mean, by `names` (split -> its name without the
+    configuration). Without a wanted name: `train`, the only split, or those that begin with
+    `train`.
 
     Without a name it is `train`, the only split, or those that begin with `train`.
     """
@@ -147,18 +153,18 @@ def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
 def _files_in_hub_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the newest snapshot in the hub cache."""
     folder = hub_cache_folder() / f"datasets--{owner}--{repository}"
-    snapshot = _newest_snapshot(folder)
+    snapshot = _snapshot_of_main_or_newest(folder)
     if snapshot is None:
         return
-    for path in _row_files(snapshot):
+    for path in _data_files_below(snapshot):
         if path.name not in NOT_ROW_NAMES and not any(
             part.startswith(".") for part in path.relative_to(snapshot).parts
         ):
-            yield _split_of_file(path.relative_to(snapshot)), path
+            yield _split_in_file_name(path.relative_to(snapshot)), path
 
 
-def _newest_snapshot(folder: Path) -> Path | None:
-    """The snapshot that `main` names, else the newest; None where there is none."""
+def _snapshot_of_main_or_newest(folder: Path) -> Path | None:
+    """The cached snapshot of the branch `main`, otherwise the newest; None if there is none."""
     try:
         named = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -166,7 +172,7 @@ def _newest_snapshot(folder: Path) -> Path | None:
     # The file is input: anything but a hash could lead to another folder.
     if re.fullmatch(r"[0-9a-f]{7,64}", named) and (folder / "snapshots" / named).is_dir():
         return folder / "snapshots" / named
-    snapshots = [path for path in _folder_entries(folder / "snapshots") if path.is_dir()]
+    snapshots = [path for path in _folder_entries_or_none(folder / "snapshots") if path.is_dir()]
     # A download of a tag or commit writes no `main`.
     return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -174,10 +180,10 @@ def _newest_snapshot(folder: Path) -> Path | None:
 def _files_in_datasets_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the `datasets` cache: owner___name/configuration/version/hash/name-split.arrow."""
     wanted = f"{owner}___{repository}".lower()
-    for folder in _folder_entries(datasets_cache_folder()):
+    for folder in _folder_entries_or_none(datasets_cache_folder()):
         if folder.name.lower() != wanted:
             continue
-        for path in _row_files(folder):
+        for path in _data_files_below(folder):
             configuration, *_ = path.relative_to(folder).parts
             stem = PART_NAME.sub("", path.stem)
             split = stem.rpartition("-")[2]
@@ -186,9 +192,11 @@ def _files_in_datasets_cache(owner: str, repository: str) -> Iterator[tuple[str,
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
 
 
-def _split_of_file(path: Path) -> str:
-    """The split of a file by its name and folders, with its configuration: `data/train-00000-of-00002.parquet` is of
-    `train`, `main/test-00000-of-00001.parquet` of `main/test`."""
+def _split_in_file_name(path: Path) -> str:
+    """The split that a file belongs to by its name and folders, with its configuration:
+    `data/train-00000-of-00002.parquet` is of `train`, `main/test-00000-of-00001.parquet` of
+    `main/test`.
+    """
     stem = path.name
     while Path(stem).suffix.lower() in ROW_SUFFIXES:
         stem = Path(stem).stem
@@ -202,7 +210,7 @@ def _split_of_file(path: Path) -> str:
     return "/".join([*folders, stem])
 
 
-def _row_files(folder: Path) -> Iterable[Path]:
+def _data_files_below(folder: Path) -> Iterable[Path]:
     """The files below a folder that may hold rows, at most MAX_FILES."""
     paths = (
         path for path in folder.rglob("*") if path.suffix.lower() in ROW_SUFFIXES and path.is_file()
@@ -211,8 +219,8 @@ def _row_files(folder: Path) -> Iterable[Path]:
     return (path for path, _ in zip(paths, range(MAX_FILES), strict=False))
 
 
-def _folder_entries(folder: Path) -> list[Path]:
-    """What a folder holds, in order; nothing where it can't be read."""
+def _folder_entries_or_none(folder: Path) -> list[Path]:
+    """The entries of a folder, in order; empty if it can't be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,4 +1,5 @@
-"""Columns: what truetune calls them, what files call them, and which of a row's columns are used.
+"""The names of columns: truetune's, the aliases that files use for them, and a user's map from one
+to the other.
 
 A name is looked up in a table of aliases, never guessed by its content, so that two files with the same columns are
 read in the same way. The one exception is a row with a single column of text, which needs no name
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_field_names import MessageNames, names_message_field
+from truetune.data.message_field_names import MessageNames, is_message_field_key
 from truetune.errors import DataError, SpecError, name_list
 from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName
@@ -133,7 +134,7 @@ _PAIR_COLUMNS = {"output": "completion", "instruction": "prompt"}
 # Plug-ins register formats at import, so that the table is complete when it is first asked for.
 @cache
 def column_aliases() -> Mapping[str, tuple[str, ...]]:
-    """What truetune calls a column, of any format, and what files call it."""
+    """truetune's name of each column, of any format, with the names that files use for it."""
     names: dict[str, tuple[str, ...]] = dict(COLUMN_ALIASES)
     for format in row_formats().values():
         names.update({name: (name,) for name in format.columns if name not in names})
@@ -142,7 +143,7 @@ def column_aliases() -> Mapping[str, tuple[str, ...]]:
 
 
 def token_id_columns(row: Row) -> list[str]:
-    """The columns that hold token ids: rows of text that became ids before."""
+    """The columns of a row that hold token ids: text that was tokenized before."""
     return [
         name
         for name, value in row.items()
@@ -153,8 +154,8 @@ def token_id_columns(row: Row) -> list[str]:
     ]
 
 
-def find_column(row: Row, name: str) -> tuple[str, Any]:
-    """What the row calls a column, and what stands there; None where nothing does."""
+def find_filled_column(row: Row, name: str) -> tuple[str, Any]:
+    """The row's own name for a column, and the value in it; (name, None) if it has no value."""
     # The first alias with a value wins: a file may have `messages` filled and `dialogue` empty
     # beside it.
     for alias in column_aliases()[name]:
@@ -165,13 +166,15 @@ def find_column(row: Row, name: str) -> tuple[str, Any]:
 
 
 def find_only_text_column(row: Row) -> str | None:
-    """The column that holds the text of a row of no format: the only one with text besides ids, names and dates.
+    """The only column of text, in a row of no format, beside ids, names and dates. None if several
+    hold text, for one of them may be the prompt of another, or if another column is an answer by
+    its name.
 
     None where several hold text, for one of them may be the prompt of another; where another column is an answer by
     its name; and where the text is no longer than a name or a code may be.
     """
     texts = text_columns(row)
-    if len(texts) != 1 or any(is_answer_name(name) for name in row):
+    if len(texts) != 1 or any(is_answer_column_name(name) for name in row):
         return None
     (name,) = texts
     text = row[name].strip()
@@ -180,9 +183,9 @@ def find_only_text_column(row: Row) -> str | None:
     return name if is_long and name not in KNOWN_COLUMNS - {"text"} else None
 
 
-def is_answer_name(name: str) -> bool:
-    """Is it a column of answers, by its name?"""
-    return not ANSWER_COLUMNS.isdisjoint(_words_of_name(name))
+def is_answer_column_name(name: str) -> bool:
+    """Is a column one of answers, by its name?"""
+    return not ANSWER_COLUMNS.isdisjoint(_words_of_column_name(name))
 
 
 def text_columns(row: Row) -> list[str]:
@@ -194,40 +197,42 @@ def text_columns(row: Row) -> list[str]:
     return [
         name
         for name, value in row.items()
-        if isinstance(value, str) and value.strip() and not is_metadata_name(name)
+        if isinstance(value, str) and value.strip() and not is_metadata_column_name(name)
     ]
 
 
-def is_metadata_name(name: str) -> bool:
-    """Is it a column on the row, by its name, and not the row's text?"""
+def is_metadata_column_name(name: str) -> bool:
+    """Does a column hold metadata of the row (id, name, date) by its name, and not its text?"""
     # By whole words: `id` is in `docId` and `doc_id`, and not in `idea`.
-    return not METADATA_COLUMNS.isdisjoint(_words_of_name(name))
+    return not METADATA_COLUMNS.isdisjoint(_words_of_column_name(name))
 
 
-def _words_of_name(name: str) -> list[str]:
-    """`docId`, `doc_id` -> doc, id."""
+def _words_of_column_name(name: str) -> list[str]:
+    """The words of a column's name: `docId` and `doc_id` are doc and id."""
     return re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
-def has_column(row: Row, name: str) -> bool:
-    """Has the row this column, and something in it?"""
-    return find_column(row, name)[1] is not None
+def has_filled_column(row: Row, name: str) -> bool:
+    """Has the row this column, under any of its names, with a value in it?"""
+    return find_filled_column(row, name)[1] is not None
 
 
 def find_column_name(row: Row, name: str) -> str | None:
-    """What the row calls a column, be it empty; None where there is none."""
+    """The row's own name for a column, even if it is empty; None if it has no such column."""
     return next((alias for alias in column_aliases()[name] if alias in row), None)
 
 
 def make_row_renamer(columns: Mapping[str, str], format: FormatName | None) -> Callable[[Row], Row]:
-    """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
+    """A function that gives the columns of a row truetune's names. A column that must make room for
+    a mapped one is kept beside it, as unused. What is mapped to NO_COLUMN is read from no column:
+    those of its own names are kept as unused.
 
     What is mapped to NO_COLUMN is read from no column: those of its own names are kept as unused.
 
     Raises SpecError for a name that truetune does not know.
     """
     by_column = _make_column_renamer(
-        {ours: column for ours, column in columns.items() if not names_message_field(ours)}, format
+        {ours: column for ours, column in columns.items() if not is_message_field_key(ours)}, format
     )
     # Names inside of messages are translated after the columns, in those columns alone that may
     # hold messages.
@@ -243,12 +248,12 @@ def make_row_renamer(columns: Mapping[str, str], format: FormatName | None) -> C
 def _make_column_renamer(
     columns: Mapping[str, str], format: FormatName | None
 ) -> Callable[[Row], Row]:
-    """As `make_row_renamer`, of a map that speaks of columns alone."""
+    """As `make_row_renamer`, for a map that names columns alone and nothing inside messages."""
     # One column may be both prompt and answer: whoever maps it so by mistake is told of the rows that come out.
     names: dict[str, list[str]] = {}
     for ours, column in columns.items():
         names.setdefault(column, []).append(_resolve_mapped_name(ours, column, format))
-    taken = _taken_names(columns, names)
+    taken = _names_given_by_map(columns, names)
     # What is mapped from nothing makes no column, and its own names count as taken.
     names.pop(NO_COLUMN, None)
     # Exchanging two sides exchanges what is said of them: a score that stayed would turn the pair's
@@ -262,13 +267,13 @@ def _make_column_renamer(
             return mapped
         if key in taken:
             return [f"{key} (not mapped)"]
-        return [_name_beside_exchanged_sides(key) if is_exchanged else key]
+        return [_name_with_sides_exchanged(key) if is_exchanged else key]
 
     return lambda row: {name: value for key, value in row.items() for name in rename(key)}
 
 
-def _taken_names(columns: Mapping[str, str], names: Mapping[str, list[str]]) -> set[str]:
-    """All names of the columns that a map gives. Raises SpecError where it gives one twice.
+def _names_given_by_map(columns: Mapping[str, str], names: Mapping[str, list[str]]) -> set[str]:
+    """All names of the columns that a map gives. Raises SpecError if it gives one twice.
 
     `--map output=resp` beside a column `output`: the row must not have the name twice, and the loser must not vanish.
     """
@@ -292,8 +297,10 @@ def _resolve_mapped_name(ours: str, column: str, format: FormatName | None) -> s
     raise SpecError(f"--map {ours}={column}: {ours} is no column that truetune knows; {hint}")
 
 
-def _name_beside_exchanged_sides(key: str) -> str:
-    """The name of a column beside two sides that are exchanged: `score_chosen` goes with its side."""
+def _name_with_sides_exchanged(key: str) -> str:
+    """The name of a column for a pair whose sides are exchanged: `score_chosen` becomes
+    `score_rejected`.
+    """
     if "margin" in key.lower():
         return f"{key} (exchanged)"
     return re.sub(
@@ -301,10 +308,10 @@ def _name_beside_exchanged_sides(key: str) -> str:
     )
 
 
-def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
-    """Raise DataError where the map speaks of a column that the row does not have."""
+def refuse_missing_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
+    """Raise DataError if the map names a column that the row does not have."""
     for ours, column in columns.items():
-        if column not in (*row, NO_COLUMN) and not names_message_field(ours):
+        if column not in (*row, NO_COLUMN) and not is_message_field_key(ours):
             near = difflib.get_close_matches(column, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
             raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

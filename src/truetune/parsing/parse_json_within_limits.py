@@ -1,4 +1,5 @@
-"""JSON behind the guard: size, nesting, number of values, duplicate keys, long numbers, lone surrogates.
+"""Parses JSON within limits on size, nesting and number of values, and finds duplicate keys and
+lone surrogates.
 
 Counting brackets and commas costs far less than parsing, and it bounds the nesting and the number of values from
 above. Only where these counts are high are the strings cut out and the brackets followed one by one.
@@ -14,7 +15,6 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import (
     MAX_EXACT_DIGITS,
     MAX_SETTING_BITS,
@@ -22,18 +22,19 @@ from truetune.parsing.input_limits import (
     ROW,
     InputLimitError,
     Limits,
-    check_size,
+    refuse_too_large,
 )
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 __all__ = [
     "Decoded",
     "JSONDecodeError",
     "RowDecoder",
-    "check_whole_numbers",
     "find_duplicate_key",
     "parse_json",
     "read_json",
-    "replace_surrogates",
+    "refuse_huge_whole_numbers",
+    "replace_lone_surrogates",
 ]
 
 # Without possessive quantifiers a text of many backslashes takes time that grows with the square of
@@ -60,7 +61,7 @@ def parse_json(
     exact_integers: bool = False,
     parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
-    """The value of a JSON text.
+    """The value of a JSON text, within limits.
 
     Args:
         text: characters, or bytes in UTF-8.
@@ -75,26 +76,28 @@ def parse_json(
     """
     # Before anything is copied: decoding and building values take many times the memory of the
     # text.
-    check_size(len(text), limits)
+    refuse_too_large(len(text), limits)
     if isinstance(text, bytes):
         # A byte order mark is common in files from Windows, and no JSON.
         text = text.decode("utf-8-sig")
-    _check_structure(text, limits)
+    _refuse_deep_or_many_values(text, limits)
     try:
         value = json.loads(
-            text, parse_int=int if exact_integers else _parse_integer, parse_constant=parse_constant
+            text,
+            parse_int=int if exact_integers else _parse_integer_or_float,
+            parse_constant=parse_constant,
         )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
     key = find_duplicate_key(text) if unique_keys else None
     if key is not None:
-        raise InputLimitError(f"the key {_quote_key(key)} stands twice in one object")
-    return _without_surrogates(value, text, surrogates)
+        raise InputLimitError(f"the key {_quote_shortened_key(key)} stands twice in one object")
+    return _treat_lone_surrogates(value, text, surrogates)
 
 
 def read_json(path: Path, limits: Limits, *, surrogates: Surrogates = "replace") -> Any:
     """The value in a JSON file. Raises OSError, and ValueError as `parse_json` does."""
-    return parse_json(read_bounded(path, limits), limits, surrogates=surrogates)
+    return parse_json(read_bytes_within_limit(path, limits), limits, surrogates=surrogates)
 
 
 class Decoded(NamedTuple):
@@ -112,7 +115,7 @@ class RowDecoder:
 
     Python's decoder keeps the last of two values of one key and says nothing. Every key of a text is followed by a
     colon. So where the text has no more colons than the objects have keys, none was lost; where it has more, because
-    strings hold colons too, `_lost_key` looks closer. The count costs a tenth of the decoding.
+    strings hold colons too, `_duplicate_key_in_part` looks closer. The count costs a tenth of the decoding.
     """
 
     def __init__(self, limits: Limits = ROW) -> None:
@@ -135,25 +138,25 @@ class RowDecoder:
 
         Raises InputLimitError, JSONDecodeError, and ValueError for a number of more than 4,300 digits.
         """
-        _check_structure(text, self._limits)
-        return self._read(text, 0)
+        _refuse_deep_or_many_values(text, self._limits)
+        return self._decode_and_find_lost_key(text, 0)
 
     def read_at(self, text: str, start: int) -> Decoded:
-        """The value that begins at `start`; more text may follow.
+        """The JSON value that begins at `start`, with where it ends; more text may follow.
 
         The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its
         own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
         """
-        decoded = self._read(text, start)
+        decoded = self._decode_and_find_lost_key(text, start)
         # Cheap upper bounds: strings may hold brackets too, and only then the exact check runs.
         openers = text.count("[", start, decoded.end) + text.count("{", start, decoded.end)
         if openers > self._limits.max_nesting or decoded.end - start > self._limits.max_values:
-            _check_structure(text[start : decoded.end], self._limits)
-        check_size(decoded.end - start, self._limits)
+            _refuse_deep_or_many_values(text[start : decoded.end], self._limits)
+        refuse_too_large(decoded.end - start, self._limits)
         return decoded
 
-    def _read(self, text: str, start: int) -> Decoded:
-        """The value at a place, and a key that one of its objects lost."""
+    def _decode_and_find_lost_key(self, text: str, start: int) -> Decoded:
+        """The value at `start`, with where it ends, and a key that one of its objects has twice."""
         self._keys[0] = 0
         try:
             value, end = self._decode(text, start)
@@ -162,7 +165,7 @@ class RowDecoder:
         keys = self._keys[0]
         if text.count(":", start, end) == keys:
             return Decoded(value, end, None)
-        return Decoded(value, end, _lost_key(text, start, end, keys))
+        return Decoded(value, end, _duplicate_key_in_part(text, start, end, keys))
 
 
 def find_duplicate_key(text: str) -> str | None:
@@ -172,8 +175,9 @@ def find_duplicate_key(text: str) -> str | None:
     return RowDecoder(REPLY).read_at(text, begin.end()).duplicate_key
 
 
-def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
-    """A key that an object in `text[start:end]` has twice, where all its objects together have so many keys.
+def _duplicate_key_in_part(text: str, start: int, end: int, keys: int) -> str | None:
+    """A key that an object in `text[start:end]` has twice, if its objects together kept only `keys`
+    keys.
 
     The colon of a key follows a quote or white space. Where no more colons do so than there are keys, no key was lost;
     else the text is read again, with the keys of each object compared.
@@ -197,7 +201,7 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
     return repeated[0] if repeated else None
 
 
-def replace_surrogates(
+def replace_lone_surrogates(
     value: Any, text: str, start: int = 0, end: int | None = None
 ) -> tuple[Any, bool]:
     """A value with U+FFFD for lone surrogates, and whether there was one.
@@ -215,21 +219,21 @@ def replace_surrogates(
         # An emoji is a whole pair, which Python joined. Only encoding tells whether a half is left.
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return _without_lone_halves(value), True
+        return _replace_lone_surrogates_in_value(value), True
     return value, False
 
 
-def check_whole_numbers(value: Any) -> None:
+def refuse_huge_whole_numbers(value: Any) -> None:
     """Raises InputLimitError where settings hold a whole number that no library takes, as 10**400.
 
     `value` is not nested deeply: it was parsed within limits.
     """
     if isinstance(value, dict):
         for item in (*value.keys(), *value.values()):
-            check_whole_numbers(item)
+            refuse_huge_whole_numbers(item)
     elif isinstance(value, list):
         for item in value:
-            check_whole_numbers(item)
+            refuse_huge_whole_numbers(item)
     # True and False are integers of one bit.
     elif isinstance(value, int) and value.bit_length() > MAX_SETTING_BITS:
         raise InputLimitError(
@@ -238,7 +242,7 @@ def check_whole_numbers(value: Any) -> None:
         )
 
 
-def _check_structure(text: str, limits: Limits) -> None:
+def _refuse_deep_or_many_values(text: str, limits: Limits) -> None:
     """Raise InputLimitError where a text is nested too deeply or holds too many values."""
     openers = text.count("[") + text.count("{")
     # No text can be nested deeper than it has brackets, nor hold more values than characters.
@@ -249,7 +253,8 @@ def _check_structure(text: str, limits: Limits) -> None:
     brackets = _NO_BRACKET.sub("", bare)
     if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
         raise InputLimitError(
-            f"nested more than {limits.max_nesting} deep", _line_of_depth(text, limits.max_nesting)
+            f"nested more than {limits.max_nesting} deep",
+            _line_that_nests_too_deep(text, limits.max_nesting),
         )
     if bare.count("[") + bare.count("{") + bare.count(",") > limits.max_values:
         raise InputLimitError(
@@ -257,8 +262,8 @@ def _check_structure(text: str, limits: Limits) -> None:
         )
 
 
-def _line_of_depth(text: str, allowed: int) -> int:
-    """The line of the bracket that goes too deep."""
+def _line_that_nests_too_deep(text: str, allowed: int) -> int:
+    """The line of the bracket that nests deeper than is allowed."""
     depth = 0
     for token in _BRACKET_OR_STRING.finditer(text):
         depth += _STEP.get(token[0], 0)
@@ -267,16 +272,20 @@ def _line_of_depth(text: str, allowed: int) -> int:
     return 1
 
 
-def _parse_integer(digits: str) -> int | float:
-    """A whole number, or a float where it is so long that no setting or count can be it."""
+def _parse_integer_or_float(digits: str) -> int | float:
+    """A whole number as int, or as a float if it has so many digits that no setting or count can be
+    it.
+    """
     return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
 
 
-def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
-    """The value as the caller wants lone surrogates treated. Raises InputLimitError."""
+def _treat_lone_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
+    """The value with lone surrogates kept, replaced or refused, as the caller wants. Raises
+    InputLimitError.
+    """
     if surrogates == "keep":
         return value
-    value, replaced = replace_surrogates(value, text)
+    value, replaced = replace_lone_surrogates(value, text)
     if replaced and surrogates == "refuse":
         raise InputLimitError(
             "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character"
@@ -284,19 +293,24 @@ def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
     return value
 
 
-def _without_lone_halves(value: Any) -> Any:
-    """The value with U+FFFD for each half, in keys too."""
+def _replace_lone_surrogates_in_value(value: Any) -> Any:
+    """The value with U+FFFD for each lone surrogate, in keys too."""
     if isinstance(value, str):
         # UTF-16 is where halves come from: written as it, each half that has no partner is
         # replaced.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {
-            _without_lone_halves(key): _without_lone_halves(item) for key, item in value.items()
+            _replace_lone_surrogates_in_value(key): _replace_lone_surrogates_in_value(item)
+            for key, item in value.items()
         }
-    return [_without_lone_halves(item) for item in value] if isinstance(value, list) else value
+    return (
+        [_replace_lone_surrogates_in_value(item) for item in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
-def _quote_key(key: str) -> str:
-    """A key for a message, cut."""
+def _quote_shortened_key(key: str) -> str:
+    """A key in quotes for a message, cut if it is long."""
     return repr(key if len(key) <= 60 else f"{key[:60]}...")

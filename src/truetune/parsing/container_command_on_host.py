@@ -1,4 +1,4 @@
-"""The words of a command that starts a container, as they would stand without the container.
+"""Rewrites the words of a command that starts a container as they would be without the container.
 
 A server in a container is told of folders by their names there (`-v $PWD/out:/models ... --model /models/sft`), and its
 image starts the program that the command leaves out. With folders by their names on the host, and with the program, one
@@ -28,26 +28,31 @@ PROGRAM_OF_IMAGE = (
 """What an image of a server starts, with the words behind the image as its options"""
 
 
-def words_on_host(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command, with the folders of its container by their names on the host, and the image's program.
+def command_words_on_host(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a container's command with host paths in place of the container's, and with the
+    program that its image starts.
 
     A command that starts no container keeps its words.
     """
     if not _starts_container(words):
         return tuple(words)
     # The longest place first: a mount may lie below another.
-    mounts = sorted(mounts_in_words(words), key=lambda one: len(one[1]), reverse=True)
-    return tuple(_with_program(list(_with_host_folders(words, mounts))))
+    mounts = sorted(
+        host_folders_and_mount_targets(words), key=lambda one: len(one[1]), reverse=True
+    )
+    return tuple(_add_program_of_image(list(_replace_container_paths(words, mounts))))
 
 
-def mounts_in_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The folders of the host that a container gets, each with its place there."""
-    for option, value in _options_of_container(words):
+def host_folders_and_mount_targets(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The folders of the host that a container's command mounts, each with its path inside the
+    container.
+    """
+    for option, value in _container_options_with_values(words):
         if option in VOLUME_OPTIONS:
             source, colon, rest = value.partition(":")
             target = rest.partition(":")[0] if colon else ""
         elif option == "--mount":
-            source, target = _of_mount(value)
+            source, target = _source_and_target_of_bind_mount(value)
         else:
             continue
         source = HERE.sub(".", source)
@@ -63,8 +68,10 @@ def _starts_container(words: Sequence[str]) -> bool:
     )
 
 
-def _options_of_container(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options of the container among the words, each with its value."""
+def _container_options_with_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options among the words that set up the container (volumes, variables), each with its
+    value.
+    """
     for number, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option not in OPTIONS_OF_THE_CONTAINER:
@@ -75,8 +82,10 @@ def _options_of_container(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield option, words[number + 1]
 
 
-def _of_mount(value: str) -> tuple[str, str]:
-    """Folder and place of `type=bind,source=FOLDER,target=PLACE`; empty for another kind of mount."""
+def _source_and_target_of_bind_mount(value: str) -> tuple[str, str]:
+    """Host folder and container path of `type=bind,source=FOLDER,target=PLACE`; empty for another
+    kind of mount.
+    """
     pairs = dict(one.partition("=")[::2] for one in value.split(","))
     if pairs.get("type", "volume") != "bind":
         return "", ""
@@ -84,17 +93,23 @@ def _of_mount(value: str) -> tuple[str, str]:
     return source, next((pairs[key] for key in TARGET_KEYS if key in pairs), "")
 
 
-def _with_host_folders(words: Sequence[str], mounts: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The words, with those that name a folder of the container renamed."""
+def _replace_container_paths(
+    words: Sequence[str], mounts: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """The words with the paths of the container replaced by those of the host; the container's own
+    options stay.
+    """
     before = ""
     for word in words:
         is_of_container = {word.partition("=")[0], before} & OPTIONS_OF_THE_CONTAINER
-        yield word if is_of_container else _on_host(word, mounts)
+        yield word if is_of_container else _path_on_host(word, mounts)
         before = word
 
 
-def _on_host(word: str, mounts: Sequence[tuple[str, str]]) -> str:
-    """A word with the folder that it names, alone or behind an equals sign (`--model=/m`, `name=/m`), on the host."""
+def _path_on_host(word: str, mounts: Sequence[tuple[str, str]]) -> str:
+    """A word with the path of the container in it replaced by that of the host: alone, after an
+    equals sign (`--model=/m`, `name=/m`), or inside of JSON.
+    """
     head, equals, path = word.rpartition("=")
     for source, target in mounts:
         place, folder = target.rstrip("/"), source.rstrip("/")
@@ -110,8 +125,10 @@ def _on_host(word: str, mounts: Sequence[tuple[str, str]]) -> str:
     return word
 
 
-def _with_program(words: list[str]) -> list[str]:
-    """The words with the program of the image behind it, where the command leaves it out."""
+def _add_program_of_image(words: list[str]) -> list[str]:
+    """The words with the program that a server's image starts added after the image, if the command
+    leaves it out.
+    """
     if any(word.partition("=")[0] == "--entrypoint" for word in words):
         return words
     for number, word in enumerate(words):

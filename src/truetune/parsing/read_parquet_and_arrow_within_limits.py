@@ -1,4 +1,5 @@
-"""Parquet and Arrow tables behind the guard: how wide and deep a schema is, and how many bytes of rows are held.
+"""Reads Parquet and Arrow tables within limits: on the width and depth of the schema, and on the
+bytes of a row.
 
 Arrow itself checks footers and buffers, and raises an error where they don't fit the file. What it does not bound is
 work: a schema of a million nested fields, or a row of gigabytes. The trade-off: batches are validated in full, which
@@ -18,7 +19,7 @@ from truetune.parsing.input_limits import (
     MAX_TABLE_COLUMNS,
     MAX_TABLE_NESTING,
     InputLimitError,
-    size_text,
+    size_in_binary_units,
 )
 
 UNREADABLE = (arrow.ArrowException, UnicodeDecodeError, OSError, InputLimitError)
@@ -34,7 +35,7 @@ def open_parquet(source: Any) -> Any:
     It is read page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it.
     """
     file = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-    _check_schema(file.schema_arrow)
+    _refuse_wide_or_deep_schema(file.schema_arrow)
     return file
 
 
@@ -58,37 +59,41 @@ def read_parquet_batches(
         # when they are read.
         fitting = int(MAX_BATCH_BYTES / 4 / max(bytes_of_row, 1))
         for batch in file.iter_batches(batch_size=max(1, min(rows, fitting)), row_groups=[group]):
-            _check_batch(batch)
+            _refuse_broken_batch_or_large_rows(batch)
             yield batch
 
 
-def read_ipc_stream(source: Any) -> Iterator[Any]:
-    """The batches of an Arrow stream. Raises InputLimitError, ArrowException or OSError."""
+def read_arrow_stream_batches(source: Any) -> Iterator[Any]:
+    """The record batches of an Arrow stream, one by one. Raises InputLimitError, ArrowException or
+    OSError.
+    """
     # Messages come one by one: a broken one is found when it is reached.
     reader = arrow.ipc.open_stream(source)
-    _check_schema(reader.schema)
+    _refuse_wide_or_deep_schema(reader.schema)
     for batch in reader:
-        _check_batch(batch)
+        _refuse_broken_batch_or_large_rows(batch)
         yield batch
 
 
-def read_ipc_file(source: Any, part: int | None = None) -> Iterator[Any]:
-    """The batches of Arrow's file form (Feather), or one of them. Raises InputLimitError, ArrowException or OSError."""
+def read_arrow_file_batches(source: Any, part: int | None = None) -> Iterator[Any]:
+    """The record batches of an Arrow file (Feather), or only the one with number `part`. Raises
+    InputLimitError, ArrowException or OSError.
+    """
     reader = arrow.ipc.open_file(source)
-    _check_schema(reader.schema)
+    _refuse_wide_or_deep_schema(reader.schema)
     for number in range(reader.num_record_batches) if part is None else (part,):
         batch = reader.get_batch(number)
-        _check_batch(batch)
+        _refuse_broken_batch_or_large_rows(batch)
         yield batch
 
 
-def read_table(source: Any) -> Any:
-    """A whole table of a Parquet file. Raises InputLimitError, ArrowException, OSError."""
+def read_parquet_table(source: Any) -> Any:
+    """A whole Parquet file as one Arrow table. Raises InputLimitError, ArrowException, OSError."""
     return open_parquet(source).read()
 
 
-def _check_schema(schema: Any) -> None:
-    """Raise InputLimitError for a schema that is too wide or too deep."""
+def _refuse_wide_or_deep_schema(schema: Any) -> None:
+    """Raise InputLimitError for a schema that has too many columns or nests them too deeply."""
     # Level by level and without recursion: the schema may be nested deeper than Python's stack.
     level = [field.type for field in schema]
     columns = depth = 0
@@ -102,8 +107,10 @@ def _check_schema(schema: Any) -> None:
         level = [kind.field(i).type for kind in level for i in range(kind.num_fields)]
 
 
-def _check_batch(batch: Any) -> None:
-    """Raise InputLimitError where rows of a batch are too large to be held, ArrowException for a broken one."""
+def _refuse_broken_batch_or_large_rows(batch: Any) -> None:
+    """Raise InputLimitError if the rows of a batch are too large to be held, ArrowException if it
+    is broken.
+    """
     # Arrow trusts the offsets in a file: even `nbytes` reads where they point, so they are validated before all else.
     batch.validate(full=True)
     # The bound is on a single row: a batch is the writer's choice, and many small rows can be cut
@@ -115,5 +122,5 @@ def _check_batch(batch: Any) -> None:
     ):
         raise InputLimitError(
             f"{batch.num_rows:,} rows of {batch.nbytes:,} bytes; at most "
-            f"{size_text(MAX_BATCH_BYTES)} are held at once"
+            f"{size_in_binary_units(MAX_BATCH_BYTES)} are held at once"
         )

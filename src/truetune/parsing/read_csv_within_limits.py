@@ -1,4 +1,4 @@
-"""CSV and TSV behind the guard: the bytes of one record, which may go over many lines.
+"""Reads CSV and TSV records within a limit on the bytes of one record, which may span many lines.
 
 One missing quote makes the rest of a file a single cell. So the characters of a record are counted as the csv module
 takes its lines, and the record is refused before all of it is in memory.
@@ -30,7 +30,9 @@ class CsvReader:
         csv.field_size_limit(ROW.max_bytes)
         self._max_characters = max_characters
         self._in_record = 0
-        self._reader = csv.reader(self._counted(lines), delimiter=delimiter, strict=strict)
+        self._reader = csv.reader(
+            self._count_characters_of_record(lines), delimiter=delimiter, strict=strict
+        )
 
     @property
     def line_num(self) -> int:
@@ -53,8 +55,10 @@ class CsvReader:
             )
         return record
 
-    def _counted(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines, with their characters counted towards the record that is being read."""
+    def _count_characters_of_record(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, passed through, with their characters counted towards the record that is being
+        read. Raises InputLimitError if it grows too long.
+        """
         for line in lines:
             self._in_record += len(line)
             if self._in_record > self._max_characters:

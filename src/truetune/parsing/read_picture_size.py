@@ -1,4 +1,6 @@
-"""Width and height of a picture by the head of its file: PNG, JPEG and GIF, without a library for pictures."""
+"""Reads the width and height of a PNG, JPEG or GIF picture from the head of its file, without a
+picture library.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ def read_picture_size(path: Path) -> tuple[int, int] | None:
         return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
     if head.startswith(GIF) and len(head) >= 10:
         return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
-    return _size_of_jpeg(head) if head.startswith(JPEG) else None
+    return _size_in_jpeg_head(head) if head.startswith(JPEG) else None
 
 
-def _size_of_jpeg(head: bytes) -> tuple[int, int] | None:
-    """The size in the frame's header, found from segment to segment."""
+def _size_in_jpeg_head(head: bytes) -> tuple[int, int] | None:
+    """(width, height) in the frame header of a JPEG, which is searched segment by segment."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         if head[at + 1] in FRAME_MARKS:

@@ -1,4 +1,4 @@
-"""Modelfile: what Ollama is told to serve, read from its file.
+"""Reads an Ollama Modelfile: the instructions that say what to serve, and how.
 
 An instruction stands on a line of its own, or over several lines between three quotes. Nothing is run, and no model is
 asked for. The grammar is that of Ollama's documentation ("Modelfile Reference"); words that it does not know are kept
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.errors import UsageError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MODELFILE_NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
 """`Modelfile`, `Modelfile.q8`, `support.modelfile`"""
@@ -50,16 +50,18 @@ class Modelfile:
     """An ADAPTER line that is a comment"""
 
     def all(self, word: str) -> tuple[Instruction, ...]:
-        """The instructions of one word."""
+        """All instructions of one keyword, such as ADAPTER."""
         return tuple(instruction for instruction in self.instructions if instruction.word == word)
 
     def last(self, word: str) -> Instruction | None:
-        """The instruction of one word that counts: the last; None where there is none."""
+        """The last instruction of one keyword, which is the one that counts; None if there is none."""
         return next(iter(reversed(self.all(word))), None)
 
     @property
     def parameters(self) -> dict[str, Instruction]:
-        """Name of a parameter -> its value; of a name that is given more than once, the last."""
+        """Each PARAMETER's name with its instruction; if a name is given more than once, with the
+        last one.
+        """
         parameters = {}
         for instruction in self.all("parameter"):
             name, _, value = instruction.value.partition(" ")
@@ -69,7 +71,7 @@ class Modelfile:
         return parameters
 
     def local(self, word: str) -> Path | None:
-        """The file or folder that an instruction names, where it is on this machine."""
+        """The file or folder that an instruction names, if it is on this machine; None otherwise."""
         instruction = self.last(word)
         # A null byte in a path raises ValueError deep inside of pathlib.
         if instruction is None or "\0" in instruction.value:
@@ -83,7 +85,7 @@ class Modelfile:
             return None
 
 
-def is_modelfile(path: Path) -> bool:
+def is_modelfile_name(path: Path) -> bool:
     """Is it a Modelfile, by its name?"""
     return MODELFILE_NAME.search(path.name) is not None
 
@@ -91,7 +93,7 @@ def is_modelfile(path: Path) -> bool:
 def read_modelfile(path: Path) -> Modelfile:
     """What a Modelfile says. Raises UsageError where it can't be read, or holds no instruction of Ollama."""
     try:
-        text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError) as error:
         raise UsageError(f"{path}: {error}") from None
     modelfile = parse_modelfile(text, str(path))
@@ -101,7 +103,9 @@ def read_modelfile(path: Path) -> Modelfile:
 
 
 def parse_modelfile(text: str, path: str, first_line: int = 1) -> Modelfile:
-    """What the text of a Modelfile says, which begins at a line of its file; without instructions where it is none."""
+    """The instructions in the text of a Modelfile, which begins at line `first_line` of its file;
+    empty if it is no Modelfile.
+    """
     instructions, commented, start = [], None, 0
     while start < len(text):
         line = text.count("\n", 0, start) + first_line
@@ -118,7 +122,7 @@ def parse_modelfile(text: str, path: str, first_line: int = 1) -> Modelfile:
 
 
 def _strip_quotes(value: str) -> str:
-    """Without quotes around it."""
+    """The value without the quotes around it."""
     value = value.strip()
     for quote in ('"""', '"', "'"):
         if value.startswith(quote):

@@ -1,4 +1,4 @@
-"""The results that lm_eval writes, as the command that made them.
+"""Reads results files of lm_eval and lighteval as the command that they were made by.
 
 A results file records what the harness was started with. Written as that command again, one rule judges job files and
 results alike. Only what the file says is written: an option that it does not record is not guessed.
@@ -14,7 +14,7 @@ from typing import Any
 
 from truetune.errors import DataError
 from truetune.parsing.input_limits import LOG, InputLimitError
-from truetune.parsing.json_reader import read_json
+from truetune.parsing.parse_json_within_limits import read_json
 
 HARNESS_KEYS = frozenset(
     (
@@ -44,9 +44,11 @@ MAX_TASKS = 2000
 """Tasks of one file whose examples are compared; MMLU has 57, BIG-bench 200"""
 
 
-def is_harness_results(path: Path) -> bool:
-    """Is it a results file of lm_eval or lighteval? By its keys; only files that begin like one are read whole."""
-    if path.suffix != ".json" or not path.is_file() or not _begins_like_results(path):
+def is_lm_eval_or_lighteval_results(path: Path) -> bool:
+    """Is it a results file of lm_eval or lighteval, by its keys? Only files that begin like one are
+    read whole.
+    """
+    if path.suffix != ".json" or not path.is_file() or not _may_be_results(path):
         return False
     try:
         content = read_json(path, LOG)
@@ -59,8 +61,10 @@ def is_harness_results(path: Path) -> bool:
     return OF_LIGHTEVAL in content or is_of_lm_eval
 
 
-def _begins_like_results(path: Path) -> bool:
-    """May a file be results, by its name or its first key? Results may be large, and most JSON files are none."""
+def _may_be_results(path: Path) -> bool:
+    """May a file be results, by its name or its first key? Results may be large, and most JSON
+    files are none.
+    """
     if NAMED in path.name:
         return True
     try:
@@ -70,28 +74,36 @@ def _begins_like_results(path: Path) -> bool:
         return False
 
 
-def shots_by_task(path: Path) -> Mapping[str, int]:
-    """The few-shot examples of each task that results record; empty where they record none, or can't be read."""
+def few_shot_count_by_task(path: Path) -> Mapping[str, int]:
+    """The number of few-shot examples of each task that results record; empty if they record none
+    or can't be read.
+    """
     try:
         content = read_json(path, LOG)
     except (OSError, ValueError, InputLimitError):
         return {}
     if not isinstance(content, dict):
         return {}
-    shots = _shots_of_lighteval(content) if OF_LIGHTEVAL in content else _shots_of_lm_eval(content)
+    shots = (
+        _few_shot_counts_of_lighteval(content)
+        if OF_LIGHTEVAL in content
+        else _few_shot_counts_of_lm_eval(content)
+    )
     named = itertools.islice(shots, MAX_TASKS)
     return {name: count for name, count in named if type(count) is int}
 
 
-def _shots_of_lighteval(content: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
-    """Task and number, from the keys of the results."""
+def _few_shot_counts_of_lighteval(content: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
+    """Task and number of few-shot examples, from the keys of lighteval's results."""
     for key in content.get("results") or ():
         if "|" in str(key):
-            yield _lighteval_task(str(key))
+            yield _task_and_shots_of_lighteval_key(str(key))
 
 
-def _shots_of_lm_eval(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Task and number: of `n-shot`, and of the tasks' own settings in releases that write none."""
+def _few_shot_counts_of_lm_eval(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Task and number of few-shot examples: from `n-shot`, or from the tasks' own settings in
+    releases that write none.
+    """
     shots = content.get("n-shot")
     if isinstance(shots, dict):
         yield from ((str(name), count) for name, count in shots.items())
@@ -102,8 +114,9 @@ def _shots_of_lm_eval(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), settings.get("num_fewshot")
 
 
-def harness_words(path: Path) -> tuple[str, ...]:
-    """The words of the command that the results were made by, as far as they say it.
+def command_words_of_results(path: Path) -> tuple[str, ...]:
+    """The words of the command that made the results, as far as they record it; empty for another
+    JSON file.
 
     Raises DataError where the file can't be read.
     """
@@ -115,11 +128,11 @@ def harness_words(path: Path) -> tuple[str, ...]:
         return tuple(_words_of_lighteval(content))
     if not isinstance(content, dict) or "results" not in content:
         return ()
-    return tuple(_command_words(content))
+    return tuple(_words_of_lm_eval(content))
 
 
-def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
-    """The command, word by word, as far as the results record it."""
+def _words_of_lm_eval(content: Mapping[str, Any]) -> Iterator[str]:
+    """The words of the lm_eval command, as far as its results record it."""
     config, tasks = content.get("config"), content.get("results")
     settings = config if isinstance(config, dict) else {}
     yield "lm_eval"
@@ -134,15 +147,15 @@ def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(tasks, dict):
         yield "--tasks"
         yield ",".join(map(str, tasks))
-    yield from _fewshot_words(content.get("n-shot"))
+    yield from _num_fewshot_option(content.get("n-shot"))
     limit = settings.get("limit")
     if isinstance(limit, int | float):
         yield from ("--limit", f"{limit:g}")
-    yield from _template_words(content)
+    yield from _chat_template_options(content)
 
 
-def _template_words(content: Mapping[str, Any]) -> Iterator[str]:
-    """The options for the chat template, or the word that says that nothing is known of it."""
+def _chat_template_options(content: Mapping[str, Any]) -> Iterator[str]:
+    """The options for the chat template, or the word that says that the results do not record it."""
     # Without a template the harness writes null here, so that only a text says that the option was given.
     if content.get(TEMPLATE_KEY) or content.get(TEMPLATE_HASH_KEY):
         yield "--apply_chat_template"
@@ -152,8 +165,8 @@ def _template_words(content: Mapping[str, Any]) -> Iterator[str]:
         yield "--fewshot_as_multiturn"
 
 
-def _fewshot_words(shots: Any) -> Iterator[str]:
-    """The option for examples before the question: tasks may have their own numbers, and the largest one tells."""
+def _num_fewshot_option(shots: Any) -> Iterator[str]:
+    """The option for few-shot examples, with the largest number of all tasks."""
     counts = shots.values() if isinstance(shots, dict) else ()
     numbers = [count for count in counts if type(count) is int]
     if numbers:
@@ -162,7 +175,7 @@ def _fewshot_words(shots: Any) -> Iterator[str]:
 
 
 def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
-    """The words of the command behind results of lighteval, with the options that lm_eval has for the same."""
+    """The lighteval command that made the results, in the options that lm_eval has for the same."""
     general, results = content[OF_LIGHTEVAL], content.get("results")
     settings = general if isinstance(general, dict) else {}
     yield "lighteval"
@@ -171,7 +184,7 @@ def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
     name = settings.get("model_name", inner)
     if isinstance(name, str):
         yield from ("--model_args", f"pretrained={name}")
-    tasks = [_lighteval_task(one) for one in results or () if "|" in one]
+    tasks = [_task_and_shots_of_lighteval_key(one) for one in results or () if "|" in one]
     if tasks:
         yield from ("--tasks", ",".join(sorted({name for name, _ in tasks})))
     shots = [count for _, count in tasks if count is not None]
@@ -182,8 +195,10 @@ def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--limit", str(limit))
 
 
-def _lighteval_task(key: str) -> tuple[str, int | None]:
-    """The task and the few-shot number of `leaderboard|gsm8k|5`; earlier releases wrote one more field behind it."""
+def _task_and_shots_of_lighteval_key(key: str) -> tuple[str, int | None]:
+    """Task name and number of few-shot examples of `leaderboard|gsm8k|5`; earlier releases add one
+    more field.
+    """
     parts = key.split("|")
     name = parts[1] if len(parts) > 2 else parts[0]
     count = parts[2] if len(parts) > 2 else parts[-1]

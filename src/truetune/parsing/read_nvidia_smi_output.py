@@ -1,4 +1,5 @@
-"""What nvidia-smi prints: the table, `-L`, and `--query-gpu` as CSV.
+"""Reads what nvidia-smi printed, as the table, as `-L` or as `--query-gpu` CSV: each GPU's name,
+memory and utilization.
 
 Users keep it beside a run that is slow or out of memory. Each GPU is read with its name, memory and utilization; a file
 may hold many readings of the same GPUs (`nvidia-smi -l 5 > gpu.txt`), of which the mean counts: a GPU that works a
@@ -75,10 +76,10 @@ class _Readings:
 
 
 def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
-    """The GPUs in what nvidia-smi printed; none where the text is something else."""
+    """Each GPU in what nvidia-smi printed, over all readings; none if the text is something else."""
     lines = text.splitlines()[:MAX_LINES]
     gpus: dict[int, _Readings] = {}
-    for reader in (_table_rows, _list_rows, _csv_rows):
+    for reader in (_readings_of_table, _readings_of_list, _readings_of_csv):
         for index, name, line, total, used, busy in reader(lines):
             if index not in gpus and len(gpus) >= MAX_GPUS:
                 continue
@@ -88,7 +89,7 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
             one.busy += [busy] if busy is not None else []
         if gpus:
             break
-    processes = _processes_by_gpu(lines) if gpus else {}
+    processes = _processes_by_gpu_and_pid(lines) if gpus else {}
     return tuple(
         GpuReading(
             index,
@@ -96,7 +97,7 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
             one.line,
             max(one.totals, default=None),
             max(one.used, default=None),
-            _mean_of_work(one.busy) if one.busy else None,
+            _mean_utilization_since_first_work(one.busy) if one.busy else None,
             max(len(one.used), len(one.busy), 1),
             tuple(one.busy) if len(one.busy) >= len(one.used) else (),
             tuple(processes.get(index, {}).values()),
@@ -105,8 +106,8 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
     )
 
 
-def _processes_by_gpu(lines: Sequence[str]) -> dict[int, dict[int, GpuProcess]]:
-    """GPU -> number of a process -> the process."""
+def _processes_by_gpu_and_pid(lines: Sequence[str]) -> dict[int, dict[int, GpuProcess]]:
+    """The processes in the lower table: GPU index -> process id -> process."""
     found: dict[int, dict[int, GpuProcess]] = {}
     for line in lines:
         row = PROCESS_ROW.match(line)
@@ -116,8 +117,10 @@ def _processes_by_gpu(lines: Sequence[str]) -> dict[int, dict[int, GpuProcess]]:
     return found
 
 
-def _mean_of_work(busy: Sequence[float]) -> float:
-    """The mean without the readings before the first work: a model is loaded by then, and none is trained."""
+def _mean_utilization_since_first_work(busy: Sequence[float]) -> float:
+    """The mean utilization without the zero readings before the first work, in which the model is
+    loaded.
+    """
     first = next((place for place, value in enumerate(busy) if value > 0), 0)
     return fmean(busy[first:])
 
@@ -125,8 +128,8 @@ def _mean_of_work(busy: Sequence[float]) -> float:
 _Row = tuple[int, str, int, float | None, float | None, float | None]
 
 
-def _table_rows(lines: Sequence[str]) -> Iterator[_Row]:
-    """The two rows of each GPU in the table."""
+def _readings_of_table(lines: Sequence[str]) -> Iterator[_Row]:
+    """The readings of each GPU in the usual table, in which a GPU has two rows."""
     if not any(TABLE_MARK in line for line in lines):
         return
     head: tuple[int, str, int] | None = None
@@ -142,16 +145,20 @@ def _table_rows(lines: Sequence[str]) -> Iterator[_Row]:
             head = None
 
 
-def _list_rows(lines: Sequence[str]) -> Iterator[_Row]:
-    """`GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-331578fd)`"""
+def _readings_of_list(lines: Sequence[str]) -> Iterator[_Row]:
+    """The GPUs of `nvidia-smi -L`, by name alone: `GPU 0: NVIDIA A100-SXM4-80GB (UUID:
+    GPU-331578fd)`.
+    """
     for number, line in enumerate(lines, 1):
         match = LIST_ROW.match(line)
         if match is not None:
             yield (int(match["index"]), match["name"], number, None, None, None)
 
 
-def _csv_rows(lines: Sequence[str]) -> Iterator[_Row]:
-    """`index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]` and the rows below it."""
+def _readings_of_csv(lines: Sequence[str]) -> Iterator[_Row]:
+    """The readings of `nvidia-smi --query-gpu ... --format=csv`: a header `index, name,
+    utilization.gpu [%], ...` and its rows.
+    """
     columns: dict[str, int] = {}
     seen: dict[str, int] = {}
     for number, fields in enumerate(csv.reader(lines), 1):
@@ -162,16 +169,20 @@ def _csv_rows(lines: Sequence[str]) -> Iterator[_Row]:
             continue
         if not columns or len(cells) < len(columns):
             continue
-        index = _index_of(cells, columns, seen)
+        index = _gpu_index_of_csv_row(cells, columns, seen)
         name = cells[columns["name"]] if "name" in columns else ""
-        total, used = (_bytes_of(cells, columns, f"memory.{one}") for one in ("total", "used"))
-        busy = _number_of(cells, columns, "utilization.gpu")
+        total, used = (
+            _bytes_in_column(cells, columns, f"memory.{one}") for one in ("total", "used")
+        )
+        busy = _number_in_column(cells, columns, "utilization.gpu")
         yield (index, name, number, total, used, busy)
 
 
-def _index_of(cells: Sequence[str], columns: dict[str, int], seen: dict[str, int]) -> int:
-    """The number of a row's GPU, by its index, UUID or bus; 0 where the file names none."""
-    index = _number_of(cells, columns, "index")
+def _gpu_index_of_csv_row(
+    cells: Sequence[str], columns: dict[str, int], seen: dict[str, int]
+) -> int:
+    """The index of a row's GPU, by its index, UUID or bus; 0 if the file names none."""
+    index = _number_in_column(cells, columns, "index")
     if index is not None:
         return int(index)
     for name in ("uuid", "pci.bus_id", "gpu_uuid", "gpu_bus_id"):
@@ -180,14 +191,14 @@ def _index_of(cells: Sequence[str], columns: dict[str, int], seen: dict[str, int
     return 0
 
 
-def _number_of(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
-    """A figure of a row; None where there is none."""
+def _number_in_column(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
+    """The number in a column of a row; None if there is none."""
     match = SIZE.match(cells[columns[name]]) if name in columns else None
     return float(match[1]) if match is not None else None
 
 
-def _bytes_of(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
-    """A size of a row in bytes."""
+def _bytes_in_column(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
+    """The memory size in a column of a row, in bytes; None if there is none."""
     match = SIZE.match(cells[columns[name]]) if name in columns else None
     if match is None:
         return None

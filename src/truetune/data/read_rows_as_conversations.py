@@ -1,4 +1,4 @@
-"""Rows: every row of the data as a Conversation, one after the other.
+"""Reads all rows of the data, one after the other, each as a Conversation.
 
 The first row of a file decides its format, and the reader that was chosen for it reads all others: so a file is read
 the same way however it is cut. Rows of another format inside it are a problem of those rows.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from truetune.data.column_names import Row, check_mapped_columns, make_row_renamer
+from truetune.data.column_name_aliases import Row, make_row_renamer, refuse_missing_mapped_columns
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.file_records import Record, read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
+from truetune.data.read_file_records import Record, read_records
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
 from truetune.settings.row_formats import is_script_format
@@ -34,7 +34,8 @@ def read_conversations(
     on_broken: OnBroken | None = None,
     on_empty: Callable[[str], None] | None = None,
 ) -> Iterator[Conversation]:
-    """The rows of files, folders and globs, in order; memory does not grow with their number.
+    """The rows of files, folders and globs as conversations, in order; memory does not grow with
+    their number.
 
     Args:
         paths: files, folders, globs, URIs, or names of cached data sets.
@@ -137,7 +138,7 @@ def conversations_of_records(
         yield conversation
 
 
-def find_format_record(
+def find_record_that_decides_format(
     records: Iterable[Record],
     source: Source,
     format: FormatName | None,
@@ -145,7 +146,8 @@ def find_format_record(
     *,
     skips: bool,
 ) -> Record | None:
-    """The first record that decides the format of a file, for `conversations_of_records`; None where there is none.
+    """The first record that decides the format of a file, for `conversations_of_records`; None if
+    there is none.
 
     Args:
         records: from the beginning of the file.
@@ -169,7 +171,9 @@ def find_format_record(
 def _shape_by_script(
     records: Iterable[Record], source: Source, format: FormatName | None
 ) -> tuple[Iterable[Record], FormatName | None]:
-    """The records as a training script shapes them, where one is named as their format; see `shape_records`."""
+    """The records as a training script shapes them, if a script is named as their format; see
+    `shape_records`.
+    """
     if format is None or not is_script_format(format):
         return records, format
     # Here and not above: few runs name a script, and following one takes the whole reader of sources.
@@ -199,17 +203,17 @@ def _make_reader(
 ) -> Callable[[Row, Origin], Conversation]:
     """The reader of a file that begins with this record. Raises DataError where no format fits."""
     body, where = _row_of_record(record, file), f"{file}:{record.line}"
-    check_mapped_columns(body, columns, where)
+    refuse_missing_mapped_columns(body, columns, where)
     if rename is None:
         return choose_reader(body, format, where)
-    return partial(_rename_row, rename, choose_reader(rename(body), format, where))
+    return partial(_read_renamed_row, rename, choose_reader(rename(body), format, where))
 
 
-def _rename_row(
+def _read_renamed_row(
     rename: Callable[[Row], Row],
     read_row: Callable[[Row, Origin], Conversation],
     row: Row,
     origin: Origin,
 ) -> Conversation:
-    """A row that is read after its columns got truetune's names."""
+    """Read a row after its columns got truetune's names."""
     return read_row(rename(row), origin)

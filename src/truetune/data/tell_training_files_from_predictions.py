@@ -1,4 +1,5 @@
-"""What the files of rows in a folder are: training rows, predictions of a model, or no rows at all.
+"""Tells which files of rows in a folder are training rows, which are predictions of a model, and
+which are neither.
 
 A project's folder holds more than its training rows: answers of the tuned model, a configuration of DeepSpeed, a list
 of labels. Taken together they are a data set that nobody trains, and what is said of it is false. Each file is told by
@@ -15,14 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
-from truetune.data.judge_verdicts import is_row_of_verdicts
+from truetune.data.llm_judge_verdicts_and_bias import is_row_of_verdicts
+from truetune.data.read_file_records import read_records
 from truetune.data.recognise_prediction_columns import normalize_column_name
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError, TruetuneError
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.module import decode_source_file
@@ -148,8 +149,12 @@ class FolderFiles(NamedTuple):
 
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
-    """What the files in a folder are; None where all are training rows, or the folder can't be sorted."""
-    heads = {str(source.path): _first_row(source) for source in _text_sources(folder)}
+    """The files in a folder by what they are: training rows, predictions, others. None if all are
+    training rows, or the folder can't be sorted.
+    """
+    heads = {
+        str(source.path): _first_row_of_source(source) for source in _text_files_of_folder(folder)
+    }
     rows = {path: head for path, head in heads.items() if head is not None}
     kinds: dict[str, FileKind] = {
         path: _kind_of_file(path, rows) if path in rows else "other" for path in heads
@@ -166,15 +171,15 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
 
 def _kind_of_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> FileKind:
     """What a file of rows is, by the first rows of all files and by the scripts beside them."""
-    if _holds_verdicts(rows[path]):
+    if _holds_judge_verdicts(rows[path]):
         return "other"
     if _holds_predictions(path, rows):
         return "prediction"
-    if _is_output(path, rows):
+    if _is_output_of_non_training_script(path, rows):
         return "other"
-    if _is_origin(path, rows):
+    if _is_source_of_trained_file(path, rows):
         return "origin"
-    return "other" if _is_raw_table(path, rows) else "training"
+    return "other" if _is_raw_source_without_format(path, rows) else "training"
 
 
 def _paths_of_kind(kinds: Mapping[str, FileKind], kind: FileKind) -> tuple[str, ...]:
@@ -184,12 +189,14 @@ def _paths_of_kind(kinds: Mapping[str, FileKind], kind: FileKind) -> tuple[str, 
 
 def list_training_files(folder: Path) -> tuple[str, ...]:
     """The files of a folder whose first row is one of training, by its columns; files of other kinds are left out."""
-    heads = {str(source.path): _first_row(source) for source in _text_sources(folder)}
+    heads = {
+        str(source.path): _first_row_of_source(source) for source in _text_files_of_folder(folder)
+    }
     rows = {path: head for path, head in heads.items() if head}
     return tuple(
         path
         for path, row in rows.items()
-        if _fits_a_format(row) and not _holds_predictions(path, rows)
+        if _columns_fit_a_format(row) and not _holds_predictions(path, rows)
     )
 
 
@@ -200,19 +207,21 @@ def list_prediction_files(paths: Sequence[str]) -> tuple[str, ...]:
         if Path(path).is_dir():
             sorted_files = sort_folder_files(Path(path))
             files += sorted_files.predictions if sorted_files else ()
-            files += filter(_is_file_of_predictions, _files_below(Path(path)))
-        elif Path(path).is_file() and _is_file_of_predictions(path):
+            files += filter(_is_surely_predictions, _prediction_files_below(Path(path)))
+        elif Path(path).is_file() and _is_surely_predictions(path):
             files.append(path)
     return tuple(dict.fromkeys(files))
 
 
-def _files_below(folder: Path) -> list[str]:
-    """Files that may hold predictions in the folders below one, by their names: trainers write them beside weights."""
+def _prediction_files_below(folder: Path) -> list[str]:
+    """The files in the folders below one that may hold predictions, by their names: trainers write
+    them beside weights.
+    """
     depth = len(folder.parts)
     found: list[str] = []
     for parent, folders, names in os.walk(folder):
         is_deep = len(Path(parent).parts) - depth >= MAX_DEPTH
-        folders[:] = [] if is_deep else sorted(filter(_is_users_folder, folders))
+        folders[:] = [] if is_deep else sorted(filter(_may_be_written_by_user, folders))
         if Path(parent) != folder:
             found += [str(Path(parent, name)) for name in sorted(names) if ANSWER_FILE.search(name)]
         if len(found) >= MAX_FILES_BELOW:
@@ -220,12 +229,12 @@ def _files_below(folder: Path) -> list[str]:
     return found[:MAX_FILES_BELOW]
 
 
-def _is_users_folder(name: str) -> bool:
-    """May a folder of that name hold what the user wrote?"""
+def _may_be_written_by_user(name: str) -> bool:
+    """May a folder of that name hold what the user wrote, and not a tool?"""
     return not name.startswith(".") and name not in SKIPPED_FOLDERS
 
 
-def _is_file_of_predictions(path: str) -> bool:
+def _is_surely_predictions(path: str) -> bool:
     """Does a single file hold predictions? Only columns that no training rows have prove it."""
     try:
         (source,) = find_sources([path])
@@ -234,19 +243,23 @@ def _is_file_of_predictions(path: str) -> bool:
         return False
     if source.kind not in ("jsonl", "json", "csv"):
         return False
-    row = _first_row(source)
+    row = _first_row_of_source(source)
     if not row:
         return False
-    return _is_prediction(row, SURE_PREDICTIONS) or _is_written_reply(path, row)
+    return _is_row_of_prediction(row, SURE_PREDICTIONS) or _is_server_reply_written_by_script(
+        path, row
+    )
 
 
-def _holds_verdicts(row: Mapping[str, Any]) -> bool:
-    """Does a file hold what an LLM judge said of pairs? Pairs that a trainer reads have their own columns."""
-    return is_row_of_verdicts(dict(row)) and not _fits_a_format(row)
+def _holds_judge_verdicts(row: Mapping[str, Any]) -> bool:
+    """Does a file hold an LLM judge's verdicts on pairs? Pairs that a trainer reads have their own
+    columns.
+    """
+    return is_row_of_verdicts(dict(row)) and not _columns_fit_a_format(row)
 
 
-def _text_sources(folder: Path) -> list[Source]:
-    """The files of a folder, where all are of text and not too many; else none."""
+def _text_files_of_folder(folder: Path) -> list[Source]:
+    """The data files of a folder, if all are of text and not too many; otherwise none."""
     try:
         sources = find_sources([str(folder)])
     except DataError:
@@ -257,46 +270,48 @@ def _text_sources(folder: Path) -> list[Source]:
 
 def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
     """Does a file hold predictions, by the first rows of all files?"""
-    if _is_prediction(rows[path], SURE_PREDICTIONS) or _is_written_reply(path, rows[path]):
+    if _is_row_of_prediction(rows[path], SURE_PREDICTIONS) or _is_server_reply_written_by_script(
+        path, rows[path]
+    ):
         return True
     if _is_reply_beside_answer(path, rows[path]):
         return True
-    if not _is_prediction(rows[path], POSSIBLE_PREDICTIONS):
+    if not _is_row_of_prediction(rows[path], POSSIBLE_PREDICTIONS):
         return False
-    if _has_other_training_rows(path, rows) or _is_scored(path, rows[path]):
+    if _has_training_rows_of_other_columns(path, rows) or _is_scored_by_script(path, rows[path]):
         return True
-    return _is_left_by_training(Path(path))
+    return _scripts_train_other_files_only(Path(path))
 
 
-def _is_left_by_training(file: Path) -> bool:
-    """Do the scripts here train on other files, which are there, and none on this one?
+def _scripts_train_other_files_only(file: Path) -> bool:
+    """Do the scripts here train on other existing files, and none on this one?
 
     The rows of training often stand in a folder of their own (`data/`), and the answers beside the scripts.
     """
-    trainings = [text for text in _texts_of_scripts(file) if _trains(text)]
+    trainings = [text for text in _texts_of_scripts_around(file) if _trains_model(text)]
     if not trainings or any(file.stem in text for text in trainings):
         return False
     return all(
-        any(_is_named_file(match[0], file) for match in NAMED_ROWS.finditer(text))
+        any(_name_means_file(match[0], file) for match in NAMED_ROWS.finditer(text))
         for text in trainings
     )
 
 
-def _is_named_file(name: str, file: Path) -> bool:
-    """Is it the name of a file that is there, from the folder of another file or the one above it?"""
+def _name_means_file(name: str, file: Path) -> bool:
+    """Does a name mean an existing file, from the folder of another file or the one above it?"""
     try:
         return any((folder / name).is_file() for folder in (file.parent, file.parent.parent))
     except (OSError, ValueError):
         return False
 
 
-def _is_scored(path: str, row: Mapping[str, Any]) -> bool:
-    """Does a script score the answers of this file, and none train?
+def _is_scored_by_script(path: str, row: Mapping[str, Any]) -> bool:
+    """Does a script score the answers of this file, and none train on it?
 
     `output` and `expected` may be a training row's; a script that compares the two and names the file says what it is.
     """
-    texts = _texts_of_scripts(Path(path))
-    if any(_trains(text) for text in texts):
+    texts = _texts_of_scripts_around(Path(path))
+    if any(_trains_model(text) for text in texts):
         return False
     columns = {
         name
@@ -321,11 +336,13 @@ def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
     if not names & ENDS or len(names & POSSIBLE_PREDICTIONS) < 2:
         return False
     file = Path(path)
-    return not any(_trains(text) and file.stem in text for text in _texts_of_scripts(file))
+    return not any(
+        _trains_model(text) and file.stem in text for text in _texts_of_scripts_around(file)
+    )
 
 
-def _first_row(source: Source) -> Mapping[str, Any] | None:
-    """The first row of a file; empty where it can't be read, None where the file surely holds no rows."""
+def _first_row_of_source(source: Source) -> Mapping[str, Any] | None:
+    """The first row of a file; empty if it can't be read, None if the file surely holds no rows."""
     path = Path(str(source.path))
     try:
         if recognise_kinds(path) != ("data",):
@@ -342,18 +359,18 @@ def _first_row(source: Source) -> Mapping[str, Any] | None:
     return record.row if isinstance(record.row, dict) else None
 
 
-def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
-    """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
+def _is_row_of_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
+    """Does a row hold what a model wrote, with a reference or what ended the answer beside it?"""
     texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
     if answer_columns is SURE_PREDICTIONS:
         if texts & LABELS_BESIDE and texts & answer_columns:
             return True
-        if _is_scored_by_parts(texts):
+        if _has_prediction_and_reference_columns(texts):
             return True
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
 
 
-def _is_scored_by_parts(columns: Iterable[str]) -> bool:
+def _has_prediction_and_reference_columns(columns: Iterable[str]) -> bool:
     """Is one column a prediction and another its reference, by parts of their names?"""
     parts = [frozenset(name.split("_")) for name in columns]
     predictions = [one for one in parts if one & PREDICTION_PARTS and not one & REFERENCE_PARTS]
@@ -361,51 +378,59 @@ def _is_scored_by_parts(columns: Iterable[str]) -> bool:
     return bool(predictions and references)
 
 
-def _is_output(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+def _is_output_of_non_training_script(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
     """Does a script that trains nothing write these columns, which no training rows have, beside rows of training?
 
     `question, before, after` of a comparison is no broken row of the data set beside it.
     """
     row, file = rows[path], Path(path)
-    if len(row) < MIN_COLUMNS or _fits_a_format(row):
+    if len(row) < MIN_COLUMNS or _columns_fit_a_format(row):
         return False
-    if not any(_fits_a_format(other) for one, other in rows.items() if one != path):
+    if not any(_columns_fit_a_format(other) for one, other in rows.items() if one != path):
         return False
-    texts = _texts_of_scripts(file)
-    if any(_trains(text) and file.stem in text for text in texts):
+    texts = _texts_of_scripts_around(file)
+    if any(_trains_model(text) and file.stem in text for text in texts):
         return False
     return any(
-        _spells_all(text, row) and WRITES_ROWS.search(text) and not _trains(text) for text in texts
+        _spells_all_columns(text, row) and WRITES_ROWS.search(text) and not _trains_model(text)
+        for text in texts
     )
 
 
-def _is_origin(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Does a script make, of the rows of this file, those of another one here, which alone is trained?
+def _is_source_of_trained_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script make the rows of another file here from the rows of this one, and is that other
+    file alone trained?
 
     Judged together, each row would be there twice: as it was, and as it is trained.
     """
-    trainings = [text for text in _texts_of_scripts(Path(path)) if _trains(text)]
+    trainings = [text for text in _texts_of_scripts_around(Path(path)) if _trains_model(text)]
     if not trainings:
         return False
     trained = [
-        Path(other) for other in rows if all(_names_file(text, Path(other)) for text in trainings)
+        Path(other)
+        for other in rows
+        if all(_script_names_file(text, Path(other)) for text in trainings)
     ]
-    return _is_made_into(path, trained, _is_written)
+    return _script_makes_other_file(path, trained, _script_writes_file)
 
 
-def _is_raw_table(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Does a script make the rows of another file of this one, whose columns are no training row's?
+def _is_raw_source_without_format(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script make the rows of another file from this one, whose columns fit no training
+    format?
 
     The table of tickets is sound as it is: no trainer reads it, so its columns need to fit no format.
     """
-    if _fits_a_format(rows[path]):
+    if _columns_fit_a_format(rows[path]):
         return False
-    fitting = [Path(other) for other, row in rows.items() if _fits_a_format(row)]
-    return _is_made_into(path, fitting, _may_be_written)
+    fitting = [Path(other) for other, row in rows.items() if _columns_fit_a_format(row)]
+    return _script_makes_other_file(path, fitting, _script_may_write_file)
 
 
-def _is_made_into(path: str, targets: Sequence[Path], writes: Callable[[Path, str], bool]) -> bool:
-    """Does a script that trains nothing read this file and write another one of these, and none train on this one?
+def _script_makes_other_file(
+    path: str, targets: Sequence[Path], writes: Callable[[Path, str], bool]
+) -> bool:
+    """Does a script that trains nothing read this file and write one of the targets, and none train
+    on this one?
 
     Args:
         path: the file whose rows may be used for others.
@@ -416,54 +441,55 @@ def _is_made_into(path: str, targets: Sequence[Path], writes: Callable[[Path, st
     others = [one for one in targets if one != file]
     if not others:
         return False
-    texts = _texts_of_scripts(file)
-    readers = (*texts, *_texts_of_scripts(file, NOTEBOOKS))
-    if any(_trains(text) and file.name in text for text in readers):
+    texts = _texts_of_scripts_around(file)
+    readers = (*texts, *_texts_of_scripts_around(file, NOTEBOOKS))
+    if any(_trains_model(text) and file.name in text for text in readers):
         return False
     return any(
-        _is_read_alone(file, text) and any(writes(one, text) for one in others)
+        _script_only_reads_file(file, text) and any(writes(one, text) for one in others)
         for text in texts
-        if not _trains(text)
+        if not _trains_model(text)
     )
 
 
-def _names_file(script: str, file: Path) -> bool:
+def _script_names_file(script: str, file: Path) -> bool:
     """Does a script spell the name of a file?"""
-    return re.search(_quoted_name(file), script) is not None
+    return re.search(_pattern_of_quoted_file_name(file), script) is not None
 
 
-def _quoted_name(file: Path) -> str:
-    """The pattern of a file's name in quotes, with the folders before it."""
+def _pattern_of_quoted_file_name(file: Path) -> str:
+    """A regular expression for a file's name in quotes, with any folders before it."""
     return rf"""["'](?:[\w.~-]*/)*{re.escape(file.name)}["']"""
 
 
-def _is_written(file: Path, script: str) -> bool:
+def _script_writes_file(file: Path, script: str) -> bool:
     """Does a script write a file by its name?"""
-    name = _quoted_name(file)
+    name = _pattern_of_quoted_file_name(file)
     opened = rf"{name}\s*\)?\s*(?:,|\.open\()\s*(?:mode\s*=\s*)?[\"'][wax]"
     saved = rf"{name}\)\.write|(?:to_json|to_csv)\(\s*{name}"
     return re.search(f"{opened}|{saved}", script) is not None
 
 
-def _may_be_written(file: Path, script: str) -> bool:
+def _script_may_write_file(file: Path, script: str) -> bool:
     """Does a script that writes rows name a file, and not to read it? Its name may be the default of an option."""
     writes_rows = WRITES_ROWS.search(script) is not None
-    return writes_rows and file.name in script and not _is_read_alone(file, script)
+    return writes_rows and file.name in script and not _script_only_reads_file(file, script)
 
 
-def _is_read_alone(file: Path, script: str) -> bool:
+def _script_only_reads_file(file: Path, script: str) -> bool:
     """Does a script open a file for reading, and nowhere for writing?"""
-    name = _quoted_name(file)
+    name = _pattern_of_quoted_file_name(file)
     reads = re.search(
         rf"(?:\bopen|read_json|read_csv|Path)\(\s*{name}\s*(?:\)|,(?!\s*(?:mode\s*=\s*)?[\"'][wax]))",
         script,
     )
     loads = re.search(rf"data_files\s*=[^\n]{{0,80}}{name}", script)
-    return bool(reads or loads) and not _is_written(file, script)
+    return bool(reads or loads) and not _script_writes_file(file, script)
 
 
-def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
-    """Is a row a server's reply, by its columns, that a script beside its file writes and none trains on?
+def _is_server_reply_written_by_script(path: str, row: Mapping[str, Any]) -> bool:
+    """Does a row look like a server's reply, by its columns, which a script beside its file writes
+    and none trains on?
 
     Rows for training that a model wrote have the same columns: who reads them decides.
     """
@@ -471,20 +497,20 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     if not names & (REPLY_TEXTS | SURE_PREDICTIONS):
         return False
     file = Path(path)
-    texts = _texts_of_scripts(file)
-    if _is_logged_reply(row, names):
+    texts = _texts_of_scripts_around(file)
+    if _is_logged_request_with_reply(row, names):
         # A training that names the file may append the reply to the messages itself.
-        return not any(_trains(text) and file.name in text for text in texts)
+        return not any(_trains_model(text) and file.name in text for text in texts)
     if not names & (ENDS | COUNTS):
-        return _is_written_answer(file, row, texts)
+        return _is_model_answer_written_by_script(file, row, texts)
     # A file that is named on the command line is known by its columns, where one script writes all of them.
-    naming = [text for text in texts if file.name in text or _spells_all(text, row)]
-    if any(map(_trains, naming)):
+    naming = [text for text in texts if file.name in text or _spells_all_columns(text, row)]
+    if any(map(_trains_model, naming)):
         return False
     return any(WRITES.search(text) for text in naming)
 
 
-def _is_logged_reply(row: Mapping[str, Any], names: set[str]) -> bool:
+def _is_logged_request_with_reply(row: Mapping[str, Any], names: set[str]) -> bool:
     """Is a row a request with its reply: messages that end with the user's turn, a text, and what ended it?
 
     Rows of training end with the assistant's turn, be they written by a model or not.
@@ -496,36 +522,40 @@ def _is_logged_reply(row: Mapping[str, Any], names: set[str]) -> bool:
     return isinstance(last, dict) and last.get("role") == "user"
 
 
-def _is_written_answer(file: Path, row: Mapping[str, Any], texts: Sequence[str]) -> bool:
+def _is_model_answer_written_by_script(
+    file: Path, row: Mapping[str, Any], texts: Sequence[str]
+) -> bool:
     """Does a script ask a model and write its answers into a file, where the project trains on other files?
 
     A script that makes training rows by a model writes the same columns, so a training has to name what it reads.
     """
-    trainings = [text for text in texts if _trains(text)]
+    trainings = [text for text in texts if _trains_model(text)]
     names_its_rows = any(map(READS_DATA.search, trainings))
     if not names_its_rows or any(file.stem in text for text in trainings):
         return False
     writing = (
         text
         for text in texts
-        if (file.name in text or _spells_all(text, row)) and not _is_read_alone(file, text)
+        if (file.name in text or _spells_all_columns(text, row))
+        and not _script_only_reads_file(file, text)
     )
     return any(
-        ASKS_A_MODEL.search(text) and WRITES.search(text) and not _trains(text) for text in writing
+        ASKS_A_MODEL.search(text) and WRITES.search(text) and not _trains_model(text)
+        for text in writing
     )
 
 
-def _trains(script: str) -> bool:
+def _trains_model(script: str) -> bool:
     """Does a script train a model?"""
     return any(word in script for word in TRAINS)
 
 
-def _spells_all(text: str, row: Mapping[str, Any]) -> bool:
-    """Does a script have all columns of a row as texts?"""
+def _spells_all_columns(text: str, row: Mapping[str, Any]) -> bool:
+    """Does a script name all columns of a row in its text?"""
     return all(f'"{name}"' in text or f"'{name}'" in text for name in row)
 
 
-def _texts_of_scripts(file: Path, patterns: Sequence[str] = SCRIPTS) -> list[str]:
+def _texts_of_scripts_around(file: Path, patterns: Sequence[str] = SCRIPTS) -> list[str]:
     """The texts of the scripts in the folder of a file, and in the one above it."""
     # The folder's own come first: many scripts above it must not push them out.
     found = [
@@ -533,32 +563,32 @@ def _texts_of_scripts(file: Path, patterns: Sequence[str] = SCRIPTS) -> list[str
         for folder in (file.parent, file.parent.parent)
         for script in sorted(one for pattern in patterns for one in folder.glob(pattern))
     ]
-    return [_read_script(path) for path in found[:MAX_SCRIPTS]]
+    return [_read_script_text(path) for path in found[:MAX_SCRIPTS]]
 
 
-def _read_script(path: Path) -> str:
+def _read_script_text(path: Path) -> str:
     """The text of a script, of a notebook that of its code; empty where it can't be read."""
     try:
         if path.suffix == ".ipynb":
             text, _ = decode_source_file(path)
             return "\n".join(cell.text for cell in read_code_cells(text, str(path)))
-        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+        return read_bytes_within_limit(path, SETTINGS_FILE).decode("utf-8", "replace")
     except (OSError, TruetuneError):
         return ""
 
 
-def fits_a_format_of_rows(path: str) -> bool:
-    """Are the rows of a file such that a format is told by the columns of the first one?"""
+def first_row_fits_a_format(path: str) -> bool:
+    """Do the columns of a file's first row fit one of the formats?"""
     try:
         (source,) = find_sources([path])
     except (DataError, ValueError):
         return False
-    row = _first_row(source)
-    return bool(row) and row is not None and _fits_a_format(row)
+    row = _first_row_of_source(source)
+    return bool(row) and row is not None and _columns_fit_a_format(row)
 
 
-def _fits_a_format(row: Mapping[str, Any]) -> bool:
-    """Is a row one of training, by its columns?"""
+def _columns_fit_a_format(row: Mapping[str, Any]) -> bool:
+    """Do the columns of a row fit a format of training rows?"""
     try:
         choose_reader(dict(row), None, "")
     except DataError:
@@ -566,11 +596,15 @@ def _fits_a_format(row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _has_other_training_rows(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Are there training rows in another file, with other columns? Two splits of one data set have the same."""
+def _has_training_rows_of_other_columns(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does another file hold training rows with other columns? Two splits of one data set have the
+    same.
+    """
     own = set(rows[path])
     return any(
-        set(row) != own and _fits_a_format(row) and not _is_prediction(row, POSSIBLE_PREDICTIONS)
+        set(row) != own
+        and _columns_fit_a_format(row)
+        and not _is_row_of_prediction(row, POSSIBLE_PREDICTIONS)
         for other, row in rows.items()
         if other != path
     )

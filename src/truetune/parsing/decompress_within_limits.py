@@ -1,4 +1,5 @@
-"""Compressed streams behind the guard: gzip, bzip2, xz and Zstandard, of one member or many.
+"""Decompresses gzip, bzip2, xz and Zstandard streams, of one member or many, within a limit on how
+much they unpack to.
 
 A stream is unpacked in pieces, and what came out is compared with what went in. One that ends inside a member is an
 error, not an end: the first part of a download that broke must not pass for all of it.
@@ -44,17 +45,17 @@ class _Member(Protocol):
 
     @property
     def wants_input(self) -> bool:
-        """Has it unpacked all that it was given?"""
+        """Has the decompressor unpacked all that it was given?"""
         ...
 
     @property
     def eof(self) -> bool:
-        """Has the member ended?"""
+        """Has the end of the member been read?"""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What follows the member, in what it was given."""
+        """The bytes given to it that follow the member's end."""
         ...
 
 
@@ -74,17 +75,17 @@ class _GzipMember:
 
     @property
     def wants_input(self) -> bool:
-        """Is nothing left over from the last piece?"""
+        """Has it unpacked all that it was given? zlib leaves a tail otherwise."""
         return not self._inner.unconsumed_tail
 
     @property
     def eof(self) -> bool:
-        """Was the checksum at the end read?"""
+        """Has the end of the member been read, with its checksum?"""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
-        """The beginning of what follows."""
+        """The bytes given to it that follow the member's end."""
         return self._inner.unused_data
 
 
@@ -100,17 +101,17 @@ class _BoundedMember:
 
     @property
     def wants_input(self) -> bool:
-        """Can it continue with what it holds?"""
+        """Must it be given more to continue?"""
         return bool(self._inner.needs_input)
 
     @property
     def eof(self) -> bool:
-        """Was the end of the stream read?"""
+        """Has the end of the stream been read?"""
         return bool(self._inner.eof)
 
     @property
     def unused_data(self) -> bytes:
-        """The beginning of what follows."""
+        """The bytes given to it that follow the member's end."""
         return bytes(self._inner.unused_data)
 
 
@@ -135,17 +136,17 @@ class _ZstMember:
 
     @property
     def wants_input(self) -> bool:
-        """Always: it keeps nothing back."""
+        """Always: it unpacks all that it is given at once."""
         return True
 
     @property
     def eof(self) -> bool:
-        """Has the frame ended?"""
+        """Has the end of the frame been read?"""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
-        """The beginning of what follows."""
+        """The bytes given to it that follow the frame's end."""
         return self._inner.unused_data
 
 
@@ -182,7 +183,7 @@ class _Decompressed(io.RawIOBase):
         self._bytes_in = self._bytes_out = 0
 
     def readable(self) -> bool:
-        """It is only read from."""
+        """True: the stream can be read."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
@@ -216,7 +217,7 @@ class _Decompressed(io.RawIOBase):
         plain = self._member.unpack(packed)
         self._bytes_out += len(plain)
         self._plain = memoryview(plain)
-        self._check_ratio()
+        self._refuse_decompression_bomb()
         if self._member.eof:
             # Members may follow each other: `cat a.gz b.gz` is one file, and bgzip writes
             # thousands.
@@ -224,8 +225,8 @@ class _Decompressed(io.RawIOBase):
             self._member = None
         return True
 
-    def _check_ratio(self) -> None:
-        """Raise OSError where so much came out that the file is no data."""
+    def _refuse_decompression_bomb(self) -> None:
+        """Raise OSError if so much was unpacked from so few bytes that the file can be no data."""
         # All members together: a bomb of many small ones is one too.
         if self._bytes_out <= max(MIN_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_RATIO * self._bytes_in):
             return

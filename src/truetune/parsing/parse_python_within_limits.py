@@ -1,4 +1,5 @@
-"""Python source behind the guard: CPython's parser bounds its own stack, the code that walks the tree does not.
+"""Parses Python source and literals within limits on nesting and on whole numbers, so that code may
+walk the tree by recursion.
 
 Source is parsed and never run. Its tree is walked once here, so that rules may walk it by recursion without a look at
 its depth. A literal in a log is bounded much more tightly than a script: it is one record.
@@ -15,7 +16,7 @@ from truetune.parsing.input_limits import (
     SOURCE,
     InputLimitError,
     Limits,
-    check_size,
+    refuse_too_large,
 )
 
 _MAX_BITS = 14_000
@@ -28,7 +29,7 @@ _MAX_BRACKETS = 20
 
 def parse_python(text: str, limits: Limits = SOURCE) -> ast.Module:
     """The syntax tree. Raises InputLimitError, and SyntaxError or ValueError as `ast.parse` does."""
-    check_size(len(text), limits)
+    refuse_too_large(len(text), limits)
     try:
         with warnings.catch_warnings():
             # A script with `"\d"` would print its SyntaxWarning into our own output.
@@ -36,7 +37,7 @@ def parse_python(text: str, limits: Limits = SOURCE) -> ast.Module:
             tree = ast.parse(text)
     except (RecursionError, MemoryError):
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    _check_tree(tree, limits)
+    _refuse_deep_tree_or_huge_numbers(tree, limits)
     return tree
 
 
@@ -53,8 +54,9 @@ def parse_literal(text: str) -> Any:
         raise InputLimitError("a literal that is nested too deeply, or no literal") from None
 
 
-def _check_tree(tree: ast.Module, limits: Limits) -> None:
-    """Its depth and its numbers, node by node, so that no depth is too deep for this check.
+def _refuse_deep_tree_or_huge_numbers(tree: ast.Module, limits: Limits) -> None:
+    """Raise InputLimitError if a syntax tree is too deep or holds a huge whole number. Nodes are
+    followed without recursion.
 
     A sum of many terms (`a + b + c`) is nested to its left, one level a term. That is no nesting to a reader of the
     code, so the left side of an operator counts towards a limit of its own.

@@ -1,4 +1,5 @@
-"""The containers of a Kubernetes manifest or a chart's values, each as the `docker run` that would start it.
+"""Reads the containers of a Kubernetes manifest or of a Helm chart's values, each as the `docker
+run` command that would start it.
 
 Servers and trainings on a cluster are started by manifests, and by charts of Helm whose values name an image and its
 arguments. Each mapping with an image counts, wherever it stands. Written as commands, the rules for shell scripts judge
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.docker_compose_services import Service, option_lines, split_words
+from truetune.parsing.docker_compose_services import Service, option_line_numbers, split_command
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.yaml_reader import YamlError, parse_yaml
+from truetune.parsing.parse_yaml_within_limits import YamlError, parse_yaml
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 SUFFIXES = (".yaml", ".yml")
 HEAD_BYTES = 4096
@@ -41,8 +42,10 @@ SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 GIVEN_TO_POD = ("--gpus", "all", "--ipc=host")
 
 
-def is_pod_manifest(path: Path) -> bool:
-    """Does a file describe pods, or what makes them? By its first keys; values of a chart by their name as well."""
+def is_manifest_with_containers(path: Path) -> bool:
+    """Is it a Kubernetes manifest of pods or of what makes them, by its first keys, or the values
+    of a chart, by its name as well?
+    """
     if path.suffix not in SUFFIXES:
         return False
     try:
@@ -55,11 +58,17 @@ def is_pod_manifest(path: Path) -> bool:
     return API_VERSION.search(head) is not None and KIND.search(head) is not None
 
 
-def pod_containers(path: Path) -> list[Service]:
-    """The containers of a manifest; none of a chart's template, which is no YAML yet. Raises DataError."""
+def containers_as_docker_run(path: Path) -> list[Service]:
+    """The containers of a manifest as `docker run` commands; none of a chart's template, which is
+    no YAML yet. Raises DataError.
+    """
     try:
-        text = read_bounded(path, SETTINGS).decode("utf-8-sig")
-        return [one for part, line in _documents(text) for one in _containers(part, line)]
+        text = read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
+        return [
+            one
+            for part, line in _yaml_documents(text)
+            for one in _containers_of_document(part, line)
+        ]
     except YamlError as error:
         if TEMPLATE_MARK in text:
             return []
@@ -68,8 +77,8 @@ def pod_containers(path: Path) -> list[Service]:
         raise DataError(f"{path}: {error}") from None
 
 
-def _documents(text: str) -> Iterator[tuple[str, int]]:
-    """The documents of a file, each with the number of lines before it."""
+def _yaml_documents(text: str) -> Iterator[tuple[str, int]]:
+    """The YAML documents of a file, each with the number of lines before it."""
     begin = lines = 0
     for match in [*DOCUMENT_BEGIN.finditer(text), None]:
         end = match.start() if match is not None else len(text)
@@ -78,15 +87,15 @@ def _documents(text: str) -> Iterator[tuple[str, int]]:
         begin = match.end() if match is not None else end
 
 
-def _containers(text: str, lines_before: int) -> Iterator[Service]:
-    """The containers of one document, each with the lines of its options in the file."""
+def _containers_of_document(text: str, lines_before: int) -> Iterator[Service]:
+    """The containers of one YAML document, each with the line numbers of its options in the file."""
     for container in _mappings_with_image(parse_yaml(text).value):
-        yield _service(container, text, lines_before)
+        yield _container_as_docker_run(container, text, lines_before)
 
 
 def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping[str, Any]]:
     """The mappings that name an image, from the outside in."""
-    if isinstance(value, Mapping) and _image_of(value) is not None:
+    if isinstance(value, Mapping) and _image_of_container(value) is not None:
         yield value
     inner = value.values() if isinstance(value, Mapping) else value
     if isinstance(inner, str) or not isinstance(inner, Iterable) or not depth:
@@ -95,7 +104,7 @@ def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping
         yield from _mappings_with_image(one, depth - 1)
 
 
-def _image_of(container: Mapping[str, Any]) -> str | None:
+def _image_of_container(container: Mapping[str, Any]) -> str | None:
     """The image of a container; in a chart's values a mapping has its name and its tag."""
     image = container.get("image")
     if not isinstance(image, Mapping):
@@ -106,9 +115,11 @@ def _image_of(container: Mapping[str, Any]) -> str | None:
     return f"{name}:{tag}" if isinstance(tag, str | int | float) and tag != "" else name
 
 
-def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
-    """A container as a service of a compose file."""
-    image = _image_of(container)
+def _container_as_docker_run(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
+    """A container as the `docker run` command that would start it, with the line numbers of its
+    options.
+    """
+    image = _image_of_container(container)
     begin = next(
         (
             number
@@ -117,28 +128,28 @@ def _service(container: Mapping[str, Any], text: str, lines_before: int) -> Serv
         ),
         1,
     )
-    lines = {name: line + lines_before for name, line in option_lines(text, 1, ()).items()}
-    return Service(begin + lines_before, tuple(_words(container)), lines)
+    lines = {name: line + lines_before for name, line in option_line_numbers(text, 1, ()).items()}
+    return Service(begin + lines_before, tuple(_docker_run_words(container)), lines)
 
 
-def _words(container: Mapping[str, Any]) -> Iterator[str]:
+def _docker_run_words(container: Mapping[str, Any]) -> Iterator[str]:
     """The words of `docker run -e NAME=VALUE IMAGE COMMAND ARGUMENTS`."""
     yield from ("docker", "run", *GIVEN_TO_POD)
     variables = container.get("env")
     for one in variables if isinstance(variables, list) else ():
         if isinstance(one, Mapping) and "value" in one:
             yield from ("-e", f"{one.get('name')}={one['value']}")
-    image = _image_of(container)
+    image = _image_of_container(container)
     if image is not None:
         yield image
     for key in ARGUMENTS:
         given = container.get(key)
         words = [str(word) for word in given] if isinstance(given, list) else []
-        yield from _words_of_shell(words)
+        yield from _split_shell_script_words(words)
 
 
-def _words_of_shell(words: list[str]) -> Iterator[str]:
-    """The words of a command, and those of the script that a shell is given as one word."""
+def _split_shell_script_words(words: list[str]) -> Iterator[str]:
+    """The words of a command; the script that a shell gets as one word is split into its words too."""
     is_script = any(word in SHELLS for word in words) or any("\n" in word for word in words)
     for word in words:
-        yield from split_words(word) if is_script and " " in word else (word,)
+        yield from split_command(word) if is_script and " " in word else (word,)

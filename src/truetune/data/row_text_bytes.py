@@ -1,4 +1,4 @@
-"""How many bytes of text each row of some files holds: no tokenizer makes more tokens of its texts.
+"""Counts the bytes of text in each row of some files, an upper bound for its tokens.
 
 The trade-off: all texts of a row count, whichever of them are trained.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
+from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.decompress_within_limits import UNREADABLE
 
 # Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
 # long words could be called too long that is not; at 10 rows of twice the limit would pass.
@@ -22,8 +22,9 @@ MAX_ROWS = 5_000
 MAX_DEPTH = 8
 
 
-def row_text_sizes(sources: Iterable[Source]) -> list[int] | None:
-    """The bytes of the texts of each row; None where a file can't be read whole, or the rows are many.
+def text_bytes_of_rows(sources: Iterable[Source]) -> list[int] | None:
+    """The number of bytes of the texts in each row; None if a file can't be read whole, or the rows
+    are too many.
 
     Args:
         sources: The files; one that is not on this machine makes the whole unknown, so leave none out.
@@ -35,14 +36,14 @@ def row_text_sizes(sources: Iterable[Source]) -> list[int] | None:
                 for record in read_records(source, raw):
                     if len(sizes) == MAX_ROWS:
                         return None
-                    sizes.append(_size_of_texts(record.row))
+                    sizes.append(_text_bytes_in_value(record.row))
     except (DataError, *UNREADABLE):
         return None
     return sizes
 
 
-def first_row_text_sizes(sources: Iterable[Source]) -> tuple[list[int], bool]:
-    """The bytes of the texts of the first rows, and whether these are all.
+def text_bytes_of_first_rows(sources: Iterable[Source]) -> tuple[list[int], bool]:
+    """The number of bytes of the texts in each of the first rows, and whether these are all rows.
 
     Args:
         sources: The files; one that can't be read ends the list.
@@ -54,20 +55,20 @@ def first_row_text_sizes(sources: Iterable[Source]) -> tuple[list[int], bool]:
                 for record in read_records(source, raw):
                     if len(sizes) == MAX_ROWS:
                         return sizes, False
-                    sizes.append(_size_of_texts(record.row))
+                    sizes.append(_text_bytes_in_value(record.row))
     except (DataError, *UNREADABLE):
         return sizes, False
     return sizes, True
 
 
-def _size_of_texts(value: object, depth: int = 0) -> int:
-    """The bytes of all texts in a value; the names of its fields are no text of it."""
+def _text_bytes_in_value(value: object, depth: int = 0) -> int:
+    """The bytes of all texts in a value, without the names of its fields."""
     if isinstance(value, str):
         return len(value.encode("utf-8", "replace"))
     if depth > MAX_DEPTH:
         return 0
     if isinstance(value, dict):
-        return sum(_size_of_texts(one, depth + 1) for one in value.values())
+        return sum(_text_bytes_in_value(one, depth + 1) for one in value.values())
     if isinstance(value, list):
-        return sum(_size_of_texts(one, depth + 1) for one in value)
+        return sum(_text_bytes_in_value(one, depth + 1) for one in value)
     return 0

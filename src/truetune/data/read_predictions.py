@@ -1,4 +1,4 @@
-"""Predictions: answers that somebody else's code made, out of files or lists.
+"""Reads predictions, the answers that somebody else's code made, from files or lists.
 
 A row has a prediction, and may have the prompt, the reference, the step of the training and what ended the answer.
 Columns are found by their names; where one name may be two things (`answer`), the prediction is the one that is called
@@ -16,26 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.file_records import read_records
-from truetune.data.find_data_files import find_sources, open_raw, open_unpacked
+from truetune.data.find_data_files import find_sources, open_decompressed_bytes, open_raw
 from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
-from truetune.data.prediction_rows import (
+from truetune.data.read_file_records import read_records
+from truetune.data.read_rows_as_conversations import read_conversations as read_conversations
+from truetune.data.recognise_prediction_columns import (
+    COLUMN_NAMES,
+    normalize_column_name,
+    recognise_prediction_columns,
+)
+from truetune.data.reference_files_beside_answers import (
+    find_reference_and_prompt_files,
+    read_text_lines,
+)
+from truetune.data.remote_path import parse_data_path
+from truetune.data.unfold_prediction_rows import (
     AnswerText,
     RowLine,
     answer_texts,
     prompt_messages,
     unfold_rows,
 )
-from truetune.data.recognise_prediction_columns import (
-    COLUMN_NAMES,
-    normalize_column_name,
-    recognise_prediction_columns,
-)
-from truetune.data.remote_path import parse_data_path
-from truetune.data.rows import read_conversations as read_conversations
-from truetune.data.text_files_beside import find_text_files_beside, read_text_lines
 from truetune.errors import DataError, UsageError
-from truetune.parsing.bounded_files import bounded_lines
+from truetune.parsing.read_files_within_limits import lines_within_limit
 
 STOP_REASONS = frozenset(
     ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1")
@@ -76,7 +79,9 @@ class Prediction:
         if isinstance(self.prompt, str):
             return self.prompt
         questions = [
-            _content_text(message) for message in self.prompt if _role_of(message) == "user"
+            _content_text(message)
+            for message in self.prompt
+            if _openai_role_of_message(message) == "user"
         ]
         return questions[-1] if questions else ""
 
@@ -97,7 +102,7 @@ class ReadPredictions:
 def read_predictions(
     paths: Sequence[str], columns: Mapping[str, str] | None = None, *, look_beside: bool = False
 ) -> ReadPredictions:
-    """The predictions of JSONL, JSON, CSV or Parquet files, in order.
+    """The predictions in JSONL, JSON, CSV or Parquet files, in order.
 
     With `look_beside`, one file of one answer a line gets its references and prompts from the text files beside it.
 
@@ -107,8 +112,8 @@ def read_predictions(
     """
     values, broken = list[tuple[Any, str, int]](), list[str]()
     for path in paths:
-        if _is_plain_text(path):
-            values += _plain_lines(path)
+        if _is_one_answer_per_line(path):
+            values += _answers_of_text_lines(path)
         else:
             of_path, broken_of_path = _rows_and_broken_lines(path)
             values += of_path
@@ -119,13 +124,15 @@ def read_predictions(
     if not lines:
         raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
     read = replace(_predictions_of_lines(lines, columns or {}), broken=tuple(broken))
-    if look_beside and len(paths) == 1 and _is_plain_text(paths[0]):
-        return _fill_from_text_files(read, Path(paths[0]))
+    if look_beside and len(paths) == 1 and _is_one_answer_per_line(paths[0]):
+        return _fill_from_text_files_beside(read, Path(paths[0]))
     return read
 
 
 def _rows_and_broken_lines(path: str) -> tuple[list[tuple[Any, str, int]], list[str]]:
-    """The rows of a file or pattern, each with its file and line, and what is wrong with the lines that hold none."""
+    """The rows of a file or glob, each with its file and line, and messages for the lines that hold
+    none.
+    """
     values, broken = list[tuple[Any, str, int]](), list[str]()
     for source in find_sources([path]):
         with open_raw(source.path) as raw:
@@ -137,10 +144,12 @@ def _rows_and_broken_lines(path: str) -> tuple[list[tuple[Any, str, int]], list[
     return values, broken
 
 
-def _fill_from_text_files(read: ReadPredictions, path: Path) -> ReadPredictions:
-    """The predictions with what stands at their line in the files beside theirs."""
+def _fill_from_text_files_beside(read: ReadPredictions, path: Path) -> ReadPredictions:
+    """The predictions with the references and prompts at their line in the text files beside
+    theirs.
+    """
     predictions = list(read.predictions)
-    beside = find_text_files_beside(path, len(predictions))
+    beside = find_reference_and_prompt_files(path, len(predictions))
     texts = {role: read_text_lines(file) for role, file in beside.items()}
     for row, one in enumerate(predictions):
         prompt = texts["prompt"][row] if "prompt" in texts else one.prompt
@@ -150,23 +159,27 @@ def _fill_from_text_files(read: ReadPredictions, path: Path) -> ReadPredictions:
     return replace(read, predictions=tuple(predictions), columns={**read.columns, **names})
 
 
-def _is_plain_text(path: str) -> bool:
+def _is_one_answer_per_line(path: str) -> bool:
     """Is it a file of one answer a line, as scripts on summaries and translations write it?"""
     file = parse_data_path(path)
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
-        head = open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+        head = open_decompressed_bytes(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
     # JSON is often called .txt: a bracket at its beginning tells it.
     return head[:1] not in (b"{", b"[", b"")
 
 
-def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
-    """Raises DataError where a line is too long or no UTF-8."""
+def _answers_of_text_lines(path: str) -> Iterator[tuple[Any, str, int]]:
+    """The answers of a text file, one a line, with file and line. Raises DataError if a line is too
+    long or no UTF-8.
+    """
     file = parse_data_path(path)
     with open_raw(file) as raw:
         try:
-            for number, (line, _) in enumerate(bounded_lines(open_unpacked(raw, file)), 1):
+            for number, (line, _) in enumerate(
+                lines_within_limit(open_decompressed_bytes(raw, file)), 1
+            ):
                 yield (
                     {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")},
                     path,
@@ -184,7 +197,7 @@ def predictions_from_lists(
     steps: Sequence[int] | None = None,
     stopped: Sequence[bool | None] | None = None,
 ) -> tuple[Prediction, ...]:
-    """Predictions out of lists, which go over each other one by one.
+    """Predictions from parallel lists.
 
     Args:
         texts: texts, rows with the columns of a file, or predictions.
@@ -195,7 +208,7 @@ def predictions_from_lists(
 
     Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
     """
-    predictions = [_prediction_of(text, number) for number, text in enumerate(texts, 1)]
+    predictions = [_prediction_of_entry(text, number) for number, text in enumerate(texts, 1)]
     columns: dict[str, Sequence[Any] | None] = {
         "prompt": prompts,
         "reference": references,
@@ -219,16 +232,17 @@ def predictions_from_lists(
     return tuple(predictions)
 
 
-def fill_from_rows(
+def fill_prompts_and_references_from_rows(
     predictions: Sequence[Prediction], data: Sequence[str]
 ) -> tuple[Prediction, ...]:
-    """The predictions with the prompts and references of the rows that they answer, where they lack them.
+    """The predictions with the prompts and references that they lack taken from the rows that they
+    answer.
 
     They are found by the question; where the predictions have none, by their order, and then there must be as many.
 
     Raises DataError where the rows don't fit the predictions, or can't be read.
     """
-    requests = _requests_by_id(data)
+    requests = _batch_requests_by_custom_id(data)
     if requests:
         # A batch's output comes in any order: the id of the request is the only link.
         return tuple(
@@ -242,7 +256,7 @@ def fill_from_rows(
     else:
         matches = _match_by_order(predictions, rows, data)
     pairs = zip(predictions, matches, strict=True)
-    return tuple(_fill_from_row(prediction, row) for prediction, row in pairs)
+    return tuple(_fill_what_is_missing(prediction, row) for prediction, row in pairs)
 
 
 QuestionAnswer = tuple[str, str]
@@ -252,9 +266,13 @@ QuestionAnswer = tuple[str, str]
 def _match_by_question(
     predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
 ) -> list[QuestionAnswer | None]:
-    """For each prediction the row of the same question; None where there is none. Raises DataError for no match."""
-    by_question = {_normalize_text(question): (question, answer) for question, answer in rows}
-    matches = [by_question.get(_normalize_text(one.question)) for one in predictions]
+    """For each prediction the row of the same question; None if there is none. Raises DataError if
+    no prediction has one.
+    """
+    by_question = {
+        _normalize_spaces_and_case(question): (question, answer) for question, answer in rows
+    }
+    matches = [by_question.get(_normalize_spaces_and_case(one.question)) for one in predictions]
     if not any(matches):
         raise DataError(
             f"{', '.join(data)}: no row asks what a prediction answers; expected the same questions"
@@ -265,7 +283,9 @@ def _match_by_question(
 def _match_by_order(
     predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
 ) -> list[QuestionAnswer]:
-    """For each prediction the row at its place among those of its step. Raises DataError for another number."""
+    """For each prediction the row at its place among those of its step. Raises DataError if their
+    numbers differ.
+    """
     counts = Counter(prediction.step for prediction in predictions)
     if any(count != len(rows) for count in counts.values()):
         raise DataError(
@@ -281,7 +301,7 @@ def _match_by_order(
     return matches
 
 
-def _fill_from_row(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
+def _fill_what_is_missing(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
     """The prediction with what it lacks from its row; what it has itself stays."""
     if row is None:
         return prediction
@@ -293,8 +313,8 @@ def _fill_from_row(prediction: Prediction, row: QuestionAnswer | None) -> Predic
     )
 
 
-def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
-    """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
+def _batch_requests_by_custom_id(data: Sequence[str]) -> dict[str, Messages]:
+    """The messages of the requests of a batch, by their custom_id; empty if the files hold none."""
     requests: dict[str, Messages] = {}
     for source in find_sources(data):
         with open_raw(source.path) as raw:
@@ -309,8 +329,9 @@ def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
 
 
 def suggest_score_command(path: str | PathLike[str]) -> str:
-    """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for models or runs;
-    nothing for any other."""
+    """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for
+    models or runs; empty for any other.
+    """
     try:
         source = find_sources([fspath(path)])[0]
         with open_raw(source.path) as raw:
@@ -344,7 +365,9 @@ def suggest_score_command(path: str | PathLike[str]) -> str:
 
 
 def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
-    """The predictions of all rows, with what each column was taken for. Raises DataError where there is none."""
+    """The predictions of all rows, with the column that each was read from. Raises DataError if
+    there is none.
+    """
     taken = recognise_prediction_columns([line.row for line in lines], columns, lines[0].path)
     by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
     predictions = [one for row in by_row for one in row]
@@ -360,9 +383,9 @@ def _predictions_of_row(
     row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int
 ) -> Iterator[Prediction]:
     """The predictions of one row, one or several."""
-    cells = {name: _cell_at(row, column) for name, column in taken.items()}
+    cells = {name: _cell_at_path(row, column) for name, column in taken.items()}
     prompt, last_answer = _prompt_and_last_answer(
-        cells.get("prompt", _messages_before(cells["prediction"]))
+        cells.get("prompt", _chat_that_ends_with_answer(cells["prediction"]))
     )
     reference = next((answer.text for answer in answer_texts(cells.get("reference"))), "")
     # Of one column with prompt and prediction, the assistant's last turn is the prediction, and no reference.
@@ -374,11 +397,11 @@ def _predictions_of_row(
         reason = cells.get("stopped") if answer.ended is None else answer.ended
         yield Prediction(
             text,
-            _with_alpaca_input(prompt, row, taken),
+            _add_alpaca_input_to_prompt(prompt, row, taken),
             cut_stop_tokens(reference)[0],
-            _parse_step(cells.get("step")),
+            _parse_training_step(cells.get("step")),
             # A stop token in the text proves that the answer ended; what a column says may be a default.
-            has_stop or _parse_stop_reason(reason),
+            has_stop or _ended_by_itself(reason),
             file,
             line,
             str(row.get("custom_id") or ""),
@@ -386,10 +409,10 @@ def _predictions_of_row(
         )
 
 
-def _with_alpaca_input(
+def _add_alpaca_input_to_prompt(
     prompt: str | Messages, row: Mapping[str, Any], taken: Mapping[str, str]
 ) -> str | Messages:
-    """The prompt of a row of Alpaca's form with its `input`, which belongs to the question."""
+    """The prompt of a row of Alpaca's form with its `input` added, which belongs to the question."""
     if (
         not isinstance(prompt, str)
         or normalize_column_name(taken.get("prompt", "")) != "instruction"
@@ -399,18 +422,18 @@ def _with_alpaca_input(
     return f"{prompt}\n{more}" if isinstance(more, str) and more.strip() else prompt
 
 
-def _messages_before(prediction: Any) -> Any:
-    """The chat that a prediction stands at the end of; None where it is an answer alone."""
+def _chat_that_ends_with_answer(prediction: Any) -> Any:
+    """The chat whose last turn the prediction is; None if the prediction is an answer alone."""
     messages = prompt_messages(prediction) if isinstance(prediction, list | str) else None
     return messages if messages is not None and len(messages) > 1 else None
 
 
 def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
-    """What was asked, and the assistant's turn at its end, which is no part of it."""
+    """The messages that were asked, and the assistant's turn at the end, which is no part of them."""
     messages = prompt_messages(cell)
     if messages is None:
         return parse_rendered_prompt(next((answer.text for answer in answer_texts(cell)), "")), ""
-    if _role_of(messages[-1]) == "assistant":
+    if _openai_role_of_message(messages[-1]) == "assistant":
         return tuple(messages[:-1]), _content_text(messages[-1])
     return tuple(messages), ""
 
@@ -420,8 +443,8 @@ def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
     return (parse_rendered_chat(prompt) or prompt) if isinstance(prompt, str) else prompt
 
 
-def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
-    """One entry of a list as a prediction. Raises UsageError, DataError."""
+def _prediction_of_entry(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+    """One entry of a list (text, row or prediction) as a prediction. Raises UsageError, DataError."""
     if isinstance(value, Prediction):
         return value
     if isinstance(value, str):
@@ -440,17 +463,17 @@ def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> 
     return prediction
 
 
-def _cell_at(row: Mapping[str, Any], name: str) -> Any:
-    """What stands in a column, or in an object of it: `doc.question`."""
+def _cell_at_path(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a column, or of a key in an object of it: `doc.question`."""
     # The whole name first: a column may have a dot in it.
     if name in row:
         return row[name]
     first, _, rest = name.partition(".")
     inner = row.get(first)
-    return _cell_at(inner, rest) if rest and isinstance(inner, Mapping) else None
+    return _cell_at_path(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
-def _role_of(message: Mapping[str, Any]) -> str:
+def _openai_role_of_message(message: Mapping[str, Any]) -> str:
     """The role of a message, in OpenAI's names."""
     role = str(message.get("role", message.get("from", "")))
     return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(
@@ -470,8 +493,8 @@ def _content_text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _parse_step(value: Any) -> int:
-    """A training step; 0 where it is not known."""
+def _parse_training_step(value: Any) -> int:
+    """A training step as a number; 0 if it is not known."""
     try:
         # `500.0`, as pandas writes a column of numbers with gaps.
         return int(float(value))
@@ -479,8 +502,8 @@ def _parse_step(value: Any) -> int:
         return 0
 
 
-def _parse_stop_reason(value: Any) -> bool | None:
-    """Did the answer end by itself? None where the value says neither."""
+def _ended_by_itself(value: Any) -> bool | None:
+    """Did the answer end by itself, by its stop reason? None if the value says neither."""
     reason = str(value).strip().casefold()
     if reason in STOP_REASONS:
         return True
@@ -499,7 +522,7 @@ def _question_and_answer(row: Conversation) -> tuple[str, str]:
     return questions[-1] if questions else "", _content_text(row.messages[end]) if answers else ""
 
 
-def _normalize_text(text: str) -> str:
+def _normalize_spaces_and_case(text: str) -> str:
     """A text for comparison: one space between words, and no case."""
     # White space and case often change on the way through CSV and templates.
     return " ".join(text.split()).casefold()

@@ -1,4 +1,5 @@
-"""Files of one reference or question a line that stand beside a file of one answer a line.
+"""Finds the text files of references and questions that belong to a file of one answer a line
+beside them.
 
 Scripts on translations and summaries write `hyps.txt` beside `refs.txt`, or `test.pred.txt` beside `test.gold.txt` and
 `test.src.txt`. Names and numbers of lines prove together what belongs to what: a file counts whose name differs by the
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import bounded_lines
+from truetune.parsing.read_files_within_limits import lines_within_limit
 
 WORDS_OF_ROLE = {
     "prediction": frozenset(
@@ -38,14 +39,15 @@ MAX_FILES = 1_000
 """Files of a folder that are looked at. Chosen, not measured"""
 
 
-def find_text_files_beside(path: Path, lines: int) -> dict[str, Path]:
-    """The files of references and of prompts that belong to a file of answers: role -> file, where there is just one.
+def find_reference_and_prompt_files(path: Path, lines: int) -> dict[str, Path]:
+    """The files of references and of prompts that belong to a file of answers: role -> file, if
+    there is just one of the role.
 
     Args:
         path: the file of answers, one a line.
         lines: how many it has.
     """
-    role, rest = _split_name(path)
+    role, rest = _role_and_other_words_of_name(path)
     if role != "prediction":
         return {}
     candidates: dict[str, list[Path]] = {"reference": [], "prompt": []}
@@ -54,7 +56,7 @@ def find_text_files_beside(path: Path, lines: int) -> dict[str, Path]:
     except OSError:
         return {}
     for sibling in siblings:
-        its_role, its_rest = _split_name(sibling)
+        its_role, its_rest = _role_and_other_words_of_name(sibling)
         if its_role in candidates and its_rest == rest and sibling.is_file():
             candidates[its_role].append(sibling)
     return {
@@ -65,19 +67,19 @@ def find_text_files_beside(path: Path, lines: int) -> dict[str, Path]:
 
 
 def read_text_lines(path: Path) -> Sequence[str]:
-    """The lines of a text file without their ends; none where it is not UTF-8, or a line is too long."""
+    """The lines of a text file without their ends; empty if it is not UTF-8, or a line is too long."""
     try:
         with path.open("rb") as file:
             return [
                 line.decode().removeprefix("\ufeff").rstrip("\r\n")
-                for line, _ in bounded_lines(file)
+                for line, _ in lines_within_limit(file)
             ]
     except (OSError, ValueError, DataError):
         return []
 
 
-def _split_name(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The role that a file's name says (empty where it says none), and its other words."""
+def _role_and_other_words_of_name(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The role that a file's name says (empty if it says none), and the name's other words."""
     words = [word for word in re.split(r"[\W_]+", path.stem.lower()) if word]
     for role, names in WORDS_OF_ROLE.items():
         named = [word for word in words if word in names or word.removesuffix("s") in names]

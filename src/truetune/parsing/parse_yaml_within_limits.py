@@ -1,4 +1,5 @@
-"""YAML behind the guard: nesting, aliases that repeat or hold themselves, and values that are no settings.
+"""Parses YAML within limits on nesting, on values and on what aliases repeat, and refuses values
+that are no settings.
 
 PyYAML builds nodes by a recursion in C that nothing bounds, so 30 KB of `{` end the process. The events of libyaml come
 one by one, without recursion. They are counted first, each alias with all that it repeats; only then nodes are built.
@@ -18,9 +19,9 @@ from truetune.parsing.input_limits import (
     SETTINGS,
     InputLimitError,
     Limits,
-    check_size,
+    refuse_too_large,
 )
-from truetune.parsing.json_reader import check_whole_numbers
+from truetune.parsing.parse_json_within_limits import refuse_huge_whole_numbers
 
 # PyYAML may be built without libyaml; its own loader gives the same events, and is much slower.
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -77,7 +78,7 @@ class _Container:
 
 def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     """One YAML document. Raises InputLimitError or YamlError, both with the line."""
-    check_size(len(text), limits)
+    refuse_too_large(len(text), limits)
     try:
         try:
             document = _load_document(text, limits, _FAST_LOADER)
@@ -89,11 +90,13 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
         raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise YamlError(_error_in_words(error), None if mark is None else mark.line + 1) from None
+        raise YamlError(
+            _error_on_one_line(error), None if mark is None else mark.line + 1
+        ) from None
     # A value that does not fit its own tag fails inside of PyYAML, without a line.
     except _CONSTRUCTION_ERRORS as error:
         reason = (
-            _error_in_words(error)
+            _error_on_one_line(error)
             if isinstance(error, ValueError)
             else f"a value that does not fit its tag ({error!r:.60})"
         )
@@ -103,7 +106,7 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
 
 def _load_document(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
     """One document, its events checked before its nodes are built."""
-    _check_events(text, limits, new_loader)
+    _refuse_events_over_limits(text, limits, new_loader)
     loader = new_loader(text)
     try:
         node = loader.get_single_node()
@@ -111,13 +114,13 @@ def _load_document(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
     finally:
         loader.dispose()
     # `10**400` as a setting fails far from here, in numpy or in a seed.
-    check_whole_numbers(value)
-    _check_value_types(value)
+    refuse_huge_whole_numbers(value)
+    _refuse_types_unlike_json(value)
     return YamlDocument(node, value)
 
 
-def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
-    """Follow the events, and stop at the first that goes past a limit."""
+def _refuse_events_over_limits(text: str, limits: Limits, new_loader: Any) -> None:
+    """Follow the parser's events, and raise InputLimitError at the first that exceeds a limit."""
     guard = _EventGuard(limits)
     loader = new_loader(text)
     try:
@@ -141,7 +144,7 @@ class _EventGuard:
         self._open = [_Container(None)]
 
     def take(self, event: Any) -> None:
-        """The next event. Raises InputLimitError, with the line."""
+        """Count the next event. Raises InputLimitError, with the line."""
         line = event.start_mark.line + 1
         if isinstance(event, yaml.CollectionStartEvent):
             self._open.append(_Container(event.anchor))
@@ -149,23 +152,27 @@ class _EventGuard:
                 raise InputLimitError(f"nested more than {self._limits.max_nesting} deep", line)
         elif isinstance(event, yaml.CollectionEndEvent):
             closed = self._open.pop()
-            self._add(_Size(closed.values, closed.characters), closed.anchor, line)
+            self._count_value(_Size(closed.values, closed.characters), closed.anchor, line)
         elif isinstance(event, yaml.AliasEvent):
-            self._add(self._size_of_alias(event.anchor, line), None, line)
+            self._count_value(self._size_that_alias_repeats(event.anchor, line), None, line)
         elif isinstance(event, yaml.ScalarEvent):
-            _check_number(event, line)
-            self._add(_Size(1, len(event.value)), event.anchor, line)
+            _refuse_huge_whole_number(event, line)
+            self._count_value(_Size(1, len(event.value)), event.anchor, line)
 
-    def _size_of_alias(self, anchor: str | None, line: int) -> _Size:
-        """What an alias repeats. Raises InputLimitError where it stands inside of that."""
+    def _size_that_alias_repeats(self, anchor: str | None, line: int) -> _Size:
+        """The values and characters that an alias repeats. Raises InputLimitError if it is inside
+        of its own anchor.
+        """
         if any(container.anchor == anchor for container in self._open):
             # A value that holds itself: PyYAML builds it, and whoever walks it never ends.
             raise InputLimitError(f"the alias *{anchor} stands inside of what it repeats", line)
         # PyYAML raises for an alias without an anchor, when it builds the value.
         return self._sizes_by_anchor.get(anchor, _Size(1, 0))
 
-    def _add(self, size: _Size, anchor: str | None, line: int) -> None:
-        """Count a value towards the container around it. Raises InputLimitError."""
+    def _count_value(self, size: _Size, anchor: str | None, line: int) -> None:
+        """Count a value towards the container around it. Raises InputLimitError if that becomes too
+        large.
+        """
         if anchor is not None:
             self._sizes_by_anchor[anchor] = size
         around = self._open[-1]
@@ -179,8 +186,8 @@ class _EventGuard:
             raise InputLimitError("aliases repeat more text than settings can have", line)
 
 
-def _check_number(event: Any, line: int) -> None:
-    """Raise InputLimitError for a whole number that no setting can be. Quoted text is no number, whatever it holds."""
+def _refuse_huge_whole_number(event: Any, line: int) -> None:
+    """Raise InputLimitError for an unquoted whole number that no setting can be."""
     is_plain = event.style in (None, "") or event.tag is not None
     # 64 bits have 19 digits at most: shorter values need no pattern.
     if is_plain and len(event.value) >= 19 and _LONG_NUMBER.fullmatch(event.value):
@@ -191,17 +198,19 @@ def _check_number(event: Any, line: int) -> None:
         raise InputLimitError(reason, line)
 
 
-def _check_value_types(value: Any) -> None:
-    """Raises YamlError for what JSON and TOML don't have: sets, bytes, keys that hold values, halves of characters."""
+def _refuse_types_unlike_json(value: Any) -> None:
+    """Raise YamlError for values that JSON and TOML don't have: sets, bytes, keys that hold values,
+    lone surrogates.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, _PLAIN_TYPES) and not _is_date(key):
+            if not isinstance(key, _PLAIN_TYPES) and not _is_date_or_time(key):
                 raise YamlError(f"a key is {type(key).__name__}; expected text")
-            _check_value_types(key)
-            _check_value_types(item)
+            _refuse_types_unlike_json(key)
+            _refuse_types_unlike_json(item)
     elif isinstance(value, list):
         for item in value:
-            _check_value_types(item)
+            _refuse_types_unlike_json(item)
     elif isinstance(value, str):
         # YAML can escape half a character; a file or a tokenizer can't hold it.
         if any("\ud800" <= character <= "\udfff" for character in value):
@@ -209,14 +218,14 @@ def _check_value_types(value: Any) -> None:
                 "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole"
                 " character"
             )
-    elif not isinstance(value, _PLAIN_TYPES) and not _is_date(value):
+    elif not isinstance(value, _PLAIN_TYPES) and not _is_date_or_time(value):
         raise YamlError(
             f"a value of the kind {type(value).__name__}; expected text, numbers, lists and"
             " mappings"
         )
 
 
-def _is_date(value: Hashable) -> bool:
+def _is_date_or_time(value: Hashable) -> bool:
     """Is it a date or a time?"""
     # `2024-01-01` is a date in YAML and a name to people: the readers of settings write it back as
     # text.
@@ -225,6 +234,6 @@ def _is_date(value: Hashable) -> bool:
     return isinstance(value, date)
 
 
-def _error_in_words(error: Exception) -> str:
-    """What PyYAML says, on one line."""
+def _error_on_one_line(error: Exception) -> str:
+    """PyYAML's error message, on one line."""
     return " ".join(str(getattr(error, "problem", None) or error).split())[:_MAX_MESSAGE]

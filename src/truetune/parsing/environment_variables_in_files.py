@@ -1,4 +1,5 @@
-"""Variables that files set for the programs they start: shell, job and compose files, Dockerfiles, files of variables.
+"""Finds environment variables that files set for the programs they start: shell, job and compose
+files, Dockerfiles, files of variables.
 
 A job often sources its variables from another file, or hands them to a container by `--env-file`. Those files are read
 with the job, since the job is what they act on. Only the names that are asked for are looked at: such files hold keys
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.shell_commands import CommandFile, describes_containers, last_option
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.shell_commands import CommandFile, is_compose_file_or_manifest, last_option
 
 SETS_VARIABLE = re.compile(r"(?<![\w$\-.])([A-Z][A-Z0-9_]{2,60})=[\"']?([\w.:+-]*)")
 DOCKER_VARIABLE = re.compile(r"ENV\s+([A-Z][A-Z0-9_]{2,60})\s+[\"']?([\w.:+-]+)", re.I)
@@ -36,30 +37,36 @@ class EnvironmentSetting(NamedTuple):
     """1-based"""
 
 
-def environment_of(file: CommandFile, names: frozenset[str]) -> Iterator[EnvironmentSetting]:
-    """The variables of these names that a file of commands sets, or a file that it sources, as they are at its end."""
+def find_environment_settings(
+    file: CommandFile, names: frozenset[str]
+) -> Iterator[EnvironmentSetting]:
+    """The values of these variables that a file of commands, or a file that it sources, leaves set
+    at its end.
+    """
     found: dict[str, EnvironmentSetting] = {}
-    for sourced in _sourced_files(file):
-        found |= _settings_of_text(_read_text(sourced), str(sourced), names)
+    for sourced in _files_sourced_by_commands(file):
+        found |= _find_settings_in_text(_read_text_or_empty(sourced), str(sourced), names)
     lines = enumerate(file.text.splitlines(), 1)
-    if describes_containers(Path(file.path)):
+    if is_compose_file_or_manifest(Path(file.path)):
         lines_of_commands = [(one.line, one.text) for one in file.commands]
-        found |= _settings_of_lines(iter(lines_of_commands), file.path, names)
+        found |= _find_settings_in_lines(iter(lines_of_commands), file.path, names)
     else:
-        found |= _settings_of_lines(lines, file.path, names)
+        found |= _find_settings_in_lines(lines, file.path, names)
     unset = {name for match in UNSETS.finditer(file.text) for name in match["names"].split()}
     yield from (one for one in found.values() if one.name not in unset)
 
 
-def _settings_of_text(text: str, path: str, names: frozenset[str]) -> dict[str, EnvironmentSetting]:
-    """The variables of these names that a text sets; the last value holds."""
-    return _settings_of_lines(iter(enumerate(text.splitlines(), 1)), path, names)
+def _find_settings_in_text(
+    text: str, path: str, names: frozenset[str]
+) -> dict[str, EnvironmentSetting]:
+    """The variables of these names that a text sets; the last value counts."""
+    return _find_settings_in_lines(iter(enumerate(text.splitlines(), 1)), path, names)
 
 
-def _settings_of_lines(
+def _find_settings_in_lines(
     lines: Iterator[tuple[int, str]], path: str, names: frozenset[str]
 ) -> dict[str, EnvironmentSetting]:
-    """The same of numbered lines."""
+    """The variables of these names that numbered lines set; the last value counts."""
     found: dict[str, EnvironmentSetting] = {}
     for number, line in lines:
         code = line.partition("#")[0] if not line.lstrip().startswith("#") else ""
@@ -71,8 +78,8 @@ def _settings_of_lines(
     return found
 
 
-def _sourced_files(file: CommandFile) -> Iterator[Path]:
-    """Files beside a file of commands from which it takes variables."""
+def _files_sourced_by_commands(file: CommandFile) -> Iterator[Path]:
+    """The files that a file of commands takes variables from: by `source`, `.`, or `--env-file`."""
     folder = Path(file.path).parent
     named: list[str] = []
     for command in file.commands:
@@ -88,9 +95,9 @@ def _sourced_files(file: CommandFile) -> Iterator[Path]:
             yield path
 
 
-def _read_text(path: Path) -> str:
+def _read_text_or_empty(path: Path) -> str:
     """The text of a small file; empty where it can't be read."""
     try:
-        return read_bounded(path, SETTINGS).decode("utf-8-sig", "replace")
+        return read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig", "replace")
     except (OSError, InputLimitError):
         return ""

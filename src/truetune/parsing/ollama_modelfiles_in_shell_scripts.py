@@ -1,4 +1,5 @@
-"""Modelfiles that a shell script writes from here-documents: `cat > Modelfile <<EOF`.
+"""Finds the Ollama Modelfiles that a shell script writes from here-documents: `cat > Modelfile
+<<EOF`.
 
 Nothing is run. A here-document counts where its command names a Modelfile, or a file that `ollama create -f` takes, and
 its text has a FROM. Variables that the script sets once are put in, with the default of `${1:-default}`.
@@ -11,10 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.read_modelfile import Modelfile, is_modelfile, parse_modelfile
-from truetune.parsing.shell_commands import HERE_DOCUMENT, SCRIPT_SUFFIXES, variables_set_once
+from truetune.parsing.read_files_within_limits import read_bytes_within_limit
+from truetune.parsing.read_ollama_modelfile import Modelfile, is_modelfile_name, parse_modelfile
+from truetune.parsing.shell_commands import (
+    HERE_DOCUMENT,
+    SCRIPT_SUFFIXES,
+    variables_set_once_unconditionally,
+)
 
 CREATED_FROM = re.compile(
     r"\bollama\s+create\b[^\n;&|]{0,200}?\s(?:-f|--file)[\s=]+[\"']?([^\s\"';&|]+)"
@@ -37,22 +42,28 @@ class _HereDocument(NamedTuple):
 
 
 def modelfiles_in_script(path: Path) -> Iterator[Modelfile]:
-    """The Modelfiles that a shell script writes, at their lines in the script; none where it can't be read."""
+    """The Modelfiles that a shell script writes from here-documents, at their lines in the script;
+    none if it can't be read.
+    """
     if path.suffix not in SCRIPT_SUFFIXES:
         return
     try:
-        script = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+        script = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return
     if "<<" not in script:
         return
     created_from = {Path(name).name for name in CREATED_FROM.findall(script)}
-    variables = variables_set_once(script)
+    variables = variables_set_once_unconditionally(script)
     for document in _here_documents(script):
         names = [Path(word).name for word in WORD_BORDER.split(document.command) if word]
-        if not any(is_modelfile(Path(name)) or name in created_from for name in names):
+        if not any(is_modelfile_name(Path(name)) or name in created_from for name in names):
             continue
-        text = document.text if document.is_plain else _expand(document.text, variables)
+        text = (
+            document.text
+            if document.is_plain
+            else _expand_known_variables(document.text, variables)
+        )
         modelfile = parse_modelfile(text, str(path), document.first_line)
         if modelfile.last("from") is not None:
             yield modelfile
@@ -76,8 +87,8 @@ def _here_documents(script: str) -> Iterator[_HereDocument]:
         yield _HereDocument(command, text, first + 1, bool(begin[1]))
 
 
-def _expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text with the variables that are known, as the shell puts them in."""
+def _expand_known_variables(text: str, variables: Mapping[str, str]) -> str:
+    """The text with the shell variables that are known replaced by their values, as the shell does."""
 
     def value(match: re.Match[str]) -> str:
         """What stands for one variable: what is set, else its default, else itself."""

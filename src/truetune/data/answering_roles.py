@@ -1,4 +1,5 @@
-"""Which roles of a chat's turns answer: rows of users spell them as OpenAI, ShareGPT, Gemma or a bot framework does.
+"""Tells which roles of a chat's turns are those of the answering side, in the spellings of OpenAI,
+ShareGPT, Gemma or a bot framework.
 
 Roles are asked about before rows are read in truetune's form, in rows and in scripts: a role may be any JSON value.
 """

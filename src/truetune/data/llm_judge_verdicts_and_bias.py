@@ -1,4 +1,5 @@
-"""What an LLM judge decided of pairs of answers, and what these verdicts say of the judge itself.
+"""Reads an LLM judge's verdicts on pairs of answers, and counts whether the judge prefers a place
+or the longer answer.
 
 A judge sees two answers, one first and one second. Whether it judges the answers or their places shows where the same
 two answers were judged in both orders, where both are the same model's, and where files compare two models each way.
@@ -100,11 +101,11 @@ class PlaceCount:
 
     @property
     def decided(self) -> int:
-        """Pairs with a winner."""
+        """How many pairs have a winner."""
         return self.first + self.second
 
     @property
-    def is_uneven(self) -> bool:
+    def is_uneven_beyond_chance(self) -> bool:
         """Does one place win far more often than chance lets it?"""
         excess = abs(self.first - self.second)
         return (
@@ -115,29 +116,33 @@ class PlaceCount:
 
     @property
     def p(self) -> float:
-        """Two-sided chance of as uneven a count."""
-        return two_sided_p(self.first, self.second)
+        """The two-sided probability of a count as uneven as this one, if both places win equally
+        often.
+        """
+        return two_sided_binomial_p(self.first, self.second)
 
 
-def two_sided_p(first: int, second: int) -> float:
-    """Two-sided p of equal chances (exact binomial)."""
+def two_sided_binomial_p(first: int, second: int) -> float:
+    """The two-sided p of two counts, if both outcomes are equally likely (exact binomial test)."""
     of = first + second
     if not of:
         return 1.0
     tail = sum(comb(of, k) for k in range(min(first, second) + 1))
     # As a ratio of integers: 2 to the power of 2,000 is no float.
     return (
-        min(1.0, (2 * tail) / (1 << of)) if of < 1000 else 10.0 ** min(0.0, _log_of_ratio(tail, of))
+        min(1.0, (2 * tail) / (1 << of))
+        if of < 1000
+        else 10.0 ** min(0.0, _log10_of_doubled_tail(tail, of))
     )
 
 
-def _log_of_ratio(tail: int, of: int) -> float:
-    """log10 of 2 * tail / 2^of for large counts."""
+def _log10_of_doubled_tail(tail: int, of: int) -> float:
+    """log10 of 2 * tail / 2^of, for counts too large for floats."""
     return log10(2) + log10(tail) - of * log10(2)
 
 
-def read_slot(value: Any) -> Slot:
-    """Which place a verdict names."""
+def parse_winning_place(value: Any) -> Slot:
+    """The place that a verdict names as the winner: first, second or tie."""
     if isinstance(value, bool) or value is None:
         return "unread"
     text = str(value).strip()
@@ -150,21 +155,23 @@ def read_slot(value: Any) -> Slot:
     return "first" if match["slot"].lower() in FIRST_WORDS else "second"
 
 
-def find_pair_columns(row: dict[str, Any]) -> PairColumns | None:
-    """The columns of a row that an LLM judge's script wrote; None where it is no such row."""
+def find_verdict_columns(row: dict[str, Any]) -> PairColumns | None:
+    """The columns of a row that an LLM judge's script wrote: texts or models of both places, and
+    the verdict. None if it is no such row.
+    """
     names = {re.sub(r"[\W_]+", "_", name).strip("_").lower(): name for name in row}
     verdict = next((names[name] for name in names if name in VERDICT_NAMES), None)
     if verdict is None or isinstance(row[verdict], dict | list):
         return None
-    texts = _pair_of(names, TEXT_STEMS)
-    models = _pair_of(names, MODEL_STEMS)
+    texts = _pair_of_columns(names, TEXT_STEMS)
+    models = _pair_of_columns(names, MODEL_STEMS)
     if texts is None and models is None:
         return None
     return PairColumns(verdict, texts, models)
 
 
-def _pair_of(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | None:
-    """Two columns that differ in the letter or number of their place."""
+def _pair_of_columns(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | None:
+    """The two columns that differ only in the letter or number of their place."""
     for stem in stems:
         for one, other in PAIR_ENDINGS:
             first = next(
@@ -178,15 +185,17 @@ def _pair_of(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | N
     return None
 
 
-def count_by_place(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
-    """The counts that show a preference for a place, the surest kind first."""
-    yield from _of_both_orders(pairs)
-    yield from _of_equal_sides(pairs)
-    yield from _of_files_each_way(pairs)
+def count_wins_by_place(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+    """The counts of wins by place that show a preference for a place, the surest kind first."""
+    yield from _count_pairs_judged_in_both_orders(pairs)
+    yield from _count_equal_sides(pairs)
+    yield from _count_models_compared_each_way(pairs)
 
 
-def _of_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
-    """The same two answers, judged in both orders: a verdict that stays with the place contradicts itself."""
+def _count_pairs_judged_in_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+    """Count the same two answers, judged in both orders: a verdict that stays with the place
+    contradicts itself.
+    """
     seen: dict[tuple[str, str, str], JudgedPair] = {}
     first = second = ties = 0
     case: JudgedPair | None = None
@@ -210,8 +219,10 @@ def _of_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
         yield PlaceCount("the same two answers in both orders", first, second, ties, case)
 
 
-def _of_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
-    """A model against itself: neither place should win."""
+def _count_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+    """Count the verdicts on a model against itself, or on two equal answers, of which neither place
+    should win.
+    """
     own = [
         pair
         for pair in pairs
@@ -219,11 +230,12 @@ def _of_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
         or (all(pair.texts) and pair.texts[0] == pair.texts[1])
     ]
     if own:
-        yield _count("a model against itself, or two equal answers", own)
+        yield _count_wins("a model against itself, or two equal answers", own)
 
 
-def _of_files_each_way(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
-    """Models that were compared each way, by their names: the better one is as often second as it is first.
+def _count_models_compared_each_way(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+    """Count models that were compared each way, by their names: the better one is as often second
+    as it is first.
 
     Of each two models, as many pairs are counted in one order as in the other.
     """
@@ -236,10 +248,10 @@ def _of_files_each_way(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
         other = by_models.get((models[1], models[0]), [])
         balanced += one[: min(len(one), len(other))]
     if balanced:
-        yield _count("two models that were compared each way", balanced)
+        yield _count_wins("two models that were compared each way", balanced)
 
 
-def _count(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
+def _count_wins(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
     """How often each place won."""
     wins = {
         slot: sum(pair.verdict == slot for pair in pairs) for slot in ("first", "second", "tie")
@@ -247,8 +259,10 @@ def _count(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
     return PlaceCount(how, wins["first"], wins["second"], wins["tie"], pairs[0] if pairs else None)
 
 
-def count_longer(pairs: Sequence[JudgedPair]) -> tuple[int, int]:
-    """How often the longer answer won, and how often the shorter one; nearly equal lengths count for nothing."""
+def count_wins_of_longer_and_shorter(pairs: Sequence[JudgedPair]) -> tuple[int, int]:
+    """How often the longer answer won, and how often the shorter one; pairs of nearly equal length
+    are left out.
+    """
     longer = shorter = 0
     for pair in pairs:
         one, other = (len(text) for text in pair.texts)
@@ -262,5 +276,5 @@ def count_longer(pairs: Sequence[JudgedPair]) -> tuple[int, int]:
 
 def is_row_of_verdicts(row: dict[str, Any]) -> bool:
     """Is a row, by its columns and its verdict, what an LLM judge's script writes of a pair?"""
-    columns = find_pair_columns(row)
-    return columns is not None and read_slot(row[columns.verdict]) != "unread"
+    columns = find_verdict_columns(row)
+    return columns is not None and parse_winning_place(row[columns.verdict]) != "unread"

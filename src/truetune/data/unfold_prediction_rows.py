@@ -1,4 +1,5 @@
-"""Rows of predictions as other programs write them: out of the objects, tables and events that hold them.
+"""Unfolds the objects, tables and events in which other programs write predictions into rows with
+columns.
 
 A batch of OpenAI, vLLM or Anthropic holds each answer in a response; lm-eval beside a document; Evals in events; W&B
 and MLflow in a table; pipelines in lists. Here each becomes a row with columns, and an object that holds an answer
@@ -10,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from truetune.data.answering_roles import is_answering_role
 from truetune.data.recognise_prediction_columns import COLUMN_NAMES, normalize_column_name
-from truetune.data.roles import is_answering_role
 from truetune.errors import DataError
 from truetune.parsing.input_limits import ROW
-from truetune.parsing.json_reader import parse_json
-from truetune.parsing.python_reader import parse_literal
+from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.parsing.parse_python_within_limits import parse_literal
 
 TEXT_KEYS = (
     *("choices", "body", "message", "messages", "content", "text", "generated_text", "turns"),
@@ -47,25 +48,26 @@ class AnswerText(NamedTuple):
 
 
 def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
-    """The rows of (value, file, line): those inside tables, lists and events too. Raises DataError for choices of
-    lm-eval, of which no answer was generated."""
+    """The rows in (value, file, line): those inside tables, lists and events too. Raises DataError
+    for choices of lm-eval, of which no answer was generated.
+    """
     if len(values) == 1 and _is_answers_by_id(values[0][0]):
         return _rows_of_answers_by_id(*values[0])
-    lines = list(_lines_in(values))
+    lines = list(_row_lines_in(values))
     if not lines:
         return []
     # A log of Evals mixes samplings with other events, so that one of them tells; the others are whole files.
-    if any(_is_sampling(line.row) for line in lines):
+    if any(_is_sampling_event_of_evals(line.row) for line in lines):
         return list(_rows_of_evals(lines))
     if all({"doc", "resps"} <= line.row.keys() for line in lines):
         return list(_rows_of_lm_eval(lines))
     if all(_has_json_cells(line.row) for line in lines):
-        return [_parse_cells(line) for line in lines]
+        return [_parse_json_cells(line) for line in lines]
     return lines
 
 
-def _lines_in(values: Sequence[tuple[Any, str, int]]) -> Iterator[RowLine]:
-    """All rows of (value, file, line), each with where its value stands."""
+def _row_lines_in(values: Sequence[tuple[Any, str, int]]) -> Iterator[RowLine]:
+    """All rows in (value, file, line), each with the file and line of its value."""
     for value, path, number in values:
         for row in _rows_in(value):
             yield RowLine(row, path, number)
@@ -80,33 +82,37 @@ def _rows_of_answers_by_id(answers: Mapping[str, str], path: str, number: int) -
 
 def _has_json_cells(row: Row) -> bool:
     """Does a row hold its inputs and outputs as JSON text, as exported traces of MLflow do?"""
-    return all(_is_object(row.get(name)) for name in ("inputs", "outputs"))
+    return all(_is_json_object_text(row.get(name)) for name in ("inputs", "outputs"))
 
 
-def _parse_cells(line: RowLine) -> RowLine:
-    """The row with each cell of JSON as what it holds."""
-    row = {name: _parse_cell(cell) for name, cell in line.row.items()}
+def _parse_json_cells(line: RowLine) -> RowLine:
+    """The row with each cell of JSON parsed."""
+    row = {name: _parse_list_or_object_text(cell) for name, cell in line.row.items()}
     return RowLine(row, line.path, line.line)
 
 
 def answer_texts(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
-    """The texts of an answer: one, or several of a list; the answer in the objects that servers give.
+    """The texts of an answer: one, or several of a list; or the answer inside the objects that
+    servers give. Of a list of messages it is the last one, if that is the assistant's. Numbers are
+    as they are written.
 
     Of a list of messages it is the last one, if that is the assistant's. Numbers are as they are written.
     """
-    value = _parse_messages(value)
+    value = _parse_messages_text(value)
     if isinstance(value, str):
         yield AnswerText(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield AnswerText(str(value))
     elif isinstance(value, list) and depth:
-        yield from _texts_of_list(value, depth)
+        yield from _answer_texts_of_list(value, depth)
     elif isinstance(value, Mapping) and depth:
-        yield from _texts_of_object(value, depth)
+        yield from _answer_texts_of_object(value, depth)
 
 
-def _texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerText]:
-    """The texts of an object, by the key that holds an answer; what ended it stands beside the text or around it."""
+def _answer_texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerText]:
+    """The answers in an object, by the key that holds an answer; what ended it is beside the text
+    or around it.
+    """
     key = next((name for name in TEXT_KEYS if value.get(name) is not None), None)
     if key is None and len(value) == 1:
         # `{"summary": "..."}`: with a single key there is no doubt which one it is.
@@ -121,7 +127,7 @@ def _texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerTex
 
 def prompt_messages(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a prompt, also where a table holds them as text, or a request around them."""
-    value = _parse_messages(value)
+    value = _parse_messages_text(value)
     if isinstance(value, Mapping):
         inner = value.get("messages", value.get("body"))
         return prompt_messages(inner) if inner is not None else None
@@ -136,14 +142,18 @@ def is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and ("role" in value or "from" in value)
 
 
-def _parse_messages(value: Any) -> Any:
-    """The messages that a text holds, as CSV files have them; else the value itself. Other JSON may be the answer."""
-    parsed = _parse_cell(value)
+def _parse_messages_text(value: Any) -> Any:
+    """The messages that a text holds as JSON, as CSV files have them; otherwise the value itself.
+    Other JSON may be the answer.
+    """
+    parsed = _parse_list_or_object_text(value)
     return parsed if isinstance(parsed, list) and parsed and all(map(is_message, parsed)) else value
 
 
-def _parse_cell(value: Any) -> Any:
-    """A list or an object that a text holds, in JSON or as Python prints it; else the value itself."""
+def _parse_list_or_object_text(value: Any) -> Any:
+    """The list or object that a text holds, in JSON or as Python prints it; otherwise the value
+    itself.
+    """
     text = value.strip() if isinstance(value, str) else ""
     # Most answers are no JSON: two characters tell it without a parser.
     if text[:1] not in ("[", "{") or text[-1:] not in ("]", "}"):
@@ -158,8 +168,10 @@ def _parse_cell(value: Any) -> Any:
             return value
 
 
-def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
-    """The texts of a list: of a chat its last turn, of content blocks one text, else each item's."""
+def _answer_texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
+    """The answers in a list: of a chat its last turn, of content blocks one text, otherwise each
+    item's.
+    """
     if values and all(map(is_message, values)):
         # Where the last turn is the user's, the chat is a prompt and holds no answer.
         role = values[-1].get("role", values[-1].get("from"))
@@ -174,9 +186,9 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
             yield from answer_texts(value, depth - 1)
 
 
-def _is_object(cell: Any) -> bool:
-    """Does a cell hold an object in JSON, as exported runs have them?"""
-    return isinstance(cell, str) and isinstance(_parse_cell(cell), dict)
+def _is_json_object_text(cell: Any) -> bool:
+    """Is a cell the text of a JSON object, as exported runs have it?"""
+    return isinstance(cell, str) and isinstance(_parse_list_or_object_text(cell), dict)
 
 
 def _rows_in(value: Any) -> Iterator[Row]:
@@ -210,8 +222,8 @@ def _is_answers_by_id(value: Any) -> bool:
     )
 
 
-def _is_sampling(row: Row) -> bool:
-    """Is it the event of a log of Evals that holds an answer?"""
+def _is_sampling_event_of_evals(row: Row) -> bool:
+    """Is the row an event in a log of OpenAI Evals that holds an answer?"""
     return (
         row.get("type") == "sampling"
         and isinstance(row.get("data"), Mapping)
@@ -220,7 +232,7 @@ def _is_sampling(row: Row) -> bool:
 
 
 def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
-    """The samples of a log of Evals, with what was expected of each."""
+    """The samples in a log of OpenAI Evals, with what was expected of each."""
     # Evals writes what it expects in an event of its own, with the same sample_id.
     expected = {
         line.row.get("sample_id"): line.row["data"].get("expected")
@@ -228,7 +240,7 @@ def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
         if line.row.get("type") == "match" and isinstance(line.row.get("data"), Mapping)
     }
     for line in lines:
-        if _is_sampling(line.row):
+        if _is_sampling_event_of_evals(line.row):
             data = line.row["data"]
             row = {"prompt": data.get("prompt"), "sampled": data["sampled"]}
             wanted = expected.get(line.row.get("sample_id"))
@@ -238,7 +250,9 @@ def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
 
 
 def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
-    """The samples of lm-eval: the document's question, else the prompt that was sent; each once, not once a filter."""
+    """The samples of lm-eval, each once and not once for each filter, with the document's question,
+    or the prompt that was sent.
+    """
     # lm-eval writes a row for each filter of a task; the answer under all of them is the same.
     first = lines[0].row.get("filter")
     for row, path, line in lines:
@@ -254,11 +268,13 @@ def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
             (doc[name] for name in COLUMN_NAMES["prompt"] if isinstance(doc.get(name), str)), None
         )
         yield RowLine(
-            {"prompt": question or _prompt_in_arguments(row.get("arguments")), **row}, path, line
+            {"prompt": question or _prompt_in_request_arguments(row.get("arguments")), **row},
+            path,
+            line,
         )
 
 
-def _prompt_in_arguments(arguments: Any) -> str:
+def _prompt_in_request_arguments(arguments: Any) -> str:
     """The prompt in the arguments of a request: by name, or the first of a list."""
     while isinstance(arguments, Mapping | list) and arguments:
         arguments = (
@@ -268,7 +284,9 @@ def _prompt_in_arguments(arguments: Any) -> str:
 
 
 def _are_likelihoods(responses: Any) -> bool:
-    """[[[-3.2, false]], ...]: a number and whether it is the greedy choice."""
+    """Are the responses of lm-eval log-likelihoods of choices, [[[-3.2, false]], ...]: a number and
+    whether it is the greedy choice?
+    """
     while isinstance(responses, list) and responses and isinstance(responses[0], list):
         responses = responses[0]
     return (
