@@ -114,8 +114,8 @@ class Training(NamedTuple):
     output: str
 
 
-class Asked(NamedTuple):
-    """A command that evaluates or serves a model."""
+class ModelUse(NamedTuple):
+    """A command that evaluates, serves or converts a model."""
 
     command: ShellCommand
     model: str
@@ -133,22 +133,33 @@ class BaseEvaluatedAfterTraining(CommandRule):
     what = "commands that train with a folder for the result, or that evaluate, serve or convert a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Training | Asked]:
-        trainings = list(_trainings_of(file))
-        yield from trainings or used_plainly(file)
+    def places(file: CommandFile) -> Iterator[Training | ModelUse]:
+        """The commands that train into a folder, or that evaluate, serve or convert a model."""
+        trainings = list(_trainings_in(file))
+        yield from trainings or uses_without_adapter(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        trainings = list(_trainings_of(file))
-        yield from self._after_trainings(trainings) if trainings else self._beside_scripts()
+        trainings = list(_trainings_in(file))
+        yield from (
+            self._findings_after_trainings(trainings)
+            if trainings
+            else self._findings_beside_scripts()
+        )
 
-    def _beside_scripts(self) -> Iterator[Finding]:
-        """Commands that use the base which a script of the project trains, where none uses what it writes."""
+    def _findings_beside_scripts(self) -> Iterator[Finding]:
+        """Findings on commands that use the base which a script of the project trains, where none
+        uses what it writes.
+        """
         path = Path(self.subject.path)
-        used = [one for one in used_plainly(self.subject) if not _is_about_the_base(one.command)]
+        used = [
+            one
+            for one in uses_without_adapter(self.subject)
+            if not _writes_to_a_base_path(one.command)
+        ]
         if not used or ABOUT_THE_BASE.search(path.name):
             return
-        trained = unused_training(path)
+        trained = only_unused_training(path)
         if trained is None:
             return
         asked = next(
@@ -162,14 +173,14 @@ class BaseEvaluatedAfterTraining(CommandRule):
                 cases=[self.case(asked.command, asked.text), trained.case],
             )
 
-    def _after_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
-        """Commands of one file that use the base after the training."""
+    def _findings_after_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
+        """Findings on commands of one file that use the base after the training."""
         file = self.subject
         for training in trainings:
             later = [one for one in file.commands if one.line > training.command.line]
-            if any(uses_as_model(one, training.output) for one in later):
+            if any(uses_output_as_model(one, training.output) for one in later):
                 continue
-            for asked in used_plainly(file):
+            for asked in uses_without_adapter(file):
                 if asked.command in later and asked.model == training.model:
                     yield self.finding(
                         f"{asked.model} is asked after the training that begins with it, and {training.output}, which"
@@ -183,7 +194,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
                     return
 
 
-def _trainings_of(file: CommandFile) -> Iterator[Training]:
+def _trainings_in(file: CommandFile) -> Iterator[Training]:
     """The trainings that commands of a file start."""
     for command in file.commands:
         training = training_of(command, Path(file.path).parent)
@@ -191,9 +202,11 @@ def _trainings_of(file: CommandFile) -> Iterator[Training]:
             yield training
 
 
-def trained_by_commands(path: Path) -> TrainedByScripts | None:
-    """The one training that commands of other files of the project start; None where there is none, or several."""
-    found = [(file, one) for file in command_files_of_project(path) for one in _trainings_of(file)]
+def only_training_by_commands(path: Path) -> TrainedByScripts | None:
+    """The one training that commands of other files of the project start; None where there is none,
+    or several.
+    """
+    found = [(file, one) for file in command_files_of_project(path) for one in _trainings_in(file)]
     if len({(one.model, one.output) for _, one in found}) != 1:
         return None
     file, training = found[0]
@@ -210,30 +223,32 @@ def trained_by_commands(path: Path) -> TrainedByScripts | None:
     )
 
 
-def trained_by_settings(path: Path) -> TrainedByScripts | None:
+def only_training_by_settings(path: Path) -> TrainedByScripts | None:
     """The one training that a file of settings of the project describes, where its folder holds a model already.
 
     None where there are several, or where another such file names the folder: it may merge or serve it.
     """
     files = [file for file in files_around(path) if file.suffix in SETTINGS_ENDINGS]
-    trainings = [one for file in files if (one := _trained_by_file(file)) is not None]
+    trainings = [one for file in files if (one := _training_of_settings_file(file)) is not None]
     if len(trainings) != 1:
         return None
     training = trainings[0]
     others = (read_project_text(str(file)) for file in files if str(file) != training.path)
-    if not _holds_a_model(path, training.best) or any(training.best in text for text in others):
+    if not _output_holds_model(path, training.best) or any(
+        training.best in text for text in others
+    ):
         return None
     return training
 
 
-def _trained_by_file(path: Path) -> TrainedByScripts | None:
-    """The training that Axolotl or LLaMA-Factory makes of a file; None of any other file."""
+def _training_of_settings_file(path: Path) -> TrainedByScripts | None:
+    """The training that Axolotl or LLaMA-Factory makes of a settings file; None of any other file."""
     try:
         config = read_config(path)
     except (TruetuneError, OSError):
         return None
     is_training = config.stack == "axolotl" or config.raw.get("do_train") is True
-    base, output = _named_by_settings(path) if is_training else ("", "")
+    base, output = _model_and_output_in_settings(path) if is_training else ("", "")
     if not base or not output:
         return None
     lines = read_project_text(str(path)).splitlines()
@@ -245,8 +260,8 @@ def _trained_by_file(path: Path) -> TrainedByScripts | None:
     )
 
 
-def _holds_a_model(path: Path, folder: str) -> bool:
-    """Does the folder of a training stand in the project, with a model or an adapter in it?"""
+def _output_holds_model(path: Path, folder: str) -> bool:
+    """Does the output folder of a training stand in the project, with a model or an adapter in it?"""
     return any(
         (root / folder / name).is_file()
         for root in project_folders(path)
@@ -254,32 +269,38 @@ def _holds_a_model(path: Path, folder: str) -> bool:
     )
 
 
-def unused_training(path: Path) -> TrainedByScripts | None:
-    """The one training of the project around a file of commands, where surely no command uses what it writes."""
+def only_unused_training(path: Path) -> TrainedByScripts | None:
+    """The one training of the project around a file of commands, where surely no command uses what
+    it writes; else None.
+    """
     trained = (
-        trained_by_commands(path) or find_trained_by_scripts(path) or trained_by_settings(path)
+        only_training_by_commands(path)
+        or find_trained_by_scripts(path)
+        or only_training_by_settings(path)
     )
     if trained is None:
         return None
     commands = [
         one for one in shell_commands_of_project(path) if training_of(one, path.parent) is None
     ]
-    is_used = any(uses_as_model(one, folder) for one in commands for folder in trained.outputs)
-    return None if is_used or any(map(_may_use_any_model, commands)) else trained
+    is_used = any(
+        uses_output_as_model(one, folder) for one in commands for folder in trained.outputs
+    )
+    return None if is_used or any(map(_names_model_by_unknown_variable, commands)) else trained
 
 
-def _may_use_any_model(command: ShellCommand) -> bool:
-    """Does a command name a model by a variable that is not known?"""
+def _names_model_by_unknown_variable(command: ShellCommand) -> bool:
+    """Does a command name a model by a variable that is not known, so that it may use any?"""
     return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
 
 
-def used_plainly(file: CommandFile) -> Iterator[Asked]:
+def uses_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
     """The commands that evaluate, serve or convert a model without an adapter."""
-    yield from _asked_plainly(file)
+    yield from _evaluations_without_adapter(file)
     for command in file.commands:
-        model = _converted_model(command)
+        model = _model_converted_to_gguf(command)
         if model:
-            yield Asked(
+            yield ModelUse(
                 command,
                 model,
                 command.text.strip(),
@@ -289,8 +310,10 @@ def used_plainly(file: CommandFile) -> Iterator[Asked]:
             )
 
 
-def _converted_model(command: ShellCommand) -> str | None:
-    """What a command converts to GGUF: the first word that is no option and no value of one, for it has no option."""
+def _model_converted_to_gguf(command: ShellCommand) -> str | None:
+    """The model that a command converts to GGUF: the first word that is no option and no value of
+    one; None where there is none. The converter has no option for it.
+    """
     places = [n for n, word in enumerate(command.words) if Path(word).name in CONVERTERS]
     before = ""
     for word in command.words[places[0] + 1 :] if places else ():
@@ -300,13 +323,13 @@ def _converted_model(command: ShellCommand) -> str | None:
     return None
 
 
-def _is_about_the_base(command: ShellCommand) -> bool:
+def _writes_to_a_base_path(command: ShellCommand) -> bool:
     """Does a command say, by where it writes, that the base is meant?"""
-    return ABOUT_THE_BASE.search(" ".join(words_of_results(command))) is not None
+    return ABOUT_THE_BASE.search(" ".join(output_paths(command))) is not None
 
 
-def words_of_results(command: ShellCommand) -> Iterator[str]:
-    """Where a command writes."""
+def output_paths(command: ShellCommand) -> Iterator[str]:
+    """Where a command writes, as its words say it."""
     before = ""
     for word in command.words:
         if WRITING_OPTIONS.search(before) or ("=" in word and WRITING_OPTIONS.search(word)):
@@ -322,7 +345,7 @@ def training_of(command: ShellCommand, folder: Path) -> Training | None:
     model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
     settings = next((word for word in words if word.endswith(SETTINGS_ENDINGS)), None)
     if settings is not None:
-        named = _named_by_settings(folder / settings)
+        named = _model_and_output_in_settings(folder / settings)
         model, output = model or named[0], output or named[1]
     return Training(command, model, output) if model and output else None
 
@@ -337,7 +360,7 @@ def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
     return command.words[places[0] + 1 :] if places else None
 
 
-def _named_by_settings(path: Path) -> tuple[str, str]:
+def _model_and_output_in_settings(path: Path) -> tuple[str, str]:
     """The model and the output folder of a file of settings; empty where it is not there."""
     try:
         config = read_config(path)
@@ -347,7 +370,7 @@ def _named_by_settings(path: Path) -> tuple[str, str]:
     return str(raw_model or ""), str(config.raw.get("output_dir") or "")
 
 
-def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
+def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
     """The commands that evaluate or serve a model without an adapter."""
     for run in find_harness_runs(file):
         is_loaded = (last_option(run.options, "--model", "-m") or "") in LOADED_BY_HARNESS
@@ -355,7 +378,7 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
         adapters = [name for name in ADAPTER_ARGUMENTS if run.argument(name) is not None]
         if is_loaded and model and not adapters:
             remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
-            yield Asked(run.command, model, run.model, remedy)
+            yield ModelUse(run.command, model, run.model, remedy)
     for server in find_vllm_server_commands(file):
         if (
             adapters_by_served_name(server)
@@ -365,11 +388,13 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
         text = server.command.text.strip()
         remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
         for model in served_names(server).values():
-            yield Asked(server.command, model, text, remedy)
+            yield ModelUse(server.command, model, text, remedy)
 
 
-def uses_as_model(command: ShellCommand, output: str) -> bool:
-    """Does a command name the folder of a training, or a model in it, but for what it writes there?"""
+def uses_output_as_model(command: ShellCommand, output: str) -> bool:
+    """Does a command name the output folder of a training, or a model in it, but for what it writes
+    there?
+    """
     before = ""
     for word in command.words:
         place = word.find(output)

@@ -95,9 +95,10 @@ class CheckpointsShareOneCache(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
+        """The commands in loops, and runs of lm_eval with a cache."""
         for loop in find_loops(file):
-            yield from (one for one in loop.commands if PROGRAM.search(_program(one)))
-        yield from (run.command for run in find_harness_runs(file) if _cache_of(run))
+            yield from (one for one in loop.commands if PROGRAM.search(_program_name(one)))
+        yield from (run.command for run in find_harness_runs(file) if _cache_path(run))
 
     def findings(self) -> Iterator[Finding]:
         seen: set[tuple[int, str]] = set()
@@ -124,7 +125,7 @@ class CheckpointsShareOneCache(CommandRule):
             yield self.finding(
                 message,
                 remedy,
-                evidence=_all_cached_in_logs(Path(self.subject.path).parent)
+                evidence=_evidence_of_cached_runs(Path(self.subject.path).parent)
                 if shared.is_cache
                 else (),
                 cases=[self.case(shared.command, shared.command.text[:300])],
@@ -135,31 +136,31 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
     """The paths that several models share."""
     loops = list(find_loops(file))
     if any(name in file.requests for name in ARRAY_OPTIONS):
-        loops.append(_array_loop(file))
+        loops.append(_job_array_as_loop(file))
     for loop in loops:
         yield from _caches_of_loop(file, loop)
-        yield from _made_once(loop)
-    runs = [run for run in find_harness_runs(file) if _cache_of(run)]
+        yield from _paths_made_by_first_pass(loop)
+    runs = [run for run in find_harness_runs(file) if _cache_path(run)]
     for first, second in itertools.combinations(runs, 2):
-        if _share_a_cache(file, first, second):
-            yield SharedPath(second.command, _cache_of(second), "", is_cache=True)
+        if _runs_share_a_cache(file, first, second):
+            yield SharedPath(second.command, _cache_path(second), "", is_cache=True)
 
 
 def _caches_of_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
     """The caches that stay the same while the weights differ from pass to pass."""
     for run in find_harness_runs(CommandFile(file.path, loop.text, loop.commands)):
-        path = _cache_of(run)
+        path = _cache_path(run)
         weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
         names = loop.loop_variables_in(weights)
         # Each task of an array is a job of its own, with variables of its own.
         is_by_task = ARRAY_VARIABLE in loop.names and "SLURM_" in path
         if not path or not names or is_by_task or not loop.is_same_in_each_pass(path):
             continue
-        if not _is_removed(loop, path):
+        if not _may_pass_remove(loop, path):
             yield SharedPath(run.command, path, min(names), is_cache=True)
 
 
-def _array_loop(file: CommandFile) -> ShellLoop:
+def _job_array_as_loop(file: CommandFile) -> ShellLoop:
     """The tasks of a job array as passes of a loop."""
     whole = CommandFile(
         file.path, f"for {ARRAY_VARIABLE} in 1\n{file.text}\ndone", file.commands, file.requests
@@ -170,25 +171,27 @@ def _array_loop(file: CommandFile) -> ShellLoop:
     return list(find_loops(looped))[-1]
 
 
-def _cache_of(run: HarnessRun) -> str:
+def _cache_path(run: HarnessRun) -> str:
     """The path of a run's cache; empty without one."""
     return last_option(run.options, "--use_cache", "-c") or ""
 
 
-def _share_a_cache(file: CommandFile, first: HarnessRun, second: HarnessRun) -> bool:
+def _runs_share_a_cache(file: CommandFile, first: HarnessRun, second: HarnessRun) -> bool:
     """Do two runs ask different weights the same tasks with one cache, which nothing removes between them?"""
     weights = [tuple(run.argument(name) for name in WEIGHTS) for run in (first, second)]
     tasks = [
         set((last_option(run.options, "--tasks", "-t") or "").split(",")) for run in (first, second)
     ]
-    path = _cache_of(first)
+    path = _cache_path(first)
     between = [one for one in file.commands if first.command.line < one.line < second.command.line]
-    is_kept = not any(_removes(one, path) for one in between)
-    is_one = path == _cache_of(second) and _are_set_once(file, first.model + second.model + path)
+    is_kept = not any(_may_command_remove(one, path) for one in between)
+    is_one = path == _cache_path(second) and _has_single_valued_variables(
+        file, first.model + second.model + path
+    )
     return is_one and is_kept and weights[0] != weights[1] and bool(tasks[0] & tasks[1])
 
 
-def _are_set_once(file: CommandFile, text: str) -> bool:
+def _has_single_valued_variables(file: CommandFile, text: str) -> bool:
     """Has each variable of a text one value in the file?"""
     assigned = [name for name, _, _ in ASSIGNED.findall(file.text)]
     names = set(NAME.findall(text))
@@ -197,21 +200,21 @@ def _are_set_once(file: CommandFile, text: str) -> bool:
     return is_plain and not names & loops and all(assigned.count(name) <= 1 for name in names)
 
 
-def _made_once(loop: ShellLoop) -> Iterator[SharedPath]:
-    """The paths of a loop that only the first pass makes."""
+def _paths_made_by_first_pass(loop: ShellLoop) -> Iterator[SharedPath]:
+    """The paths of a loop that only the first pass makes, since later ones find them there."""
     for number, command in enumerate(loop.commands):
         path = _tested_path(command)
-        if not path or not loop.is_same_in_each_pass(path) or _is_removed(loop, path):
+        if not path or not loop.is_same_in_each_pass(path) or _may_pass_remove(loop, path):
             continue
-        for guarded in _guarded(loop, number):
-            name = _model_name_in(loop, guarded)
-            if name and _writes(guarded, path):
+        for guarded in _commands_run_if_path_missing(loop, number):
+            name = _loop_variable_of_model(loop, guarded)
+            if name and _names_path_or_its_folder(guarded, path):
                 yield SharedPath(guarded, path, name, is_cache=False)
                 break
 
 
 def _tested_path(command: ShellCommand) -> str:
-    """The path whose existence a command tests; empty where it tests none, or more."""
+    """The path whose existence a command tests; empty where it tests none, or several."""
     words = without_keywords(command.words)
     kinds = [number for number, word in enumerate(words) if word in KINDS_OF_TEST]
     if words[:1] and words[0] in TESTS and len(kinds) == 1 and kinds[0] + 1 < len(words):
@@ -219,8 +222,10 @@ def _tested_path(command: ShellCommand) -> str:
     return ""
 
 
-def _guarded(loop: ShellLoop, number: int) -> Iterator[ShellCommand]:
-    """The commands that run only where the path of a test is missing."""
+def _commands_run_if_path_missing(loop: ShellLoop, number: int) -> Iterator[ShellCommand]:
+    """The commands that run only where the path of a test, the command at `number` of the loop, is
+    missing.
+    """
     test = loop.commands[number]
     rest = loop.commands[number + 1 :]
     is_negated = "!" in test.words
@@ -239,15 +244,15 @@ def _guarded(loop: ShellLoop, number: int) -> Iterator[ShellCommand]:
             yield from same_line
 
 
-def _program(command: ShellCommand) -> str:
-    """The program that a command starts."""
+def _program_name(command: ShellCommand) -> str:
+    """The name of the program that a command starts."""
     words = without_keywords(command.words)
     return words[0] if words else ""
 
 
-def _model_name_in(loop: ShellLoop, command: ShellCommand) -> str:
+def _loop_variable_of_model(loop: ShellLoop, command: ShellCommand) -> str:
     """The loop's variable by which a command names its model; empty where it names none so."""
-    if not PROGRAM.search(_program(command)):
+    if not PROGRAM.search(_program_name(command)):
         return ""
     before = ""
     for word in command.words:
@@ -258,7 +263,7 @@ def _model_name_in(loop: ShellLoop, command: ShellCommand) -> str:
     return ""
 
 
-def _writes(command: ShellCommand, path: str) -> bool:
+def _names_path_or_its_folder(command: ShellCommand, path: str) -> bool:
     """Does a command name a path, or the folder that it is in?"""
     values = [word.rpartition("=")[2].rstrip("/") for word in command.words]
     return any(
@@ -266,12 +271,12 @@ def _writes(command: ShellCommand, path: str) -> bool:
     )
 
 
-def _is_removed(loop: ShellLoop, path: str) -> bool:
+def _may_pass_remove(loop: ShellLoop, path: str) -> bool:
     """May a pass remove a path, or work in a folder of its own?"""
-    return any(_removes(command, path) for command in loop.commands)
+    return any(_may_command_remove(command, path) for command in loop.commands)
 
 
-def _removes(command: ShellCommand, path: str) -> bool:
+def _may_command_remove(command: ShellCommand, path: str) -> bool:
     """May a command remove a path, or change the folder that it is in?"""
     words = without_keywords(command.words)
     if not words or words[0] not in REMOVES:
@@ -282,8 +287,8 @@ def _removes(command: ShellCommand, path: str) -> bool:
     return any(path.startswith(one) or one.startswith(path) for one in named if one)
 
 
-def _all_cached_in_logs(folder: Path) -> Iterator[str]:
-    """What logs beside a script say of runs that asked nothing."""
+def _evidence_of_cached_runs(folder: Path) -> Iterator[str]:
+    """What logs beside a script say of runs that took every answer from the cache."""
     logs = sorted(path for path in folder.iterdir() if path.suffix in LOG_SUFFIXES)
     for path in logs[:MAX_LOGS]:
         try:

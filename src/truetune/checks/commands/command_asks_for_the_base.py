@@ -72,8 +72,9 @@ class CommandAsksForTheBase(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Request]:
-        yield from _of_harness(file)
-        yield from _of_posts(file)
+        """The commands that ask a server for a model."""
+        yield from _harness_requests(file)
+        yield from _posted_requests(file)
         for command in file.commands:
             words = command.behind("ollama", "run")
             if words and not words[0].startswith("-"):
@@ -101,7 +102,7 @@ class CommandAsksForTheBase(CommandRule):
             return
 
 
-def _of_harness(file: CommandFile) -> Iterator[Request]:
+def _harness_requests(file: CommandFile) -> Iterator[Request]:
     """Runs of lm_eval that ask a server."""
     for run in find_harness_runs(file):
         kind = last_option(run.options, "--model", "-m") or ""
@@ -110,8 +111,10 @@ def _of_harness(file: CommandFile) -> Iterator[Request]:
             yield Request(run.command.line, name, run.model)
 
 
-def _of_posts(file: CommandFile) -> Iterator[Request]:
-    """Bodies of requests, also those in a here-document, which are no commands."""
+def _posted_requests(file: CommandFile) -> Iterator[Request]:
+    """Bodies of posted requests that name a model, also those in a here-document, which are no
+    commands.
+    """
     if not POSTS.search(file.text):
         return
     variables = variables_set_once_unconditionally(file.text)

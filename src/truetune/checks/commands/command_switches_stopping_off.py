@@ -52,8 +52,9 @@ class CommandSwitchesStoppingOff(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
+        """The commands that say when answers end."""
         for command in file.commands:
-            if any(True for _ in _settings(command)):
+            if any(True for _ in _request_settings(command)):
                 yield command
 
     def findings(self) -> Iterator[Finding]:
@@ -61,7 +62,7 @@ class CommandSwitchesStoppingOff(CommandRule):
         if MEASURES_SPEED.search(file.text):
             return
         for command in file.commands:
-            for settings in _settings(command):
+            for settings in _request_settings(command):
                 found = is_off(settings)
                 if found is None:
                     continue
@@ -75,7 +76,7 @@ class CommandSwitchesStoppingOff(CommandRule):
                 )
 
 
-def _settings(command: ShellCommand) -> Iterator[dict[str, object]]:
+def _request_settings(command: ShellCommand) -> Iterator[dict[str, object]]:
     """The settings that a command is given, as JSON or as an option."""
     for word in command.words:
         body = word.rpartition("=")[2] if word.startswith("--") else word

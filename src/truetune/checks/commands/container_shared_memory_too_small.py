@@ -84,16 +84,17 @@ class ContainerSharedMemoryTooSmall(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
+        """The containers on several GPUs or with workers."""
         for command in file.commands:
-            if _starts_container(command) and _need_of(file, command) is not None:
+            if _starts_pytorch_container(command) and _shared_memory_use(file, command) is not None:
                 yield command
 
     def findings(self) -> Iterator[Finding]:
         for command in self.places(self.subject):
-            need = _need_of(self.subject, command)
+            need = _shared_memory_use(self.subject, command)
             if need is None or ROOM.search(command.text):
                 continue
-            size = _given_bytes(command)
+            size = _shm_size_in_bytes(command)
             if size is not None and size >= MIN_BYTES:
                 continue
             room = "64 MB, Docker's default," if size is None else f"{size / (1 << 20):,.0f} MB"
@@ -106,16 +107,16 @@ class ContainerSharedMemoryTooSmall(CommandRule):
             )
 
 
-def _starts_container(command: ShellCommand) -> bool:
-    """Does it start a container with a program of PyTorch?"""
+def _starts_pytorch_container(command: ShellCommand) -> bool:
+    """Does a command start a container with a program of PyTorch?"""
     words = command.words[1:] if command.words[0] == "sudo" else command.words
     is_run = words[0].rpartition("/")[2] in ENGINES and "run" in words[1:3]
     return is_run and words[1] != "compose" and USES_TORCH.search(command.text) is not None
 
 
-def _need_of(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | None:
+def _shared_memory_use(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | None:
     """What needs shared memory; None where nothing in sight does."""
-    processes = _started_processes(file, command)
+    processes = _number_of_processes(file, command)
     if processes > 1:
         return _SharedMemoryUse(f"{processes} processes", is_sure=True)
     gpus = gpus_given_to_container(command)
@@ -123,13 +124,13 @@ def _need_of(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | Non
         return _SharedMemoryUse(f"{gpus} GPUs", is_sure=True)
     if _uses_launcher(command) and gpus is None and last_option(command.words, "--gpus") == "all":
         return _SharedMemoryUse("all GPUs of the machine", is_sure=False)
-    workers = _workers(file, command)
+    workers = _number_of_loader_workers(file, command)
     return (
         _SharedMemoryUse(f"{workers} workers of a DataLoader", is_sure=False) if workers else None
     )
 
 
-def _started_processes(file: CommandFile, command: ShellCommand) -> int:
+def _number_of_processes(file: CommandFile, command: ShellCommand) -> int:
     """The processes that a container's command starts; 0 where their number is not plain."""
     counts = [parse_digits(last_option(command.words, name)) or 0 for name in SHARES]
     # `bash -c "torchrun ..."` is one word of the command, and several commands.
@@ -149,8 +150,10 @@ def _uses_launcher(command: ShellCommand) -> bool:
     )
 
 
-def _workers(file: CommandFile, command: ShellCommand) -> int:
-    """The workers of a DataLoader, by the command or by the settings that it names; 0 without any."""
+def _number_of_loader_workers(file: CommandFile, command: ShellCommand) -> int:
+    """The number of workers of a DataLoader, by the command or by the settings that it names; 0
+    without any.
+    """
     for name in WORKERS:
         count = parse_digits(last_option(command.words, name))
         if count:
@@ -171,8 +174,8 @@ def _workers(file: CommandFile, command: ShellCommand) -> int:
     return 0
 
 
-def _given_bytes(command: ShellCommand) -> int | None:
-    """The size that a container is given for /dev/shm; None where it is left to Docker."""
+def _shm_size_in_bytes(command: ShellCommand) -> int | None:
+    """The size that a container is given for /dev/shm, in bytes; None where it is left to Docker."""
     given = last_option(command.words, "--shm-size")
     match = SIZE.fullmatch(given.strip("\"'")) if given else None
     if match is None:

@@ -61,7 +61,7 @@ SPLITTING_STAGES = (1, 2)
 
 
 class Buckets(NamedTuple):
-    """The buffers of a launch."""
+    """The buffers for gradients of a launch."""
 
     place: LocatedValue
     buffers: int
@@ -78,13 +78,14 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        """The launches by DeepSpeed that set a bucket's size."""
         for launch in find_launches_with_files(file):
-            if _buckets(launch) is not None:
+            if _gradient_buffers(launch) is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            buckets = _buckets(launch)
+            buckets = _gradient_buffers(launch)
             if buckets is None or buckets.gib < MIN_GIB:
                 continue
             place, several = buckets.place, "s" if buckets.buffers > 1 else ""
@@ -99,26 +100,28 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
             )
 
 
-def _buckets(launch: LaunchFiles) -> Buckets | None:
+def _gradient_buffers(launch: LaunchFiles) -> Buckets | None:
     """The buffers that a launch makes; None where its file sets no size, or gradients are not laid side by side."""
-    size = _of_zero(launch, "reduce_bucket_size")
+    size = _zero_setting(launch, "reduce_bucket_size")
     if size is None or not isinstance(size.value, int | float):
         return None
-    has_stage = _is_set_to(launch, "stage", *SPLITTING_STAGES, 3)
-    if not has_stage or _is_set_to(launch, "contiguous_gradients", False):
+    has_stage = _is_zero_setting_one_of(launch, "stage", *SPLITTING_STAGES, 3)
+    if not has_stage or _is_zero_setting_one_of(launch, "contiguous_gradients", False):
         return None
-    is_overlapped = _is_set_to(launch, "overlap_comm", True)
-    is_doubled = is_overlapped and _is_set_to(launch, "stage", *SPLITTING_STAGES)
+    is_overlapped = _is_zero_setting_one_of(launch, "overlap_comm", True)
+    is_doubled = is_overlapped and _is_zero_setting_one_of(launch, "stage", *SPLITTING_STAGES)
     count = 2 if is_doubled else 1
     return Buckets(size, count, count * float(size.value) * BYTES_OF_GRADIENT / GIB)
 
 
-def _is_set_to(launch: LaunchFiles, name: str, *values: object) -> bool:
+def _is_zero_setting_one_of(launch: LaunchFiles, name: str, *values: object) -> bool:
     """Does the DeepSpeed file of a launch set ZeRO's setting to one of these values?"""
-    found = _of_zero(launch, name)
+    found = _zero_setting(launch, name)
     return found is not None and found.value in values
 
 
-def _of_zero(launch: LaunchFiles, name: str) -> LocatedValue | None:
-    """A setting of ZeRO, in the DeepSpeed file of a launch."""
+def _zero_setting(launch: LaunchFiles, name: str) -> LocatedValue | None:
+    """A setting of ZeRO, with its place in the DeepSpeed file of a launch; None where it is not
+    set.
+    """
     return first_set_value(launch.deepspeed, (ZERO, name))

@@ -100,8 +100,9 @@ class EachWorkerLoadsTheModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Application]]:
+        """The commands that start a web server with several workers."""
         for command in file.commands:
-            application = _application_of(file, command)
+            application = _multi_worker_application(file, command)
             if application is not None:
                 yield command, application
 
@@ -119,26 +120,28 @@ class EachWorkerLoadsTheModel(CommandRule):
             )
 
 
-def _application_of(file: CommandFile, command: ShellCommand) -> _Application | None:
-    """The application that a command starts in several processes, where it loads a model; else None."""
+def _multi_worker_application(file: CommandFile, command: ShellCommand) -> _Application | None:
+    """The application that a command starts in several processes, where it loads a model; else
+    None.
+    """
     programs = {word.rpartition("/")[2] for word in command.words[:4]}
     # Under --preload the model is loaded once, before the workers are forked.
     if programs.isdisjoint(SERVERS) or "--preload" in command.words:
         return None
     workers = parse_digits(last_option(command.words, "--workers", "-w"))
-    script = _script_of(file, command)
+    script = _application_script(file, command)
     if script is None or workers is None or workers <= 1:
         return None
     tree = parse_script(script)
     if tree is None or GPU_OF_WORKER.search(ast.unparse(tree)):
         return None
-    load = next(_loads_at_start(tree), None)
+    load = next(_gpu_loads_at_start(tree), None)
     if load is None:
         return None
     return _Application(workers, script, load.lineno, ast.unparse(load)[:200])
 
 
-def _script_of(file: CommandFile, command: ShellCommand) -> Path | None:
+def _application_script(file: CommandFile, command: ShellCommand) -> Path | None:
     """The file of the application: of `app.main:app`, or the one that `fastapi run` names."""
     for word in command.words:
         name = word
@@ -149,30 +152,30 @@ def _script_of(file: CommandFile, command: ShellCommand) -> Path | None:
     return None
 
 
-def _loads_at_start(tree: ast.Module) -> Iterator[ast.Call]:
+def _gpu_loads_at_start(tree: ast.Module) -> Iterator[ast.Call]:
     """The calls that load a model onto the GPU when a worker imports the module or starts."""
     for statement in tree.body:
-        if isinstance(statement, Function) and not _runs_at_start(statement):
+        if isinstance(statement, Function) and not _is_start_handler(statement):
             continue
         if isinstance(statement, ast.ClassDef) or _is_main_guard(statement):
             continue
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and _loads_model(node, ast.unparse(statement)):
+            if isinstance(node, ast.Call) and _loads_model_onto_gpu(node, ast.unparse(statement)):
                 yield node
 
 
-def _runs_at_start(function: Function) -> bool:
-    """Is it the lifespan of the application, or a handler of its start?"""
+def _is_start_handler(function: Function) -> bool:
+    """Is the function the lifespan of the application, or a handler of its start?"""
     named = " ".join((function.name, *map(ast.unparse, function.decorator_list)))
     return STARTS.search(named) is not None
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    """Is it `if __name__ == "__main__":`, which a worker does not run?"""
+    """Is the statement `if __name__ == "__main__":`, which a worker does not run?"""
     return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
-def _loads_model(call: ast.Call, statement: str) -> bool:
+def _loads_model_onto_gpu(call: ast.Call, statement: str) -> bool:
     """Does a call load a model, and its statement name the GPU? A tokenizer is loaded onto none."""
     called = ast.unparse(call.func)
     owner, _, name = called.rpartition(".")

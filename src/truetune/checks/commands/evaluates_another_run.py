@@ -38,9 +38,9 @@ from typing import NamedTuple
 
 from truetune.checks.adapter_servers import shell_commands_of_project
 from truetune.checks.commands.base_evaluated_after_training import (
+    only_unused_training,
+    output_paths,
     training_of,
-    unused_training,
-    words_of_results,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
@@ -70,7 +70,7 @@ OLDER = re.compile(
 """Signs that an older run is meant"""
 
 
-class Evaluated(NamedTuple):
+class FolderUse(NamedTuple):
     """A command that uses a folder as a model."""
 
     command: ShellCommand
@@ -92,34 +92,35 @@ class EvaluatesAnotherRun(CommandRule):
     what = "commands that use a local folder as a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Evaluated]:
+    def places(file: CommandFile) -> Iterator[FolderUse]:
+        """The commands that use a local folder as a model."""
         for command in file.commands:
             if training_of(command, Path(file.path).parent) is not None:
                 continue
-            for folder in _folders_used(command):
-                yield Evaluated(command, canonical_folder_name(folder))
+            for folder in _model_folders_used(command):
+                yield FolderUse(command, canonical_folder_name(folder))
 
     def findings(self) -> Iterator[Finding]:
         path = Path(self.subject.path)
         used = [one for one in self.places(self.subject) if not OLDER.search(one.command.text)]
         if not used or OLDER.search(path.name):
             return
-        trained = unused_training(path)
+        trained = only_unused_training(path)
         if trained is None:
             return
-        written = " ".join(map(_results_of, shell_commands_of_project(path)))
+        written = " ".join(map(_output_paths_text, shell_commands_of_project(path)))
         for one in used:
             other = _sibling_run(one.folder, trained.outputs)
             # What a command writes there is of that run on purpose.
             if other is not None and other.folder not in written:
-                yield self._of_another_run(one, other, trained)
+                yield self._finding_on_other_run(one, other, trained)
                 return
 
-    def _of_another_run(
-        self, evaluated: Evaluated, other: SiblingRun, trained: TrainedByScripts
+    def _finding_on_other_run(
+        self, evaluated: FolderUse, other: SiblingRun, trained: TrainedByScripts
     ) -> Finding:
-        """A command that uses another run; a warning where it can hardly be meant."""
-        is_named_so = other.trained_name in _results_of(evaluated.command)
+        """The finding on a command that uses another run; a warning where that can hardly be meant."""
+        is_named_so = other.trained_name in _output_paths_text(evaluated.command)
         is_checkpoint = CHECKPOINT.search(evaluated.folder) is not None
         name = f", under the name of {other.trained_name}" if is_named_so else ""
         return self.finding(
@@ -131,7 +132,7 @@ class EvaluatesAnotherRun(CommandRule):
         )
 
 
-def _folders_used(command: ShellCommand) -> Iterator[str]:
+def _model_folders_used(command: ShellCommand) -> Iterator[str]:
     """The local folders that a command names as a model."""
     for option in MODEL_OPTIONS:
         value = last_option(command.words, option)
@@ -151,16 +152,16 @@ def _sibling_run(folder: str, outputs: Iterable[str]) -> SiblingRun | None:
         for depth in range(min(len(trained), len(parts)), 1, -1):
             # One level above the last part of both, and the same down to there.
             is_beside = parts[: depth - 1] == trained[: depth - 1]
-            if is_beside and _are_runs(parts[depth - 1], trained[depth - 1]):
+            if is_beside and _are_names_of_one_series(parts[depth - 1], trained[depth - 1]):
                 return SiblingRun("/".join(parts[:depth]), trained[depth - 1])
     return None
 
 
-def _are_runs(one: str, other: str) -> bool:
+def _are_names_of_one_series(one: str, other: str) -> bool:
     """Are two names of one series: the same but for numbers (`run1`, `run3`; `v2-lora`, `v3-lora`)?"""
     return one != other and re.sub(r"\d+", "#", one) == re.sub(r"\d+", "#", other)
 
 
-def _results_of(command: ShellCommand) -> str:
+def _output_paths_text(command: ShellCommand) -> str:
     """Where a command writes, as one text."""
-    return " ".join(words_of_results(command))
+    return " ".join(output_paths(command))

@@ -51,7 +51,7 @@ KEPT_BY_LOAD = "t5"
 """End of the families whose load in float16 keeps the layers in float32 that overflow"""
 
 
-class _Evaluation(NamedTuple):
+class _Float16Evaluation(NamedTuple):
     """A command that evaluates in float16."""
 
     command: ShellCommand
@@ -69,9 +69,10 @@ class EvaluationCommandInFloat16(CommandRule):
     what = "commands that evaluate in float16"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[_Evaluation]:
+    def places(file: CommandFile) -> Iterator[_Float16Evaluation]:
+        """The commands that evaluate in float16."""
         for command in file.commands:
-            found = _of_harness(command) or _of_trainer(command)
+            found = _float16_run_of_harness(command) or _float16_cast_in_script(command)
             if found is not None:
                 yield found
 
@@ -91,9 +92,9 @@ class EvaluationCommandInFloat16(CommandRule):
             )
 
 
-def _of_harness(command: ShellCommand) -> _Evaluation | None:
-    """What a harness is told of its model, where the weights are loaded in float16."""
-    if not _is_harness(command):
+def _float16_run_of_harness(command: ShellCommand) -> _Float16Evaluation | None:
+    """A run of an evaluation harness that loads the weights in float16; None for any other command."""
+    if not _starts_harness(command):
         return None
     given = last_option(command.words, "--model_args", "-a")
     # lighteval takes the arguments of the model as a word of its own.
@@ -102,21 +103,23 @@ def _of_harness(command: ShellCommand) -> _Evaluation | None:
         model = next((arguments[name] for name in MODEL_ARGUMENTS if name in arguments), "")
         dtype = arguments.get("dtype", arguments.get("torch_dtype", ""))
         if model and dtype in FLOAT16:
-            return _Evaluation(command, model, f"dtype={dtype}", is_cast=False)
+            return _Float16Evaluation(command, model, f"dtype={dtype}", is_cast=False)
     return None
 
 
-def _is_harness(command: ShellCommand) -> bool:
-    """Is it lm_eval or lighteval that is started?"""
+def _starts_harness(command: ShellCommand) -> bool:
+    """Does the command start lm_eval or lighteval?"""
     program = command.words[0].rpartition("/")[2]
     is_module = any(command.behind(*words) is not None for words in HARNESS_MODULES)
     return program in HARNESSES or is_module
 
 
-def _of_trainer(command: ShellCommand) -> _Evaluation | None:
-    """The model of a script that casts the weights for its evaluation."""
+def _float16_cast_in_script(command: ShellCommand) -> _Float16Evaluation | None:
+    """A script that casts the weights to float16 for its evaluation, with its model; None for any
+    other command.
+    """
     value = last_option(command.words, SWITCH)
     if (value.lower() if value is not None else None) in OFF:
         return None
     model = last_option(command.words, *MODEL_OPTIONS)
-    return _Evaluation(command, model, SWITCH, is_cast=True) if model else None
+    return _Float16Evaluation(command, model, SWITCH, is_cast=True) if model else None

@@ -54,14 +54,19 @@ class FsdpShardsNothing(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        """The launches that say how FSDP shards."""
         for launch in find_launches_with_files(file):
-            if _strategy(launch) is not None:
+            if _sharding_strategy(launch) is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            place = _strategy(launch)
-            if place is None or str(place.value).upper() not in NO_SHARDING or _is_alone(launch):
+            place = _sharding_strategy(launch)
+            if (
+                place is None
+                or str(place.value).upper() not in NO_SHARDING
+                or _starts_one_process(launch)
+            ):
                 continue
             yield self.finding(
                 f"FSDP shards nothing ({place.text.rpartition('.')[2]}): each GPU holds all weights, gradients and"
@@ -74,20 +79,20 @@ class FsdpShardsNothing(CommandRule):
             )
 
 
-def _strategy(launch: LaunchFiles) -> LocatedValue | None:
-    """How FSDP's first version shards: by the command, else by the file that it names."""
-    version = _value(launch, "fsdp_version")
+def _sharding_strategy(launch: LaunchFiles) -> LocatedValue | None:
+    """The sharding strategy of FSDP 1: as the command sets it, else as the file that it names does."""
+    version = _option_or_file_value(launch, "fsdp_version")
     if version is not None and str(version.value) == "2":
         return None
-    return _value(launch, STRATEGY)
+    return _option_or_file_value(launch, STRATEGY)
 
 
-def _value(launch: LaunchFiles, name: str) -> LocatedValue | None:
+def _option_or_file_value(launch: LaunchFiles, name: str) -> LocatedValue | None:
     """An option of the command, or the same key of accelerate's file."""
     return launch.option(name) or first_set_value(launch.accelerate, ("fsdp_config", name))
 
 
-def _is_alone(launch: LaunchFiles) -> bool:
+def _starts_one_process(launch: LaunchFiles) -> bool:
     """Does the launch start one process?"""
     given = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
     return given is not None and given.value == 1

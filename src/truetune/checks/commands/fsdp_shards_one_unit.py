@@ -54,13 +54,14 @@ class FsdpShardsOneUnit(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        """The launches that say how FSDP makes units."""
         for launch in find_launches_with_files(file):
-            if _policy(launch) is not None or _is_said_in_file(launch):
+            if _policy_of_command(launch) is not None or _has_fsdp_settings_in_file(launch):
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            place, reason = _one_unit(launch)
+            place, reason = _line_making_one_unit(launch)
             if place is not None:
                 yield self.finding(
                     f"FSDP makes one unit of the whole model ({reason}): each GPU gathers all weights at once, and"
@@ -73,19 +74,19 @@ class FsdpShardsOneUnit(CommandRule):
                 )
 
 
-def _policy(launch: LaunchFiles) -> LocatedValue | None:
-    """The policy that the command itself names."""
+def _policy_of_command(launch: LaunchFiles) -> LocatedValue | None:
+    """The wrap policy that the command itself names."""
     return launch.option("fsdp_auto_wrap_policy", "fsdp-auto-wrap-policy")
 
 
-def _is_said_in_file(launch: LaunchFiles) -> bool:
+def _has_fsdp_settings_in_file(launch: LaunchFiles) -> bool:
     """Does the file that the command names hold settings of FSDP?"""
     return launch.accelerate is not None and "fsdp_config" in launch.accelerate.value
 
 
-def _one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
+def _line_making_one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
     """The line that makes one unit of the model, and why it does; None where none does."""
-    policy = _policy(launch)
+    policy = _policy_of_command(launch)
     strategy = launch.option("fsdp_sharding_strategy")
     if strategy is not None and str(strategy.value).upper() not in GATHERING:
         return None, ""
@@ -94,17 +95,21 @@ def _one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
         if named == NO_POLICY:
             return policy, policy.text
         least = launch.option("fsdp_min_num_params") if named == BY_SIZE else None
-        return _too_large(launch, least)
+        return _min_unit_beyond_model(launch, least)
     if launch.accelerate is None:
         return None, ""
     written = one_unit_policy(launch.accelerate)
     if written is not None:
         return written, written.text.rpartition(".")[2]
-    return _too_large(launch, min_unit_parameters(launch.accelerate))
+    return _min_unit_beyond_model(launch, min_unit_parameters(launch.accelerate))
 
 
-def _too_large(launch: LaunchFiles, least: LocatedValue | None) -> tuple[LocatedValue | None, str]:
-    """The least size of a unit, where the model has fewer parameters."""
+def _min_unit_beyond_model(
+    launch: LaunchFiles, least: LocatedValue | None
+) -> tuple[LocatedValue | None, str]:
+    """The least size of a unit and why it matters, where the model has fewer parameters than that;
+    else None and no text.
+    """
     model = fully_trained_model_of_launch(launch) if least is not None else None
     if least is None or model is None or not isinstance(least.value, int):
         return None, ""

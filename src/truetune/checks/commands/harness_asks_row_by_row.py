@@ -56,6 +56,7 @@ class HarnessAsksRowByRow(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
+        """The commands that start lm_eval with transformers."""
         if file.path.endswith(RESULTS_SUFFIX):
             return
         for run in find_harness_runs(file):
@@ -65,7 +66,11 @@ class HarnessAsksRowByRow(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for run in self.places(self.subject):
             given = last_option(run.options, "--batch_size", "-b")
-            if given not in (None, "1") or _is_short(run) or _has_settings_elsewhere(run):
+            if (
+                given not in (None, "1")
+                or _is_limited_to_few_rows(run)
+                or _may_set_batch_elsewhere(run)
+            ):
                 continue
             tasks = last_option(run.options, "--tasks", "-t") or ""
             why = "--batch_size is 1" if given else "no --batch_size is given, and it is 1 then"
@@ -78,7 +83,7 @@ class HarnessAsksRowByRow(CommandRule):
             )
 
 
-def _is_short(run: HarnessRun) -> bool:
+def _is_limited_to_few_rows(run: HarnessRun) -> bool:
     """Is the run limited to few rows?"""
     given = last_option(run.options, "--limit", "-L") or ""
     if not given.replace(".", "", 1).isdecimal():
@@ -88,6 +93,6 @@ def _is_short(run: HarnessRun) -> bool:
     return "." not in given and (parse_digits(given) or 0) <= FEW_ROWS
 
 
-def _has_settings_elsewhere(run: HarnessRun) -> bool:
+def _may_set_batch_elsewhere(run: HarnessRun) -> bool:
     """May a file of settings, or the model's own arguments, say the size of batches?"""
     return last_option(run.options, "--config", "-C") is not None or "batch_size" in run.model

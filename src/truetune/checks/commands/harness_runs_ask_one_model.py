@@ -51,6 +51,7 @@ class HarnessRunsAskOneModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
+        """The commands that start lm_eval."""
         return find_harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ class HarnessRunsAskOneModel(CommandRule):
             model = _weight_arguments(first)
             is_known = bool(model) and "$" not in first.command.text + second.command.text
             writes_apart = first.options != second.options
-            if is_known and writes_apart and _are_alike(first, second):
+            if is_known and writes_apart and _load_same_weights_alike(first, second):
                 yield self.finding(
                     f"two runs of lm_eval ask the same model: {','.join(sorted(model))}",
                     "name the tuned model in one of them: peft=FOLDER beside pretrained for an adapter, or"
@@ -70,10 +71,12 @@ class HarnessRunsAskOneModel(CommandRule):
                 )
 
 
-def _are_alike(first: HarnessRun, second: HarnessRun) -> bool:
+def _load_same_weights_alike(first: HarnessRun, second: HarnessRun) -> bool:
     """Do two runs load the same weights, and differ in nothing that changes a score?"""
     same_weights = _weight_arguments(first) == _weight_arguments(second)
-    return same_weights and _other_options(first) == _other_options(second)
+    return same_weights and _words_beside_model_and_results(
+        first
+    ) == _words_beside_model_and_results(second)
 
 
 def _weight_arguments(run: HarnessRun) -> frozenset[str]:
@@ -84,7 +87,7 @@ def _weight_arguments(run: HarnessRun) -> frozenset[str]:
     )
 
 
-def _other_options(run: HarnessRun) -> tuple[str, ...]:
+def _words_beside_model_and_results(run: HarnessRun) -> tuple[str, ...]:
     """The words of a command without those that name the model and the results."""
     kept: list[str] = []
     is_skipped = False

@@ -93,6 +93,7 @@ class HarnessRunsNotComparable(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
+        """The runs of lm_eval and lighteval."""
         return find_harness_runs(file, STARTS)
 
     def findings(self) -> Iterator[Finding]:
@@ -102,7 +103,9 @@ class HarnessRunsNotComparable(CommandRule):
         here = Path(self.subject.path)
         pairs = [(one, other, self.subject.path) for one, other in itertools.combinations(own, 2)]
         beside = (
-            _results_beside(here) if is_lm_eval_or_lighteval_results(here) else _jobs_beside(here)
+            _result_files_beside(here)
+            if is_lm_eval_or_lighteval_results(here)
+            else _command_files_beside(here)
         )
         pairs += [
             (one, other, file.path)
@@ -111,10 +114,13 @@ class HarnessRunsNotComparable(CommandRule):
             for one in own
         ]
         for one, other, path in pairs:
-            if not _measure_one_task(one, other):
+            if not _share_a_task_on_two_models(one, other):
                 continue
-            own_setup, other_setup = _setup(one, self.subject.path), _setup(other, path)
-            shared = _tasks_of(one) & _tasks_of(other)
+            own_setup, other_setup = (
+                _setup_of_run(one, self.subject.path),
+                _setup_of_run(other, path),
+            )
+            shared = _task_names(one) & _task_names(other)
             differences = list(_setup_differences(own_setup, other_setup, shared))
             if differences:
                 yield self.finding(
@@ -129,7 +135,7 @@ class HarnessRunsNotComparable(CommandRule):
                 )
 
 
-def _results_beside(path: Path) -> Iterator[CommandFile]:
+def _result_files_beside(path: Path) -> Iterator[CommandFile]:
     """Results files of the same folder, or of the folders beside it that a harness makes for models; each pair once."""
     places = [*path.parent.glob("*.json")]
     places += [
@@ -150,7 +156,7 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
                 continue  # who judges that file says what is wrong with it
 
 
-def _jobs_beside(path: Path) -> Iterator[CommandFile]:
+def _command_files_beside(path: Path) -> Iterator[CommandFile]:
     """Other files of commands in the folder of one; each pair once."""
     try:
         entries = sorted(itertools.islice(path.parent.iterdir(), MAX_ENTRIES))
@@ -166,23 +172,25 @@ def _jobs_beside(path: Path) -> Iterator[CommandFile]:
                 continue  # who judges that file says what is wrong with it
 
 
-def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
+def _share_a_task_on_two_models(one: HarnessRun, other: HarnessRun) -> bool:
     """Do two runs share a task, and ask two models, as far as plain words say?"""
-    is_plain = "$" not in " ".join(_measuring_options(one) + _measuring_options(other))
+    is_plain = "$" not in " ".join(
+        _options_that_change_scores(one) + _options_that_change_scores(other)
+    )
     return (
         is_plain
-        and bool(_tasks_of(one) & _tasks_of(other))
+        and bool(_task_names(one) & _task_names(other))
         and _model_arguments(one) != _model_arguments(other)
     )
 
 
-def _measuring_options(run: HarnessRun) -> tuple[str, ...]:
-    """The options that make a difference, and what is measured."""
+def _options_that_change_scores(run: HarnessRun) -> tuple[str, ...]:
+    """The options of a run that change what is measured, or how."""
     names = (("--tasks", "-t"), ("--num_fewshot", "-f"), ("--limit", "-L"))
     return tuple(last_option(run.options, *spellings) or "" for spellings in names)
 
 
-def _tasks_of(run: HarnessRun) -> frozenset[str]:
+def _task_names(run: HarnessRun) -> frozenset[str]:
     """The tasks of a run."""
     return frozenset((last_option(run.options, "--tasks", "-t") or "").split(","))
 
@@ -194,8 +202,8 @@ def _model_arguments(run: HarnessRun) -> frozenset[str]:
     return frozenset(weights or parts)
 
 
-class Setup(NamedTuple):
-    """How a run of a harness asks."""
+class HarnessSetup(NamedTuple):
+    """How a run of a harness asks: examples, rows, templates."""
 
     shots: Mapping[str, str]
     """By task; empty for a command, which has one number for all its tasks"""
@@ -205,11 +213,11 @@ class Setup(NamedTuple):
     says_template: bool
 
 
-def _setup(run: HarnessRun, path: str) -> Setup:
+def _setup_of_run(run: HarnessRun, path: str) -> HarnessSetup:
     """How a run asks, by its command or by its results."""
     is_results = is_lm_eval_or_lighteval_results(Path(path))
     by_task = few_shot_count_by_task(Path(path)) if is_results else {}
-    return Setup(
+    return HarnessSetup(
         {task: str(count) for task, count in by_task.items()},
         last_option(run.options, "--num_fewshot", "-f"),
         last_option(run.options, "--limit", "-L"),
@@ -218,7 +226,9 @@ def _setup(run: HarnessRun, path: str) -> Setup:
     )
 
 
-def _setup_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterator[str]:
+def _setup_differences(
+    one: HarnessSetup, other: HarnessSetup, tasks: frozenset[str]
+) -> Iterator[str]:
     """What two runs measure in two ways, for the tasks that both measure."""
     yield from _shot_differences(one, other, tasks)
     if one.limit != other.limit:
@@ -230,7 +240,9 @@ def _setup_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Itera
         yield f"the chat template {' and '.join(states)}"
 
 
-def _shot_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterator[str]:
+def _shot_differences(
+    one: HarnessSetup, other: HarnessSetup, tasks: frozenset[str]
+) -> Iterator[str]:
     """The numbers of examples that differ; of results each task has its own."""
     if one.shots and other.shots:
         yield from _shot_differences_by_task(one.shots, other.shots, tasks)

@@ -72,6 +72,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
+        """The launches whose number of GPUs is said."""
         for launch in find_launches(file):
             visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
                 file, launch.command
@@ -82,7 +83,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             yield from commands_kept_on_cpu(file)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._beyond_the_visible()
+        yield from self._findings_beyond_visible_gpus()
         granted = gpus_requested_by_job(self.subject)
         if granted is None:
             return
@@ -92,14 +93,14 @@ class JobGpusDifferFromProcesses(CommandRule):
         if may_commands_split_gpus(self.subject) and not are_hidden:
             return
         if on_cpu:
-            yield from self._kept_on_cpu(granted, on_cpu)
+            yield from self._findings_on_cpu_commands(granted, on_cpu)
         else:
-            yield from self._of_launches(granted)
+            yield from self._findings_on_launches(granted)
 
-    def _kept_on_cpu(
+    def _findings_on_cpu_commands(
         self, granted: GpuCount, on_cpu: Sequence[tuple[ShellCommand, str]]
     ) -> Iterator[Finding]:
-        """The commands that leave the GPUs of the job alone."""
+        """Findings on commands that leave the GPUs of the job unused."""
         for command, reason in on_cpu:
             gpus = f"{granted.gpus} GPU{'s' * (granted.gpus != 1)}"
             yield self.finding(
@@ -111,15 +112,15 @@ class JobGpusDifferFromProcesses(CommandRule):
                 ],
             )
 
-    def _of_launches(self, granted: GpuCount) -> Iterator[Finding]:
-        """The launches of another number of processes than the job has GPUs."""
+    def _findings_on_launches(self, granted: GpuCount) -> Iterator[Finding]:
+        """Findings on launches of another number of processes than the job has GPUs."""
         for launch in find_launches(self.subject):
             wanted, here = granted.gpus, launch.processes
             # A script that spreads one model uses the GPUs that have no process of their own.
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
-            idle = _what_happens(launch, wanted)
+            idle = _describe_mismatch_effect(launch, wanted)
             gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
                 f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
@@ -131,8 +132,10 @@ class JobGpusDifferFromProcesses(CommandRule):
                 ],
             )
 
-    def _beyond_the_visible(self) -> Iterator[Finding]:
-        """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
+    def _findings_beyond_visible_gpus(self) -> Iterator[Finding]:
+        """Findings on launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs, or of one
+        that spreads a model.
+        """
         for launch in find_launches(self.subject):
             visible, place = (
                 visible_gpus_of_command(self.subject, launch.command),
@@ -142,7 +145,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             in_script = visible_gpus_set_in_script(self.subject, launch.command)
             if in_script is not None:
                 visible, place = in_script
-            mismatch = None if visible is None else self._mismatch_of(launch, visible)
+            mismatch = None if visible is None else self._mismatch_with_gpus(launch, visible)
             if visible is None or mismatch is None:
                 continue
             message, advice, severity = mismatch
@@ -156,14 +159,14 @@ class JobGpusDifferFromProcesses(CommandRule):
                 ],
             )
 
-    def _mismatch_of(
+    def _mismatch_with_gpus(
         self, launch: ProcessLaunch, visible: GpuCount
     ) -> tuple[str, str, Severity] | None:
         """(what is wrong, advice, severity) of a launch and the GPUs that it sees; None where they fit."""
         gpus, processes = visible.gpus, launch.processes
         if processes > gpus:
             return (
-                f"{processes} processes are started, and {_source(visible.text)} shows them {gpus} GPU"
+                f"{processes} processes are started, and {_variable_or_option_name(visible.text)} shows them {gpus} GPU"
                 f"{'s' * (gpus != 1)}: more processes than GPUs, so that a rank fails (invalid device ordinal) or two"
                 " share a GPU",
                 f"start {gpus} ({launch.setting} {gpus * launch.machines}), or name as many GPUs",
@@ -180,7 +183,7 @@ class JobGpusDifferFromProcesses(CommandRule):
                 f"start {gpus} processes ({launch.setting}={gpus}), where one GPU holds the model",
                 "warning",
             )
-        if self._leaves_idle(launch, gpus):
+        if self._leaves_gpus_idle(launch, gpus):
             return (
                 f"{gpus} GPUs are shown to a launcher that starts 1 process, and a process works on one: {gpus - 1} of"
                 f" {gpus} GPUs stay idle",
@@ -189,7 +192,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             )
         return None
 
-    def _leaves_idle(self, launch: ProcessLaunch, visible: int) -> bool:
+    def _leaves_gpus_idle(self, launch: ProcessLaunch, visible: int) -> bool:
         """Does the file's only launch start one process on several GPUs, and spread no model over them?"""
         file = self.subject
         if gpus_requested_by_job(file) is not None or launch.processes != 1 or visible < 2:
@@ -199,8 +202,8 @@ class JobGpusDifferFromProcesses(CommandRule):
         return is_only and not is_spread and launch.machines == 1 and "&\n" not in f"{file.text}\n"
 
 
-def _source(text: str) -> str:
-    """What shows GPUs: the variable without its value, or the option."""
+def _variable_or_option_name(text: str) -> str:
+    """What shows GPUs to a command: the variable without its value, or the option."""
     name, _, file = text.partition(" of ")
     named = name.partition("=")[0] if name.startswith(VISIBLE) else name
     return f"{named} of {file}" if file else named
@@ -215,7 +218,7 @@ def _needs_several_gpus(command: ShellCommand) -> bool:
     return float(size[:-1]) > MAX_BILLIONS_ON_ONE_GPU
 
 
-def _what_happens(launch: ProcessLaunch, wanted: int) -> str:
+def _describe_mismatch_effect(launch: ProcessLaunch, wanted: int) -> str:
     """What becomes of a job's GPUs, where the processes are more or fewer."""
     if launch.tasks > 1 and launch.processes > wanted:
         return (

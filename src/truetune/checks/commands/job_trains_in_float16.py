@@ -54,7 +54,7 @@ ON = frozenset(("", "1", "true", "yes", "on"))
 OFF = frozenset((None, "0", "false", "no", "off", "none"))
 
 
-class Training(NamedTuple):
+class Float16Training(NamedTuple):
     """A command that trains a model in float16."""
 
     command: ShellCommand
@@ -70,7 +70,8 @@ class JobTrainsInFloat16(CommandRule):
     what = "commands that train in float16"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Training]:
+    def places(file: CommandFile) -> Iterator[Float16Training]:
+        """The commands that train in float16."""
         return _float16_trainings(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -89,7 +90,7 @@ class JobTrainsInFloat16(CommandRule):
                 )
 
 
-def _float16_trainings(file: CommandFile) -> Iterator[Training]:
+def _float16_trainings(file: CommandFile) -> Iterator[Float16Training]:
     """The commands that train in float16, with the model that they name."""
     for command in file.commands:
         words = command.words
@@ -99,7 +100,7 @@ def _float16_trainings(file: CommandFile) -> Iterator[Training]:
         sign = _float16_sign(command, Path(file.path).parent)
         # Both switched on is an error of the Trainer itself.
         if sign is not None and _switch_value(words, "--bf16") in OFF:
-            yield Training(command, model, sign)
+            yield Float16Training(command, model, sign)
 
 
 def _float16_sign(command: ShellCommand, folder: Path) -> str | None:
@@ -110,16 +111,18 @@ def _float16_sign(command: ShellCommand, folder: Path) -> str | None:
     if last_option(words, "--mixed_precision") == "fp16":
         return "--mixed_precision fp16"
     named = last_option(words, "--deepspeed", "--deepspeed_config", "--deepspeed_config_file")
-    return named if named and _enables_float16(folder / named) else None
+    return named if named and _deepspeed_file_enables_float16(folder / named) else None
 
 
 def _switch_value(words: tuple[str, ...], name: str) -> str | None:
-    """The value of a switch, in lower case; "" for one that stands alone."""
+    """The value of a switch of the command line, in lower case; "" for one that stands alone, None
+    where it is not given.
+    """
     value = last_option(words, name)
     return value.lower() if value is not None else None
 
 
-def _enables_float16(path: Path) -> bool:
+def _deepspeed_file_enables_float16(path: Path) -> bool:
     """Does a DeepSpeed configuration enable float16? `auto` leaves it to the command."""
     try:
         value = read_json(path, SETTINGS)

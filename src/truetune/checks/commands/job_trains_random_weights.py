@@ -67,13 +67,14 @@ class JobTrainsRandomWeights(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[NewModel]:
-        return _new_models(file)
+        """The commands that train a new model by a script of transformers."""
+        return _trainings_of_new_models(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
         if is_said_to_be_new(file.path, file.text):
             return
-        for new in _new_models(file):
+        for new in _trainings_of_new_models(file):
             sign = _sign_of_tuning(file, new)
             if sign is not None:
                 name = new.source if new.option == "--config_name" else "the pretrained model"
@@ -86,8 +87,8 @@ class JobTrainsRandomWeights(CommandRule):
                 )
 
 
-def _new_models(file: CommandFile) -> Iterator[NewModel]:
-    """The commands of a file that train a model which they name no weights of."""
+def _trainings_of_new_models(file: CommandFile) -> Iterator[NewModel]:
+    """The commands of a file that train a model of which they name no weights."""
     for command in file.commands:
         words = command.words
         if not any(SCRIPT.search(word) for word in words):

@@ -89,17 +89,18 @@ class LaunchFilesContradict(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        """The launches."""
         yield from find_launches_with_files(file)
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
             contradictions = (
-                *_of_run(launch),
-                *_of_whole_batch(launch, self.subject),
-                *_of_own_loop(launch),
-                *_of_schedule(launch),
-                *_of_accelerate(launch),
-                *_of_machines(launch, self.subject),
+                *_contradictions_with_trainer(launch),
+                *_contradictions_of_whole_batch(launch, self.subject),
+                *_contradictions_of_own_loop(launch),
+                *_contradictions_of_schedule(launch),
+                *_contradictions_of_accelerate(launch),
+                *_contradictions_of_machines(launch, self.subject),
             )
             for contradiction in contradictions:
                 yield self.finding(
@@ -113,11 +114,11 @@ class LaunchFilesContradict(CommandRule):
                 )
 
 
-def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """The DeepSpeed file beside the settings of a Trainer."""
-    if not _has_trainer(launch):
+def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions between the DeepSpeed file and the settings of a Trainer."""
+    if not _uses_trainer(launch):
         return
-    pairs = [*_other_numbers(launch), *_other_halves(launch)]
+    pairs = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
@@ -130,7 +131,7 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
+def _differing_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
     """Numbers of the DeepSpeed settings, each with the other one of the run."""
     for way, name in OF_DEEPSPEED:
         other = first_set_value(launch.deepspeed, way) or first_set_value(
@@ -141,7 +142,7 @@ def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedV
             yield other, own
 
 
-def _other_halves(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
+def _differing_half_precisions(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
     """The half precision that the DeepSpeed file enables, with the other one of the run."""
     for half, other in (HALVES, HALVES[::-1]):
         own = launch.switch(half) or launch.run_value(half)
@@ -155,17 +156,21 @@ def _other_halves(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedVa
             yield deepspeed_half, own
 
 
-def _of_whole_batch(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradiction]:
-    """The batch of all processes together that the DeepSpeed file fixes, beside what the command makes of it.
+def _contradictions_of_whole_batch(
+    launch: LaunchFiles, file: CommandFile
+) -> Iterator[_Contradiction]:
+    """Contradictions between the batch of all processes that the DeepSpeed file fixes and what the
+    command makes of it.
 
-    DeepSpeed itself compares its three numbers with the processes; the Trainer compares them with its settings first.
+    DeepSpeed itself compares its three numbers with the processes; the Trainer compares them with
+    its settings first.
     """
     whole = first_set_value(launch.deepspeed, ("train_batch_size",))
-    started = _processes_of(launch, file)
+    started = _number_of_processes(launch, file)
     if whole is None or launch.deepspeed is None or started is None:
         return
-    has_trainer = _has_trainer(launch)
-    factors = [_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2]]
+    has_trainer = _uses_trainer(launch)
+    factors = [_batch_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2]]
     sizes = [factor.value for factor in factors if factor is not None]
     if len(sizes) < 2 or not all(type(size) is int for size in (whole.value, *sizes)):
         return
@@ -187,7 +192,7 @@ def _of_whole_batch(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contrad
     )
 
 
-def _factor(
+def _batch_factor(
     launch: LaunchFiles, way: tuple[str, ...], name: str, has_trainer: bool
 ) -> LocatedValue | None:
     """The micro batch or the accumulation: what the Trainer's settings say of it, else the DeepSpeed file."""
@@ -195,7 +200,7 @@ def _factor(
     return own or first_set_value(launch.deepspeed, way)
 
 
-def _processes_of(launch: LaunchFiles, file: CommandFile) -> tuple[int, LocatedValue] | None:
+def _number_of_processes(launch: LaunchFiles, file: CommandFile) -> tuple[int, LocatedValue] | None:
     """The processes of a launch on all its machines, and where they are said; None where that is not plain."""
     started = next(
         (one for one in find_launches(file) if one.command is launch.command and one.tasks == 1),
@@ -210,13 +215,15 @@ def _processes_of(launch: LaunchFiles, file: CommandFile) -> tuple[int, LocatedV
     return started.processes * started.machines, place
 
 
-def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """A rate of the command that DeepSpeed's own optimizer never gets."""
+def _contradictions_of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions of a script with its own loop: a rate of the command that DeepSpeed's own
+    optimizer never gets.
+    """
     other = first_set_value(launch.deepspeed, ("optimizer", "params", "lr"))
     own = launch.option("lr", "learning_rate")
-    if other is None or own is None or launch.deepspeed is None or _has_trainer(launch):
+    if other is None or own is None or launch.deepspeed is None or _uses_trainer(launch):
         return
-    if not _numbers_differ(other.value, own.value) or not _leaves_the_optimizer(launch):
+    if not _numbers_differ(other.value, own.value) or not _leaves_optimizer_to_file(launch):
         return
     file = Path(launch.deepspeed.path).name
     yield _Contradiction(
@@ -228,12 +235,14 @@ def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it; settings of a Trainer are
-    judged by schedule-replaces-the-rate."""
+def _contradictions_of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it.
+
+    Settings of a Trainer are judged by schedule-replaces-the-rate.
+    """
     settings = launch.deepspeed
     found = peak_rate_of_schedule(settings.value) if settings is not None else None
-    if found is None or settings is None or _has_trainer(launch) or _makes_its_schedule(launch):
+    if found is None or settings is None or _uses_trainer(launch) or _passes_own_schedule(launch):
         return
     own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.option(
         "lr", "learning_rate"
@@ -249,8 +258,8 @@ def _of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _makes_its_schedule(launch: LaunchFiles) -> bool:
-    """Is deepspeed.initialize given a schedule? Then it leaves that of the file alone."""
+def _passes_own_schedule(launch: LaunchFiles) -> bool:
+    """Does the script give deepspeed.initialize a schedule? Then it leaves that of the file alone."""
     tree = parse_script(launch.script)
     return tree is None or any(
         isinstance(node, ast.Call)
@@ -260,7 +269,7 @@ def _makes_its_schedule(launch: LaunchFiles) -> bool:
     )
 
 
-def _leaves_the_optimizer(launch: LaunchFiles) -> bool:
+def _leaves_optimizer_to_file(launch: LaunchFiles) -> bool:
     """Does the script call deepspeed.initialize, and give it neither an optimizer nor settings of its own making?"""
     tree = parse_script(launch.script)
     calls = [
@@ -275,7 +284,7 @@ def _leaves_the_optimizer(launch: LaunchFiles) -> bool:
     )
 
 
-def _has_trainer(launch: LaunchFiles) -> bool:
+def _uses_trainer(launch: LaunchFiles) -> bool:
     """Is the script one whose Trainer compares the files? A script that is not there may be either."""
     tree = parse_script(launch.script)
     if tree is None:
@@ -286,8 +295,8 @@ def _has_trainer(launch: LaunchFiles) -> bool:
     return any(name.endswith("Trainer") for name in names)
 
 
-def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """accelerate's configuration beside its DeepSpeed file, its GPUs and the model."""
+def _contradictions_of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions of accelerate's configuration with its DeepSpeed file, its GPUs and the model."""
     precision = launch.option("mixed_precision") or first_set_value(
         launch.accelerate, ("mixed_precision",)
     )
@@ -302,14 +311,14 @@ def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
                     " out",
                     (precision, enabled),
                 )
-    yield from _of_stage(launch)
-    yield from _of_gpu_ids(launch)
-    yield from _of_accumulation(launch)
-    yield from _of_layers(launch)
+    yield from _contradictions_of_zero_stage(launch)
+    yield from _contradictions_of_gpu_ids(launch)
+    yield from _contradictions_of_accumulation(launch)
+    yield from _contradictions_of_layers(launch)
 
 
-def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """The number of processes beside the GPUs that are named for them."""
+def _contradictions_of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions between the number of processes and the GPUs that are named for them."""
     named = launch.option("gpu_ids") or first_set_value(launch.accelerate, ("gpu_ids",))
     count = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
     machines = first_set_value(launch.accelerate, ("num_machines",))
@@ -331,8 +340,10 @@ def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _of_machines(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradiction]:
-    """The machines that accelerate counts on beside the nodes that the job asks for."""
+def _contradictions_of_machines(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradiction]:
+    """Contradictions between the machines that accelerate counts on and the nodes that the job asks
+    for.
+    """
     machines = launch.option("num_machines") or first_set_value(
         launch.accelerate, ("num_machines",)
     )
@@ -358,8 +369,10 @@ def _of_machines(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradict
     )
 
 
-def _of_stage(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """The stage of ZeRO in accelerate's configuration beside that of the file that the script is given."""
+def _contradictions_of_zero_stage(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions between the ZeRO stage in accelerate's configuration and that of the file that
+    the script is given.
+    """
     own = first_set_value(launch.accelerate, ("deepspeed_config", "zero_stage"))
     other = first_set_value(launch.deepspeed, ("zero_optimization", "stage"))
     # A file that accelerate itself names replaces its keys, and accelerate refuses both.
@@ -374,8 +387,10 @@ def _of_stage(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """`Accelerator(gradient_accumulation_steps=8)`, or accelerate's own key, beside DeepSpeed's number."""
+def _contradictions_of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """`Accelerator(gradient_accumulation_steps=8)`, or accelerate's own key, that contradicts
+    DeepSpeed's number.
+    """
     other = first_set_value(launch.deepspeed, ("gradient_accumulation_steps",))
     own = _accumulation_in_code(launch) or first_set_value(
         launch.accelerate,
@@ -385,7 +400,7 @@ def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
     if (
         other is None
         or own is None
-        or _has_trainer(launch)
+        or _uses_trainer(launch)
         or not _numbers_differ(other.value, own.value)
     ):
         return
@@ -410,12 +425,12 @@ def _accumulation_in_code(launch: LaunchFiles) -> LocatedValue | None:
     return None
 
 
-def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
-    """The layers that FSDP wraps beside those that the model has."""
+def _contradictions_of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Contradictions between the layers that FSDP wraps and those that the model has."""
     named = first_set_value(
         launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
     ) or launch.option("fsdp_transformer_layer_cls_to_wrap")
-    model = launch.run_value(*MODELS) or _model_in_code(launch)
+    model = launch.run_value(*MODELS) or _model_loaded_by_script(launch)
     if named is None or model is None or not isinstance(model.value, str):
         return
     own = find_layer_class(model.value, Path(launch.command_file).parent)
@@ -428,17 +443,17 @@ def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
         )
 
 
-def _model_in_code(launch: LaunchFiles) -> LocatedValue | None:
+def _model_loaded_by_script(launch: LaunchFiles) -> LocatedValue | None:
     """The one model that the script loads by a name that stands in it."""
     tree = parse_script(launch.script)
-    names = dict(_loaded_names(tree)) if tree is not None else {}
+    names = dict(_names_given_to_from_pretrained(tree)) if tree is not None else {}
     if len(names) != 1:
         return None
     name, line = next(iter(names.items()))
     return LocatedValue(name, str(launch.script), line, f"from_pretrained({name!r})")
 
 
-def _loaded_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def _names_given_to_from_pretrained(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """The names that `from_pretrained` is given, as they stand there or in a variable, with their lines."""
     texts = {
         ast.unparse(target): node.value

@@ -61,11 +61,12 @@ class LauncherStartedByEachTask(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[TaskLaunch]:
+        """The launchers that srun or mpirun starts more than once on a node."""
         yield from find_task_launches(file)
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            if _is_judged_by_processes(launch, self.subject):
+            if _is_judged_by_another_rule(launch, self.subject):
                 continue
             port = f"the port {launch.port}" if launch.port.isdecimal() else "the same port"
             yield self.finding(
@@ -80,7 +81,7 @@ class LauncherStartedByEachTask(CommandRule):
             )
 
 
-def _is_judged_by_processes(launch: TaskLaunch, file: CommandFile) -> bool:
+def _is_judged_by_another_rule(launch: TaskLaunch, file: CommandFile) -> bool:
     """Do job-gpus-differ-from-processes or nodes-train-apart say it: a plain command with more processes than GPUs, or
     one whose launches know nothing of each other?"""
     if launch.starter != "srun" or not does_hold_launcher_directly(launch.command):

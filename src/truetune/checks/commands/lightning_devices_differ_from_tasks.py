@@ -84,6 +84,7 @@ class LightningDevicesDifferFromTasks(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Devices]]:
+        """The scripts of Lightning in Slurm jobs whose tasks are said."""
         if not file.requests:
             return
         for command in file.commands:
@@ -124,14 +125,16 @@ def _starts_python(command: ShellCommand) -> bool:
 
 
 def _devices_of_command(command: ShellCommand, file: CommandFile) -> _Devices | None:
-    """What the command line of Lightning's own parser says."""
+    """The devices that a command of Lightning's own command line names; None where it names none."""
     value = parse_digits(last_option(command.words, "--trainer.devices"))
     text = f"--trainer.devices {value}"
     return _Devices(value, text, file.path, command.line) if value else None
 
 
 def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _Devices | None:
-    """What the settings of Lightning's command line say: `trainer: devices: 4` in the file that `--config` names."""
+    """The devices that the settings of Lightning's command line name: `trainer: devices: 4` in the
+    file of `--config`.
+    """
     name = last_option(command.words, "--config", "-c")
     document = read_document_in_folder_or_parents(Path(file.path).parent, name)
     devices = first_set_value(document, ("trainer", "devices"))
@@ -141,7 +144,9 @@ def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _Devices |
 
 
 def _devices_of_script(command: ShellCommand, file: CommandFile) -> _Devices | None:
-    """What the script gives Lightning's Trainer as a plain number; None where it gives several, or none."""
+    """The devices that the script gives Lightning's Trainer as a plain number; None where it gives
+    several, or none.
+    """
     name = next((word for word in command.words if word.endswith(".py")), None)
     script = find_in_folder_or_parents(Path(file.path).parent, name)
     tree = parse_script(script)
@@ -168,7 +173,7 @@ def _uses_lightning(tree: ast.Module) -> bool:
 
 def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
-    constants = _constants(tree)
+    constants = _constants_of_script(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or called_name(node) not in CLASSES:
             continue
@@ -181,7 +186,7 @@ def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
                 yield value, keyword.value.lineno
 
 
-def _constants(tree: ast.Module) -> dict[str, object]:
+def _constants_of_script(tree: ast.Module) -> dict[str, object]:
     """The names that a script sets once, at its top, to a plain value."""
     stored = [
         node.id

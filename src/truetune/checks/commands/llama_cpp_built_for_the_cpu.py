@@ -58,6 +58,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
+        """The commands that build or install llama.cpp."""
         return _generating_builds(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
 
 def _generating_builds(file: CommandFile) -> Iterator[ShellCommand]:
     """Commands that configure a build of llama.cpp which is to generate, or install its Python package."""
-    if "llama" not in file.text or not _is_to_generate(file):
+    if "llama" not in file.text or not _builds_a_generator(file):
         return
     for command in file.commands:
         words = command.words
@@ -93,7 +94,7 @@ def _generating_builds(file: CommandFile) -> Iterator[ShellCommand]:
             yield command
 
 
-def _is_to_generate(file: CommandFile) -> bool:
-    """Is what is built to generate: a server, a chat, or everything that there is?"""
+def _builds_a_generator(file: CommandFile) -> bool:
+    """Is what the file builds to generate: a server, a chat, or everything that there is?"""
     names_target = "--target" in file.text
     return any(word in file.text for word in SERVES) or not names_target

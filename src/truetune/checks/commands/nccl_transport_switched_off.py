@@ -71,31 +71,37 @@ class NcclTransportSwitchedOff(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
+        """The variables that switch a transport of NCCL off."""
         yield from find_environment_settings(file, NCCL_VARIABLES)
 
     def findings(self) -> Iterator[Finding]:
         settings = list(find_environment_settings(self.subject, NCCL_VARIABLES))
         # What only a job sources is judged with the job, which knows its nodes.
-        if not settings or (_starts_nothing(self.subject) and _is_sourced(self.subject)):
+        if not settings or (
+            _only_sets_variables(self.subject) and _is_sourced_by_file_nearby(self.subject)
+        ):
             return
-        nodes, gpus = nodes_of(self.subject), gpus_of(self.subject)
+        nodes, gpus = number_of_nodes(self.subject), gpus_per_node(self.subject)
         for setting in settings:
             lost = lost_transport(setting.name, setting.value, nodes, gpus)
             if lost is not None:
                 yield self.finding(
-                    lost.why, lost.instead, severity=lost.severity, cases=[_case(setting)]
+                    lost.why,
+                    lost.instead,
+                    severity=lost.severity,
+                    cases=[_case_of_setting(setting)],
                 )
 
 
-def _case(setting: EnvironmentSetting) -> Case:
+def _case_of_setting(setting: EnvironmentSetting) -> Case:
     """Where a variable is set."""
     return Case(f"{setting.name}={setting.value}", file=setting.file, line=setting.line)
 
 
-def nodes_of(file: CommandFile) -> int | None:
+def number_of_nodes(file: CommandFile) -> int | None:
     """The nodes of a file's runs, by its scheduler's lines or by its launches; None where that is not known."""
     of_job = node_count_of_job(file)
-    options = [_nodes_option(command.words) for command in file.commands]
+    options = [_number_of_nodes_option(command.words) for command in file.commands]
     named = [parse_digits(option) for option in options if option is not None]
     launched = [launch.machines for launch in find_launches(file)]
     launched += [_hosts_of_mpirun(command.words) for command in file.commands]
@@ -114,27 +120,27 @@ def _hosts_of_mpirun(words: tuple[str, ...]) -> int:
     return len({host.partition(":")[0] for host in named.split(",") if host})
 
 
-def _nodes_option(words: tuple[str, ...]) -> str | None:
-    """The nodes that a command names, as it spells them."""
+def _number_of_nodes_option(words: tuple[str, ...]) -> str | None:
+    """The number of nodes that a command names, as it spells it; None where it names none."""
     return last_option(words, "--nnodes", "--num_nodes", "--num_machines", "--nodes")
 
 
-def gpus_of(file: CommandFile) -> int | None:
+def gpus_per_node(file: CommandFile) -> int | None:
     """The GPUs of each node that a file's runs use; None where that is not known."""
     asked = gpus_requested_by_job(file)
     counts = [launch.processes for launch in find_launches(file)]
     return max([*counts, *([asked.gpus] if asked is not None else [])], default=None)
 
 
-def _starts_nothing(file: CommandFile) -> bool:
+def _only_sets_variables(file: CommandFile) -> bool:
     """Does a file only set variables?"""
     return all(
         command.words[0] in ("export", "set", "unset", "source", ".") for command in file.commands
     )
 
 
-def _is_sourced(file: CommandFile) -> bool:
-    """Does a file beside it, or one folder above, take its variables?"""
+def _is_sourced_by_file_nearby(file: CommandFile) -> bool:
+    """Does a file beside it, or one folder above, source this file's variables?"""
     path = Path(file.path)
     for folder in (path.parent, path.parent.parent):
         try:
@@ -144,13 +150,13 @@ def _is_sourced(file: CommandFile) -> bool:
         except OSError:
             continue
         if any(
-            _takes_variables_of(one, path) for one in near if one != path and is_command_file(one)
+            _sources_variables_of(one, path) for one in near if one != path and is_command_file(one)
         ):
             return True
     return False
 
 
-def _takes_variables_of(job: Path, path: Path) -> bool:
+def _sources_variables_of(job: Path, path: Path) -> bool:
     """Does a file of commands set the same variables by sourcing this file?"""
     try:
         settings = find_environment_settings(read_command_file(job), NCCL_VARIABLES)

@@ -57,6 +57,7 @@ class NodeRankReadOnce(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
+        """The launches on several nodes."""
         yield from find_node_rendezvous(file)
         yield from find_ranks_read_once(file)
 
@@ -67,7 +68,7 @@ class NodeRankReadOnce(CommandRule):
             lines = self.subject.text.splitlines()
             places = dict.fromkeys((found.line, found.command.line))
             yield self.finding(
-                f"{_what_is_read(found)}, so all {copies} are told the same number: their ranks exist"
+                f"{_describe_shared_number(found)}, so all {copies} are told the same number: their ranks exist"
                 f" {found.copies} times, the other ranks never come, and all wait for them",
                 _advice(found),
                 # As the file has them: quotes are what it is about.
@@ -75,8 +76,8 @@ class NodeRankReadOnce(CommandRule):
             )
 
 
-def _what_is_read(found: RankReadOnce) -> str:
-    """What gives all copies the same number, for the begin of a sentence."""
+def _describe_shared_number(found: RankReadOnce) -> str:
+    """What gives all copies the same number, as the beginning of a sentence."""
     if not found.variable:
         return f"srun starts the launch on every node with {found.setting} {found.value}"
     return (

@@ -74,23 +74,25 @@ class LocalInterface(NamedTuple):
     text: str
 
 
-def _settings_of_interface(file: CommandFile) -> Iterator[LocalInterface]:
+def _local_interface_settings(file: CommandFile) -> Iterator[LocalInterface]:
     """The lines of a launch on several nodes that choose an interface."""
     nodes = _node_count(file)
     if nodes < 2:
         return
     # A compose file is read as commands, whose text holds what its `environment` sets.
     lines = [(command.line, " ".join(command.words)) for command in file.commands]
-    yield from _of_variable_files(file, nodes)
+    yield from _interface_settings_of_env_files(file, nodes)
     plain = list(enumerate(file.text.splitlines(), 1))
-    for number, line in plain if _is_script(file) else lines:
+    for number, line in plain if _is_plain_script(file) else lines:
         for found in SETS_INTERFACE.finditer(line):
             if not line.lstrip().startswith("#"):
                 yield LocalInterface(found[1], found[2], nodes, number, found[0])
 
 
-def _of_variable_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface]:
-    """What the files of variables set that a command or a service of a compose file is given (`env_file`)."""
+def _interface_settings_of_env_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface]:
+    """Lines that choose an interface in the files of variables (`env_file`) that a command or a
+    service of a compose file is given.
+    """
     for command in file.commands:
         for option, name in itertools.pairwise(command.words):
             if option not in VARIABLE_FILES:
@@ -103,8 +105,8 @@ def _of_variable_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface
                     yield LocalInterface(found[1], found[2], nodes, command.line, where)
 
 
-def _is_script(file: CommandFile) -> bool:
-    """Are the lines of its text those of the file?"""
+def _is_plain_script(file: CommandFile) -> bool:
+    """Is the file a script, so that the lines of its text are those of the file?"""
     return not file.path.endswith((".yaml", ".yml"))
 
 
@@ -124,7 +126,8 @@ class NodesTalkOverALocalInterface(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LocalInterface]:
-        yield from _settings_of_interface(file)
+        """The network interfaces that are chosen for several nodes."""
+        yield from _local_interface_settings(file)
 
     def findings(self) -> Iterator[Finding]:
         told = set()

@@ -84,8 +84,12 @@ class NodesTrainApart(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
+        """The launches that srun starts on several nodes or in several tasks."""
         for command in file.commands:
-            if _options_of_torchrun(command) is not None and command.words[0] == "srun":
+            if (
+                _words_between_torchrun_and_script(command) is not None
+                and command.words[0] == "srun"
+            ):
                 nodes, tasks = _nodes_and_tasks(file, command)
                 if nodes and tasks and nodes * tasks > 1:
                     yield command
@@ -109,7 +113,7 @@ class NodesTrainApart(CommandRule):
             )
 
 
-def _options_of_torchrun(command: ShellCommand) -> tuple[str, ...] | None:
+def _words_between_torchrun_and_script(command: ShellCommand) -> tuple[str, ...] | None:
     """What stands behind torchrun, up to the script; None where the command does not start it."""
     behind = (command.behind(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
@@ -130,8 +134,8 @@ def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | No
     per_node = last_option(own, *TASKS_PER_NODE)
     total = last_option(own, *TASKS)
     if per_node is None and total is None:
-        per_node = _request(file, *TASKS_PER_NODE)
-        total = _request(file, *TASKS) if per_node is None else None
+        per_node = _scheduler_request(file, *TASKS_PER_NODE)
+        total = _scheduler_request(file, *TASKS) if per_node is None else None
     if per_node is not None:
         return nodes, parse_digits(per_node)
     if total is None:
@@ -140,14 +144,14 @@ def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | No
     return nodes, count // nodes if count and nodes and count % nodes == 0 else None
 
 
-def _request(file: CommandFile, *names: str) -> str | None:
+def _scheduler_request(file: CommandFile, *names: str) -> str | None:
     """What the job asks its scheduler for by one of these names."""
     return next((file.requests[name][0] for name in names if name in file.requests), None)
 
 
 def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart | None:
     """Why the launches of a command do not meet; None where they do, or may."""
-    options = _options_of_torchrun(command)
+    options = _words_between_torchrun_and_script(command)
     nodes, tasks = _nodes_and_tasks(file, command)
     if options is None or not nodes or not tasks:
         return None
@@ -168,7 +172,7 @@ def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart 
 def _has_more_processes_than_gpus(file: CommandFile, apart: _LaunchesApart) -> bool:
     """Do the tasks of one node start more processes than it has GPUs? `job-gpus-differ-from-processes` says so then."""
     gpus = gpus_requested_by_job(file)
-    options = _options_of_torchrun(apart.command) or ()
+    options = _words_between_torchrun_and_script(apart.command) or ()
     each = parse_digits(last_option(options, "--nproc-per-node", "--nproc_per_node"))
     if apart.nodes > 1 or gpus is None or each is None:
         return False

@@ -69,26 +69,30 @@ class NodesWaitForThemselves(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[NodeRendezvous]:
+        """The launches on several nodes."""
         yield from find_node_rendezvous(file)
 
     def findings(self) -> Iterator[Finding]:
         is_job = bool(self.subject.requests)
         for meeting in find_node_rendezvous(self.subject):
             if _starts_on_first_node_alone(self.subject, meeting):
-                yield self._of_first_node(meeting)
+                yield self._finding_on_first_node(meeting)
                 continue
-            where = _says_itself(meeting, is_job=is_job)
+            where = _own_address_in_words(meeting, is_job=is_job)
             if not where:
                 continue
             first = FIRST_OF_SLURM if is_job else "the name of the first node as the others see it"
             yield self.finding(
                 f"{meeting.nodes} nodes meet at {where}: each of them waits for the others at itself",
                 f"give {meeting.setting} the first node: {first}",
-                cases=[*self._settings(meeting), self.case(meeting.command, meeting.command.text)],
+                cases=[
+                    *self._address_setting_cases(meeting),
+                    self.case(meeting.command, meeting.command.text),
+                ],
             )
 
-    def _of_first_node(self, meeting: NodeRendezvous) -> Finding:
-        """What is said of a launch that only the first node of a job makes."""
+    def _finding_on_first_node(self, meeting: NodeRendezvous) -> Finding:
+        """The finding on a launch that only the first node of a job makes."""
         name = next(name for name in ("--nodes", "-N") if name in self.subject.requests)
         value, line = self.subject.requests[name]
         return self.finding(
@@ -104,8 +108,8 @@ class NodesWaitForThemselves(CommandRule):
             ],
         )
 
-    def _settings(self, meeting: NodeRendezvous) -> Iterator[Case]:
-        """The lines that set a variable to the address, where one does."""
+    def _address_setting_cases(self, meeting: NodeRendezvous) -> Iterator[Case]:
+        """The lines that set a variable to the address, where there is one."""
         # Without the port: scripts set the address and add the port where it is used.
         host = meeting.address.rpartition(":")[0] or meeting.address
         for number, line in enumerate(self.subject.text.splitlines(), 1):
@@ -132,7 +136,7 @@ def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> b
     return not any(STARTS_ELSEWHERE.search(line) or ARGUMENT.search(line) for line in code)
 
 
-def _says_itself(meeting: NodeRendezvous, *, is_job: bool) -> str:
+def _own_address_in_words(meeting: NodeRendezvous, *, is_job: bool) -> str:
     """What address means each node itself; empty where it is another, or can't be known."""
     if LOOPBACK.fullmatch(meeting.address):
         return meeting.address

@@ -69,10 +69,11 @@ class OffloadBeyondTheJobsMemory(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
+        """The launches that put the optimizer on the CPU, in jobs whose memory is said."""
         for launch in find_launches_with_files(file):
             limit = memory_limit(file, launch.command)
-            place = _optimizer_on_cpu(launch)
-            if limit is not None and place is not None and _is_one_node(launch, file):
+            place = _optimizer_offload_setting(launch)
+            if limit is not None and place is not None and _runs_on_one_node(launch, file):
                 yield launch, place, limit
 
     def findings(self) -> Iterator[Finding]:
@@ -95,8 +96,10 @@ class OffloadBeyondTheJobsMemory(CommandRule):
             )
 
 
-def _optimizer_on_cpu(launch: LaunchFiles) -> LocatedValue | None:
-    """Where a launch puts the states of the optimizer into the machine's memory; None where it does not."""
+def _optimizer_offload_setting(launch: LaunchFiles) -> LocatedValue | None:
+    """The setting by which a launch puts the states of the optimizer into the machine's memory;
+    None where none does.
+    """
     option = launch.option("offload_optimizer_device")
     if option is not None:
         return option if option.value == "cpu" else None
@@ -107,7 +110,7 @@ def _optimizer_on_cpu(launch: LaunchFiles) -> LocatedValue | None:
     return None
 
 
-def _is_one_node(launch: LaunchFiles, file: CommandFile) -> bool:
+def _runs_on_one_node(launch: LaunchFiles, file: CommandFile) -> bool:
     """Does the run stand on one node, so that all states are in its memory?"""
     machines = first_set_value(launch.accelerate, ("num_machines",))
     counts = [last_option(launch.command.words, name) for name in ("--num_machines", "--nnodes")]

@@ -66,26 +66,26 @@ class RawPrompt(NamedTuple):
     is_of_ollama: bool
 
 
-class Form(NamedTuple):
+class TurnMark(NamedTuple):
     """The mark before a question, and the file that says so."""
 
     mark: str
     file: str
 
 
-def _raw_prompts(file: CommandFile) -> Iterator[RawPrompt]:
-    """The finished prompts that the commands of a file send to a model that may be the project's own."""
+def _raw_prompts_in(file: CommandFile) -> Iterator[RawPrompt]:
+    """The raw prompts that the commands of a file send to a model that may be the project's own."""
     for command in file.commands:
         urls = [word for word in command.words if "/" in word and not word.lstrip().startswith("{")]
         if any(OF_OLLAMA.search(url) for url in urls):
-            yield from _prompts_of_bodies(command, is_of_ollama=True)
+            yield from _raw_prompts_in_json(command, is_of_ollama=True)
         elif any(OF_OTHERS.search(url) and "/chat/" not in url for url in urls):
-            yield from _prompts_of_bodies(command, is_of_ollama=False)
+            yield from _raw_prompts_in_json(command, is_of_ollama=False)
 
 
-def _prompts_of_bodies(command: ShellCommand, *, is_of_ollama: bool) -> Iterator[RawPrompt]:
-    """The finished prompts in the JSON of a command; Ollama takes a prompt as it is with `raw` alone."""
-    for body in map(_json_of, command.words):
+def _raw_prompts_in_json(command: ShellCommand, *, is_of_ollama: bool) -> Iterator[RawPrompt]:
+    """The raw prompts in the JSON of a command; Ollama takes a prompt as it is only with `raw`."""
+    for body in map(_parse_json_object, command.words):
         prompt, model = body.get("prompt"), body.get("model")
         if not isinstance(prompt, str) or (is_of_ollama and body.get("raw") is not True):
             continue
@@ -95,8 +95,8 @@ def _prompts_of_bodies(command: ShellCommand, *, is_of_ollama: bool) -> Iterator
         yield RawPrompt(command, prompt, is_of_ollama)
 
 
-def _json_of(word: str) -> dict[str, object]:
-    """The JSON that a word of a command is; empty for any other."""
+def _parse_json_object(word: str) -> dict[str, object]:
+    """Parse a word of a command as a JSON object; empty where it is none."""
     if not word.lstrip().startswith("{"):
         return {}
     try:
@@ -114,7 +114,8 @@ class RequestSkipsTheTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[RawPrompt]:
-        yield from _raw_prompts(file)
+        """The requests whose prompt a server takes as it is."""
+        yield from _raw_prompts_in(file)
 
     def findings(self) -> Iterator[Finding]:
         folder = Path(self.subject.path).resolve().parent
@@ -122,8 +123,8 @@ class RequestSkipsTheTemplate(CommandRule):
             # A variable of the shell may hold a rendered prompt.
             if TURN_MARKS.search(request.prompt) or "$" in request.prompt:
                 continue
-            form = _form_of_modelfile(folder) if request.is_of_ollama else None
-            form = form or _form_of_training(folder)
+            form = _mark_in_modelfiles(folder) if request.is_of_ollama else None
+            form = form or _mark_in_training(folder)
             if form is None or form.mark in request.prompt:
                 continue
             switch = '"raw": true' if request.is_of_ollama else "this address"
@@ -137,9 +138,9 @@ class RequestSkipsTheTemplate(CommandRule):
             )
 
 
-def _form_of_modelfile(folder: Path) -> Form | None:
+def _mark_in_modelfiles(folder: Path) -> TurnMark | None:
     """The mark that the Modelfiles of a folder write; None where they write none, or several."""
-    forms: list[Form] = []
+    forms: list[TurnMark] = []
     for path in sorted(filter(is_modelfile_name, folder.glob("*")))[:MAX_FILES]:
         try:
             template = read_modelfile(path).last("template")
@@ -147,12 +148,12 @@ def _form_of_modelfile(folder: Path) -> Form | None:
             continue
         mark = mark_of_template(template.value) if template is not None else None
         if mark is not None:
-            forms.append(Form(mark, path.name))
+            forms.append(TurnMark(mark, path.name))
     marks = {form.mark for form in forms}
     return forms[0] if len(marks) == 1 else None
 
 
-def _form_of_training(folder: Path) -> Form | None:
+def _mark_in_training(folder: Path) -> TurnMark | None:
     """The mark that the training beside a request writes."""
     trained = find_trained_format_beside(folder)
-    return None if trained is None else Form(trained.mark, trained.path.name)
+    return None if trained is None else TurnMark(trained.mark, trained.path.name)

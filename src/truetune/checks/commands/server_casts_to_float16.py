@@ -65,18 +65,19 @@ class ServerCastsToFloat16(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
-        return (one for one in _servers(file) if last_option(one.options, "--dtype"))
+        """The commands that start vLLM, SGLang or TGI with a dtype."""
+        return (one for one in _vllm_servers(file) if last_option(one.options, "--dtype"))
 
     def findings(self) -> Iterator[Finding]:
         for server in self.places(self.subject):
             dtype = last_option(server.options, "--dtype") or ""
             if dtype in HALF:
-                yield from self._judge_cast(server, dtype)
+                yield from self._findings_on_cast(server, dtype)
 
-    def _judge_cast(self, server: VllmServerCommand, dtype: str) -> Iterator[Finding]:
-        """That a cast to float16 may overflow, where the checkpoint is of bfloat16."""
-        model = _model_of(server)
-        settings = _settings_of_checkpoint(self.subject, server, model)
+    def _findings_on_cast(self, server: VllmServerCommand, dtype: str) -> Iterator[Finding]:
+        """Findings that a cast to float16 may overflow, where the checkpoint is of bfloat16."""
+        model = _served_model_name(server)
+        settings = _checkpoint_config(self.subject, server, model)
         if _is_quantized(server, model, settings):
             return
         kind = str(settings.get("model_type") or "").removesuffix("_text")
@@ -85,10 +86,12 @@ class ServerCastsToFloat16(CommandRule):
             family = overflowing_family_of_folder(Path(self.subject.path), model)
         own = str(settings.get("torch_dtype") or settings.get("dtype") or "")
         if own == "bfloat16" or (family and not own):
-            yield self._finding(server, dtype, family)
+            yield self._finding_on_overflow(server, dtype, family)
 
-    def _finding(self, server: VllmServerCommand, dtype: str, family: str | None) -> Finding:
-        """That the cast may overflow, with what this GPU can do instead."""
+    def _finding_on_overflow(
+        self, server: VllmServerCommand, dtype: str, family: str | None
+    ) -> Finding:
+        """The finding that the cast may overflow, with what this GPU can do in its place."""
         gpu = _gpu_without_bfloat16(self.subject)
         remedy = f"remove --dtype {dtype}: auto takes the checkpoint's bfloat16 (on a V100 or T4: --dtype float32)"
         if gpu:
@@ -105,8 +108,8 @@ class ServerCastsToFloat16(CommandRule):
         )
 
 
-def _servers(file: CommandFile) -> Iterator[VllmServerCommand]:
-    """The servers that a file starts."""
+def _vllm_servers(file: CommandFile) -> Iterator[VllmServerCommand]:
+    """The vLLM servers that a file starts."""
     yield from find_vllm_server_commands(file)
     for command in file.commands:
         options = command.behind("-m", "sglang.launch_server") or command.behind(
@@ -116,7 +119,7 @@ def _servers(file: CommandFile) -> Iterator[VllmServerCommand]:
             yield VllmServerCommand(command, options)
 
 
-def _model_of(server: VllmServerCommand) -> str:
+def _served_model_name(server: VllmServerCommand) -> str:
     """The model that a server loads; empty where the command does not name it."""
     named = last_option(server.options, "--model-path", "--model-id")
     return named or model_of_server(server) or ""
@@ -129,7 +132,7 @@ def _is_quantized(server: VllmServerCommand, model: str, settings: Mapping[str, 
     return is_named or "quantization_config" in settings
 
 
-def _settings_of_checkpoint(
+def _checkpoint_config(
     file: CommandFile, server: VllmServerCommand, model: str
 ) -> dict[str, object]:
     """The config.json of the model that is served: in its folder, or in one of the same name beside the commands."""

@@ -108,31 +108,34 @@ class ServerGeneratesSlowly(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        yield from (server for server, _ in _started_servers(file))
-        yield from _slow_variables(file)
+        """The commands that start vLLM, SGLang, TGI or llama.cpp, and slow variables."""
+        yield from (server for server, _ in _servers_with_option_readers(file))
+        yield from _slow_environment_variables(file)
 
     def findings(self) -> Iterator[Finding]:
-        for name, line, slow_variable in _slow_variables(self.subject):
+        for name, line, slow_variable in _slow_environment_variables(self.subject):
             yield self.finding(
                 slow_variable.why,
                 slow_variable.instead,
                 cases=[Case(name, file=self.subject.path, line=line)],
             )
-        for server, slow_options in _started_servers(self.subject):
+        for server, slow_options in _servers_with_option_readers(self.subject):
             settings = settings_in_server_config_file(self.subject, server)
-            slow = list(slow_options((*server.options, *_as_options(settings))))
+            slow = list(slow_options((*server.options, *_settings_as_options(settings))))
             if slow:
                 yield self.finding(
                     f"this server answers slowly: {'; '.join(one.why for one in slow)}",
                     "; ".join(one.instead for one in slow),
                     severity="warning" if any(one.is_certain for one in slow) else "info",
-                    cases=[self._place(server, one, settings) for one in slow],
+                    cases=[self._case_of_option(server, one, settings) for one in slow],
                 )
 
-    def _place(
+    def _case_of_option(
         self, server: VllmServerCommand, slow: SlowOption, settings: list[ServerSetting]
     ) -> Case:
-        """Where an option stands: in the server's file of settings, else in the command."""
+        """The case of a slow option: where it stands in the server's file of settings, else in the
+        command.
+        """
         name = slow.spelled.partition(" ")[0]
         for one in settings:
             if one.option == name:
@@ -141,7 +144,7 @@ class ServerGeneratesSlowly(CommandRule):
         return self.case(server.command, slow.spelled)
 
 
-def _as_options(settings: list[ServerSetting]) -> Iterator[str]:
+def _settings_as_options(settings: list[ServerSetting]) -> Iterator[str]:
     """Settings of a file as the words of a command."""
     for one in settings:
         yield f"{one.option}={one.value}" if one.value else one.option
@@ -176,7 +179,7 @@ class SlowVariable(NamedTuple):
     instead: str
 
 
-def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]]:
+def _slow_environment_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]]:
     """The variables that a file sets to a value which costs speed, each as it is written, and its line."""
     lines: Iterable[tuple[int, str]] = enumerate(file.text.splitlines(), 1)
     if is_compose_file_or_manifest(Path(file.path)):
@@ -195,33 +198,37 @@ def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]
 SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]
 
 
-def _started_servers(file: CommandFile) -> Iterator[tuple[VllmServerCommand, SlowOptions]]:
-    """The servers that a file starts, each with what reads its options."""
+def _servers_with_option_readers(
+    file: CommandFile,
+) -> Iterator[tuple[VllmServerCommand, SlowOptions]]:
+    """The servers that a file starts, each with the function that finds the slow ones among its
+    options.
+    """
     servers = list(find_vllm_server_commands(file))
     for server in servers:
-        yield server, partial(_slow_in_vllm_server, file, server, len(servers) == 1)
+        yield server, partial(_slow_vllm_options_with_adapters, file, server, len(servers) == 1)
     for command in file.commands:
         of_sglang = command.behind("-m", SGLANG)
         if of_sglang is not None:
-            yield VllmServerCommand(command, of_sglang), _slow_in_sglang
+            yield VllmServerCommand(command, of_sglang), _slow_sglang_options
         of_tgi = command.behind(TGI)
         is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
         if of_tgi is not None or is_image:
-            yield VllmServerCommand(command, of_tgi or command.words), _slow_in_tgi
+            yield VllmServerCommand(command, of_tgi or command.words), _slow_tgi_options
         for program in LLAMA_CPP:
             of_llama = command.behind(program)
             if of_llama is not None:
-                yield VllmServerCommand(command, of_llama), partial(_slow_in_llama_cpp, file)
+                yield VllmServerCommand(command, of_llama), partial(_slow_llama_cpp_options, file)
 
 
-def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """What vLLM's options cost."""
+def _slow_vllm_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """The options of vLLM that cost speed."""
     if last_option(options, "--enforce-eager") is not None:
         yield SlowOption(
             "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
         )
-    yield from _few_at_a_time(options, "--max-num-seqs")
-    yield from _wide_or_offloaded(options)
+    yield from _small_concurrency_option(options, "--max-num-seqs")
+    yield from _precision_and_offload_options(options)
     quantized = last_option(options, "--quantization", "-q")
     if quantized in OLD_KERNELS:
         yield SlowOption(
@@ -238,9 +245,9 @@ def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
 
 
-def _slow_in_vllm_alone(options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """What the options cost of the only vLLM server of a file."""
-    yield from _slow_in_vllm(options)
+def _slow_options_of_lone_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """The options that cost speed of the only vLLM server of a file."""
+    yield from _slow_vllm_options(options)
     share = last_option(options, "--gpu-memory-utilization") or ""
     # A text that is no number is the shell's variable, whose value is not known.
     if share.replace(".", "", 1).isdecimal() and 0 < float(share) < LOW_SHARE:
@@ -253,27 +260,27 @@ def _slow_in_vllm_alone(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
 
 
-def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """What SGLang's options cost."""
+def _slow_sglang_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """The options of SGLang that cost speed."""
     if last_option(options, "--disable-cuda-graph") is not None:
         yield SlowOption(
             "--disable-cuda-graph",
             "--disable-cuda-graph starts each kernel of each token by itself",
             "remove --disable-cuda-graph (where memory is short, lower --cuda-graph-max-bs)",
         )
-    yield from _few_at_a_time(options, "--max-running-requests")
-    yield from _wide_or_offloaded(options)
+    yield from _small_concurrency_option(options, "--max-running-requests")
+    yield from _precision_and_offload_options(options)
 
 
-def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """What the options of text-generation-inference cost."""
+def _slow_tgi_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """The options of text-generation-inference that cost speed."""
     if last_option(options, "--cuda-graphs") == "0":
         yield SlowOption(
             "--cuda-graphs 0",
             "--cuda-graphs 0 starts each kernel of each token by itself",
             "remove --cuda-graphs 0",
         )
-    yield from _few_at_a_time(options, "--max-batch-size")
+    yield from _small_concurrency_option(options, "--max-batch-size")
     quantized = last_option(options, "--quantize") or ""
     if quantized.startswith("bitsandbytes"):
         yield SlowOption(
@@ -283,15 +290,15 @@ def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
 
 
-def _slow_in_vllm_server(
+def _slow_vllm_options_with_adapters(
     file: CommandFile, server: VllmServerCommand, is_alone: bool, options: tuple[str, ...]
 ) -> Iterator[SlowOption]:
-    """What the options of a vLLM server cost, with the adapters that it serves."""
-    yield from _slow_in_vllm_alone(options) if is_alone else _slow_in_vllm(options)
-    yield from _wide_adapters(file, server, options)
+    """The options of a vLLM server that cost speed, also by the adapters that it serves."""
+    yield from _slow_options_of_lone_vllm(options) if is_alone else _slow_vllm_options(options)
+    yield from _oversized_adapter_rank(file, server, options)
 
 
-def _wide_adapters(
+def _oversized_adapter_rank(
     file: CommandFile, server: VllmServerCommand, options: tuple[str, ...]
 ) -> Iterator[SlowOption]:
     """That all adapters are padded to a rank that none of them has; nothing where one of them is not here."""
@@ -299,7 +306,7 @@ def _wide_adapters(
     folders = adapters_by_served_name(server).values()
     if not given or not folders:
         return
-    ranks = [_rank_of_adapter(Path(file.path).parent / folder) for folder in folders]
+    ranks = [_largest_adapter_rank(Path(file.path).parent / folder) for folder in folders]
     largest = max(rank or 0 for rank in ranks)
     needed = next((rank for rank in LORA_RANKS if rank >= largest), given)
     if all(ranks) and given >= FAR_TOO_WIDE * needed:
@@ -311,7 +318,7 @@ def _wide_adapters(
         )
 
 
-def _rank_of_adapter(folder: Path) -> int | None:
+def _largest_adapter_rank(folder: Path) -> int | None:
     """The largest rank that an adapter's settings name; None where they are not here."""
     settings = read_folder_settings(folder / ADAPTER_FILE)
     pattern = settings.get("rank_pattern")
@@ -319,8 +326,8 @@ def _rank_of_adapter(folder: Path) -> int | None:
     return max((one for one in (settings.get("r"), *others) if type(one) is int), default=None)
 
 
-def _slow_in_llama_cpp(file: CommandFile, options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """What llama.cpp's options cost; without -ngl, it puts on the GPU what fits."""
+def _slow_llama_cpp_options(file: CommandFile, options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """The options of llama.cpp that cost speed; without -ngl, it puts on the GPU what fits."""
     model = last_option(options, "-m", "--model") or ""
     if (
         _is_float32_file(file, model)
@@ -330,7 +337,8 @@ def _slow_in_llama_cpp(file: CommandFile, options: tuple[str, ...]) -> Iterator[
             f"-m {model}",
             f"{Path(model).name} holds float32: each token reads four bytes a weight, where Q4_K_M reads 0.6 and Q8_0"
             " 1.1",
-            f"quantize it once: llama-quantize {model} {_quantized_name(model)} Q4_K_M (or Q8_0), and serve that file",
+            f"quantize it once: llama-quantize {model} {_quantized_file_name(model)} Q4_K_M (or Q8_0),"
+            " and serve that file",
         )
     layers = parse_digits(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
     if layers is not None and 0 <= layers < WHOLE_MODEL:
@@ -364,13 +372,13 @@ def _is_float32_file(file: CommandFile, model: str) -> bool:
     )
 
 
-def _quantized_name(model: str) -> str:
+def _quantized_file_name(model: str) -> str:
     """`model-q4_k_m.gguf` for `model-f32.gguf`"""
     return FLOAT32_NAME.sub("", model.removesuffix(".gguf")) + "-q4_k_m.gguf"
 
 
-def _few_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
-    """That the server works on few requests at once, however much room its cache has."""
+def _small_concurrency_option(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
+    """The option by which a server works on few requests at once, however much room its cache has."""
     given = last_option(options, name)
     cap = parse_digits(given)
     if cap is not None and cap <= SMALL_CAP:
@@ -386,8 +394,10 @@ def _few_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
         )
 
 
-def _wide_or_offloaded(options: tuple[str, ...]) -> Iterator[SlowOption]:
-    """Options that vLLM and SGLang spell alike, on the bytes that each token reads."""
+def _precision_and_offload_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """Options on the bytes that each token reads (weights, cache, offloading), which vLLM and
+    SGLang spell alike.
+    """
     dtype = last_option(options, "--dtype")
     if dtype in ("float32", "float"):
         yield SlowOption(

@@ -79,12 +79,13 @@ class ServerGetsNoGpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        yield from (image for _, image, _ in _containers(file) if _wants_gpu(image))
+        """The containers and jobs that run a model."""
+        yield from (image for _, image, _ in _started_containers(file) if _image_wants_gpu(image))
         if file.requests:
             yield from _generating_commands(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in (*_containers_without_gpu(self.subject), *_job_without_gpu(self.subject)):
+        for found in (*_containers_without_gpu(self.subject), *_jobs_without_gpu(self.subject)):
             yield self.finding(
                 f"{found.what} is given no GPU: "
                 + ("it stops, or runs on the CPU" if found.is_needed else "it runs on the CPU"),
@@ -94,12 +95,12 @@ class ServerGetsNoGpu(CommandRule):
             )
 
 
-def _wants_gpu(image: str) -> bool:
+def _image_wants_gpu(image: str) -> bool:
     """Is it an image that runs a model on a GPU?"""
     return any(images.search(image) is not None for images in (CUDA_IMAGES, OLLAMA_IMAGES))
 
 
-def _containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, tuple[str, ...]]]:
+def _started_containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, tuple[str, ...]]]:
     """The containers that a file starts, each with its image and the options before that."""
     for command in file.commands:
         options = next(
@@ -107,7 +108,7 @@ def _containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, tuple[st
             None,
         )
         for number, word in enumerate(options or ()):
-            if options is not None and _wants_gpu(word):
+            if options is not None and _image_wants_gpu(word):
                 yield command, word, options[:number]
                 break
 
@@ -115,9 +116,9 @@ def _containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, tuple[st
 def _containers_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
     """The containers of a file that are given no GPU."""
     is_compose = is_compose_file(Path(file.path))
-    if is_compose and _is_given_by_another_file(Path(file.path)):
+    if is_compose and _override_file_gives_gpus(Path(file.path)):
         return
-    for command, image, options in _containers(file):
+    for command, image, options in _started_containers(file):
         # What only the shell knows may hold the option.
         if any(word.startswith("$") for word in options):
             continue
@@ -134,7 +135,7 @@ def _containers_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
         yield WithoutGpu(command, f"the container of {image}", fix, needed)
 
 
-def _is_given_by_another_file(path: Path) -> bool:
+def _override_file_gives_gpus(path: Path) -> bool:
     """Does another compose file beside give GPUs, as an override does: `docker-compose.gpu.yml`?"""
     try:
         others = [one for one in path.parent.iterdir() if one != path and is_compose_file(one)]
@@ -169,7 +170,7 @@ def _starts_generating_script(file: CommandFile, command: ShellCommand) -> bool:
     return GENERATES.search(text) is not None and ON_CUDA.search(text) is not None
 
 
-def _job_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
+def _jobs_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
     """The first command of a Slurm job that wants a GPU, where the job asks for none."""
     names = set(file.requests)
     if not names or any(name.startswith(GPU_REQUESTS) for name in names):

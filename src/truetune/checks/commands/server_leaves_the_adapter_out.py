@@ -54,7 +54,7 @@ MAX_SCRIPTS = 40
 """Scripts of the folder that are read. Chosen: a project has fewer"""
 
 
-class LeftOut(NamedTuple):
+class ServerWithoutAdapter(NamedTuple):
     """A server, and the adapter that it does not load."""
 
     command: ShellCommand
@@ -70,6 +70,7 @@ class ServerLeavesTheAdapterOut(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
+        """The servers of llama.cpp and vLLM."""
         yield from find_vllm_server_commands(file)
         yield from _llama_servers(file)
 
@@ -77,7 +78,10 @@ class ServerLeavesTheAdapterOut(CommandRule):
         file = self.subject
         if any(word in file.text for word in LOADS_LATER):
             return
-        for found in (*_of_llama_cpp(file), *_of_mounts(file)):
+        for found in (
+            *_llama_servers_without_adapter(file),
+            *_vllm_servers_with_unnamed_mount(file),
+        ):
             yield self.finding(
                 f"the adapter {found.adapter} is made ready, and the server is started without it: the base answers",
                 found.remedy,
@@ -94,7 +98,7 @@ def _llama_servers(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str,
                 yield command, options
 
 
-def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
+def _llama_servers_without_adapter(file: CommandFile) -> Iterator[ServerWithoutAdapter]:
     """Servers of llama.cpp that get none of the adapters which the file converts."""
     converted = [
         last_option(options, "--outfile")
@@ -111,11 +115,11 @@ def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
     for command, options in servers:
         # Words that only the run knows may hold the adapter.
         if last_option(options, "-m", "--model") and '"$@"' not in command.text:
-            yield LeftOut(command, adapter, f"start it with --lora {adapter}")
+            yield ServerWithoutAdapter(command, adapter, f"start it with --lora {adapter}")
             return
 
 
-def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
+def _vllm_servers_with_unnamed_mount(file: CommandFile) -> Iterator[ServerWithoutAdapter]:
     """Servers of vLLM that get a mounted folder with an adapter, and name nothing in it."""
     for server in find_vllm_server_commands(file):
         if any("$" in word for word in server.options):
@@ -123,24 +127,24 @@ def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
         for source, target in host_folders_and_mount_targets(server.command.words):
             if any(folder in word for folder in (source, target) for word in server.options):
                 continue
-            if _holds_adapter(Path(file.path).parent, source):
+            if _holds_or_will_hold_adapter(Path(file.path).parent, source):
                 name = Path(source).name
                 remedy = f"add --enable-lora --lora-modules {name}={target}, and ask for the model {name}"
-                yield LeftOut(server.command, source, remedy)
+                yield ServerWithoutAdapter(server.command, source, remedy)
 
 
-def _holds_adapter(folder: Path, source: str) -> bool:
+def _holds_or_will_hold_adapter(folder: Path, source: str) -> bool:
     """Is there an adapter in a folder of the host, or does a script beside train one into it?"""
     if (folder / source / ADAPTER_CONFIG).is_file():
         return True
     return any(
         is_same_folder(source, written)
         for script in sorted(folder.glob("*.py"))[:MAX_SCRIPTS]
-        for written in _folders_of_adapters(script)
+        for written in _adapter_folders_of_script(script)
     )
 
 
-def _folders_of_adapters(script: Path) -> frozenset[str]:
+def _adapter_folders_of_script(script: Path) -> frozenset[str]:
     """The folders that a script which trains an adapter writes; none where it merges, or can't be read."""
     try:
         module: Module = read_module(script)

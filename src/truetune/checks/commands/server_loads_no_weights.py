@@ -42,6 +42,7 @@ class ServerLoadsNoWeights(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+        """The commands that start vLLM."""
         return find_vllm_server_commands(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -57,6 +57,7 @@ class ServerOffersNoAdapter(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+        """The vLLM servers with adapters."""
         for server in find_vllm_server_commands(file):
             if last_option(server.options, "--lora-modules") is not None:
                 yield server
@@ -64,7 +65,7 @@ class ServerOffersNoAdapter(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for server in self.places(self.subject):
             if _may_enable_adapters(server.options):
-                yield from self._too_small(server)
+                yield from self._findings_on_rank(server)
                 continue
             yield self.finding(
                 "--lora-modules is given without --enable-lora: the server has no place for an adapter",
@@ -72,22 +73,22 @@ class ServerOffersNoAdapter(CommandRule):
                 cases=[self.case(server.command, "--lora-modules")],
             )
 
-    def _too_small(self, server: VllmServerCommand) -> Iterator[Finding]:
-        """Adapters of a larger rank than the server has room for."""
-        allowed = _max_rank(server.options)
+    def _findings_on_rank(self, server: VllmServerCommand) -> Iterator[Finding]:
+        """Findings on adapters of a larger rank than the server has room for."""
+        allowed = _max_rank_of_server(server.options)
         if allowed is None:
             return
         for name, place in adapters_by_served_name(server).items():
-            rank = _rank_of_adapter(Path(self.subject.path).parent / place)
+            rank = _uniform_adapter_rank(Path(self.subject.path).parent / place)
             if rank is not None and rank > allowed:
                 yield self.finding(
                     f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses it",
-                    f"set --max-lora-rank {_next_room(rank)}",
+                    f"set --max-lora-rank {_smallest_max_rank_for(rank)}",
                     cases=[self.case(server.command, f"{name}={place}")],
                 )
 
 
-def _max_rank(options: tuple[str, ...]) -> int | None:
+def _max_rank_of_server(options: tuple[str, ...]) -> int | None:
     """The largest rank that the server takes; None where words from outside may say it."""
     if last_option(options, "--config") is not None or any("$" in word for word in options):
         return None
@@ -95,7 +96,7 @@ def _max_rank(options: tuple[str, ...]) -> int | None:
     return DEFAULT_RANK if given is None else parse_digits(given)
 
 
-def _rank_of_adapter(folder: Path) -> int | None:
+def _uniform_adapter_rank(folder: Path) -> int | None:
     """The rank of an adapter; None where its settings are not here, or some layers have another rank."""
     config = folder / "adapter_config.json"
     try:
@@ -106,7 +107,7 @@ def _rank_of_adapter(folder: Path) -> int | None:
     return rank if type(rank) is int else None
 
 
-def _next_room(rank: int) -> int:
+def _smallest_max_rank_for(rank: int) -> int:
     """The smallest value of --max-lora-rank that has room for a rank."""
     return next((room for room in ROOMS if room >= rank), ROOMS[-1])
 

@@ -111,6 +111,7 @@ class ServerPassesTheTurnEnd(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServedFolder]:
+        """The servers of models in folders that are here."""
         yield from _served_folders(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -118,9 +119,13 @@ class ServerPassesTheTurnEnd(CommandRule):
         for served in self.places(file):
             folder = served.folder
             end = unheeded_end(folder)
-            if end is None or end.token == _eos_of_tokenizer(folder) or _is_base(folder.name):
+            if (
+                end is None
+                or end.token == _eos_of_tokenizer(folder)
+                or _is_published_base(folder.name)
+            ):
                 continue
-            if _names_a_stop(Path(file.path).parent):
+            if _service_file_names_stop(Path(file.path).parent):
                 return
             stops = [end.id, *end.stops]
             yield self.finding(
@@ -134,7 +139,7 @@ class ServerPassesTheTurnEnd(CommandRule):
             )
 
 
-def _is_base(name: str) -> bool:
+def _is_published_base(name: str) -> bool:
     """Is it a published base under its own name? It is asked to continue texts, and not in turns."""
     if family_of_model(name) is None or mark_of_chat_model(name) is not None:
         return False
@@ -150,7 +155,7 @@ def _eos_of_tokenizer(folder: Path) -> str | None:
     return eos if isinstance(eos, str) else None
 
 
-def _names_a_stop(folder: Path) -> bool:
+def _service_file_names_stop(folder: Path) -> bool:
     """Does a file of the service name a stop of its own?"""
     for path in islice(sorted(folder.glob("*")), MAX_FILES):
         if path.suffix not in TEXT_FILES or not path.is_file():

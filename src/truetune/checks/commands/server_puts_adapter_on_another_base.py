@@ -85,10 +85,13 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[_AdapterOnModel]:
-        yield from _vllm_servers(file)
+        """The servers with adapters."""
+        yield from _vllm_servers_with_adapters(file)
         for command in file.commands:
             found = (
-                _sglang_server(command) or _tgi_server(command) or _merge_by_script(file, command)
+                _sglang_server_with_adapters(command)
+                or _tgi_server_with_adapters(command)
+                or _adapter_merge_by_script(file, command)
             )
             if found is not None:
                 yield found
@@ -98,10 +101,12 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
             if "$" in one.model:
                 continue
             for name, folder in one.adapters.items():
-                yield from self._of_adapter(one, name, folder)
+                yield from self._findings_on_adapter(one, name, folder)
 
-    def _of_adapter(self, one: _AdapterOnModel, name: str, folder: str) -> Iterator[Finding]:
-        """One adapter, where its own base is known and is not the model below it."""
+    def _findings_on_adapter(
+        self, one: _AdapterOnModel, name: str, folder: str
+    ) -> Iterator[Finding]:
+        """Findings on one adapter, where its own base is known and is not the model below it."""
         known = self._trained_base(one, folder)
         if known is None:
             return
@@ -129,15 +134,15 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
         return known
 
 
-def _vllm_servers(file: CommandFile) -> Iterator[_AdapterOnModel]:
-    """The servers of vLLM with adapters."""
+def _vllm_servers_with_adapters(file: CommandFile) -> Iterator[_AdapterOnModel]:
+    """The servers of vLLM that put adapters on a model."""
     for server in find_vllm_server_commands(file):
         adapters, model = adapters_by_served_name(server), model_of_server(server)
         if adapters and model:
             yield _AdapterOnModel(server.command, model, adapters, "served on")
 
 
-def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
+def _sglang_server_with_adapters(command: ShellCommand) -> _AdapterOnModel | None:
     """A server of SGLang with adapters; None where a command starts none."""
     server = sglang_server(command)
     if server is None or not server.adapters:
@@ -145,7 +150,7 @@ def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
     return _AdapterOnModel(command, server.model, server.adapters, "served on")
 
 
-def _tgi_server(command: ShellCommand) -> _AdapterOnModel | None:
+def _tgi_server_with_adapters(command: ShellCommand) -> _AdapterOnModel | None:
     """A server of TGI with adapters; None where a command starts none."""
     server = tgi_server(command)
     if server is None or not server.adapters:
@@ -153,7 +158,7 @@ def _tgi_server(command: ShellCommand) -> _AdapterOnModel | None:
     return _AdapterOnModel(command, server.model, server.adapters, "served on")
 
 
-def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
+def _adapter_merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
     """A command that gives a script of the folder a base and an adapter to put on it; None for any other."""
     base, adapter = option_value(command, BASE_OPTION), option_value(command, ADAPTER_OPTION)
     if not base or not adapter:

@@ -59,7 +59,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, str, str]]:
         """Commands that serve a model by a template, with the model and the template."""
-        for command, options in _server_options(file):
+        for command, options in _servers_with_options(file):
             template = last_option(options, "--chat-template", "--chat-template-file")
             model = last_option(options, *MODEL_OPTIONS) or ""
             # `vllm serve MODEL`: the model stands behind the program, without an option.
@@ -70,12 +70,12 @@ class ServerTemplateOfAnotherFamily(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for command, model, template in self.places(self.subject):
-            written = mark_of_template(_template_text(self.subject, template))
+            written = mark_of_template(_template_text_or_name(self.subject, template))
             # `owner/model:Q4_K_M` names a file of a repository. Any model may have been tuned in ChatML.
             is_saved = template.lower() in SAVED_TEMPLATES
             own = None if is_saved else mark_of_chat_model(model.partition(":")[0])
             if written is not None and own is None:
-                yield from self._of_another_training(command, model, template, written)
+                yield from self._findings_on_trained_template(command, model, template, written)
             if written is None or own is None or written == own:
                 continue
             yield self.finding(
@@ -85,14 +85,16 @@ class ServerTemplateOfAnotherFamily(CommandRule):
                 cases=[self.case(command, f"--chat-template {template}")],
             )
 
-    def _of_another_training(
+    def _findings_on_trained_template(
         self, command: ShellCommand, model: str, template: str, written: str
     ) -> Iterator[Finding]:
-        """A server of weights of one's own, whose training beside it says another form."""
+        """Findings on a server of weights of one's own, whose training beside it names another
+        template.
+        """
         path = Path(self.subject.path)
         is_own = model.endswith(".gguf") or model.startswith((".", "/", "$", "~"))
         trained = find_trained_format_beside(path.resolve().parent) if is_own else None
-        if trained is None or trained.mark in _template_text(self.subject, template):
+        if trained is None or trained.mark in _template_text_or_name(self.subject, template):
             return
         if trained.mark == written:
             return
@@ -105,7 +107,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
         )
 
 
-def _server_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str, ...]]]:
+def _servers_with_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str, ...]]]:
     """The commands that start a server of vLLM or llama.cpp, with the words behind the program."""
     for server in find_vllm_server_commands(file):
         yield server.command, server.options
@@ -119,7 +121,7 @@ def _server_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str
             yield command, options
 
 
-def _template_text(file: CommandFile, template: str) -> str:
+def _template_text_or_name(file: CommandFile, template: str) -> str:
     """The text of a template's file where it is beside the commands, else its name."""
     path = Path(file.path).parent / template
     try:

@@ -75,11 +75,12 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServedTokenizer]:
+        """The servers that are given a tokenizer."""
         yield from _served_tokenizers(file)
 
     def findings(self) -> Iterator[Finding]:
         for served in self.places(self.subject):
-            base = _published_name(Path(self.subject.path).parent, served.model)
+            base = _published_base_name(Path(self.subject.path).parent, served.model)
             own, given = vocabulary_group(base), vocabulary_group(served.tokenizer)
             if own is None or given is None or own == given:
                 continue
@@ -92,7 +93,7 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
             )
 
 
-def _published_name(here: Path, model: str) -> str:
+def _published_base_name(here: Path, model: str) -> str:
     """The published model that a folder was made of, as its files name it; else the name as it stands."""
     folder = here / model
     for file, key in (

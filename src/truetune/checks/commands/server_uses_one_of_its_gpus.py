@@ -99,14 +99,15 @@ class ServerUsesOneOfItsGpus(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServerGpus]:
+        """The vLLM servers whose number of GPUs is said."""
         yield from _servers_with_gpus(file)
 
     def findings(self) -> Iterator[Finding]:
         servers = list(_servers_with_gpus(self.subject))
-        if len(servers) != 1 or _others_may_use_gpus(self.subject, servers[0].server):
+        if len(servers) != 1 or _other_programs_may_use_gpus(self.subject, servers[0].server):
             return
         shown = servers[0]
-        if shown.gpus < 2 or not _works_on_one(shown.server):
+        if shown.gpus < 2 or not _asks_for_no_parallelism(shown.server):
             return
         yield self.finding(
             f"vLLM is shown {shown.gpus} GPUs and works on one: {shown.gpus - 1} stay idle",
@@ -127,12 +128,12 @@ def _servers_with_gpus(file: CommandFile) -> Iterator[ServerGpus]:
         if in_container is not None:
             yield ServerGpus(server, in_container, command.line, f"{in_container} GPUs")
             continue
-        found = visible_gpus_of_command(file, command) or _gpus_of_job(file, server)
+        found = visible_gpus_of_command(file, command) or _gpus_of_lone_task(file, server)
         if found is not None:
             yield ServerGpus(server, found.gpus, found.line, found.text)
 
 
-def _gpus_of_job(file: CommandFile, server: VllmServerCommand) -> GpuCount | None:
+def _gpus_of_lone_task(file: CommandFile, server: VllmServerCommand) -> GpuCount | None:
     """The GPUs that a job asks for, where its one task on a node starts the server and sees them all."""
     command = server.command
     before = command.words[: len(command.words) - len(server.options)]
@@ -143,7 +144,7 @@ def _gpus_of_job(file: CommandFile, server: VllmServerCommand) -> GpuCount | Non
     return gpus_requested_by_job(file)
 
 
-def _others_may_use_gpus(file: CommandFile, server: VllmServerCommand) -> bool:
+def _other_programs_may_use_gpus(file: CommandFile, server: VllmServerCommand) -> bool:
     """Does the file start another program that may use the GPUs which the server leaves?"""
     return any(_may_use_gpus(command) for command in file.commands if command is not server.command)
 
@@ -161,7 +162,7 @@ def _may_use_gpus(command: ShellCommand) -> bool:
     )
 
 
-def _works_on_one(server: VllmServerCommand) -> bool:
+def _asks_for_no_parallelism(server: VllmServerCommand) -> bool:
     """Is no parallelism asked for, by options that are all seen?"""
     words = server.options
     if any("$" in word for word in words) or last_option(words, SETTINGS_OPTION) is not None:

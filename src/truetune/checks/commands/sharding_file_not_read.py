@@ -73,8 +73,11 @@ class ShardingFileNotRead(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
+        """The launches of a training on several processes."""
         for command in file.commands:
-            if _is_launch(command) and _trains(command, Path(file.path).parent):
+            if _is_plain_multi_process_launch(command) and _trains_in_folder(
+                command, Path(file.path).parent
+            ):
                 yield command
 
     def findings(self) -> Iterator[Finding]:
@@ -91,8 +94,8 @@ class ShardingFileNotRead(CommandRule):
         is_meant = is_by_log or bool(unread.variable)
         name = unread.file.path.name
         yield self.finding(
-            f"{name} ({unread.file.what}) is not in use: {_why(unread)}. The run is plain DDP"
-            f"{_by_the_log(unread)}: each GPU holds all weights, gradients and optimizer states",
+            f"{name} ({unread.file.what}) is not in use: {_why_unread(unread)}. The run is plain DDP"
+            f"{_log_that_says_so(unread)}: each GPU holds all weights, gradients and optimizer states",
             _remedy(unread, is_accelerate),
             severity="warning" if is_meant and not may_be_default else "info",
             evidence=[UNLESS_BY_DEFAULT] if may_be_default else [],
@@ -107,8 +110,8 @@ class ShardingFileNotRead(CommandRule):
         )
 
 
-def _why(unread: UnreadFile) -> str:
-    """What becomes of the file's name."""
+def _why_unread(unread: UnreadFile) -> str:
+    """Why the file that is named is not read, in words."""
     if not unread.variable:
         return "no option, argument, setting or variable names it"
     return (
@@ -117,13 +120,13 @@ def _why(unread: UnreadFile) -> str:
     )
 
 
-def _by_the_log(unread: UnreadFile) -> str:
-    """The log that says so, in brackets."""
+def _log_that_says_so(unread: UnreadFile) -> str:
+    """The log that says so, in brackets; empty without one."""
     return f" ({unread.plain_mode}: DistributedType.MULTI_GPU)" if unread.plain_mode else ""
 
 
 def _remedy(unread: UnreadFile, is_accelerate: bool) -> str:
-    """The edit by which the file is read."""
+    """The remedy: the edit by which the file is read."""
     name = unread.file.path.name
     if not unread.file.is_deepspeed:
         return f"start it by `accelerate launch --config_file {name}`"
@@ -136,7 +139,7 @@ def _remedy(unread: UnreadFile, is_accelerate: bool) -> str:
     )
 
 
-def _is_launch(command: ShellCommand) -> bool:
+def _is_plain_multi_process_launch(command: ShellCommand) -> bool:
     """Does a command start several processes, all of whose files are plain names?"""
     if not any(command.behind(*words) is not None for words in LAUNCHERS):
         return False
@@ -144,7 +147,7 @@ def _is_launch(command: ShellCommand) -> bool:
     return processes != "1" and not any("@" in word for word in command.words)
 
 
-def _trains(command: ShellCommand, folder: Path) -> bool:
+def _trains_in_folder(command: ShellCommand, folder: Path) -> bool:
     """Does the script train, and are it and all files of settings that the command names in the folder?"""
     named = [word.rpartition("=")[2] for word in command.words if word.endswith((*SETTINGS, ".py"))]
     scripts = [word for word in named if word.endswith(".py")]

@@ -41,9 +41,9 @@ from pathlib import Path
 
 from truetune.checks.commands.base_evaluated_after_training import (
     ABOUT_THE_BASE,
-    Asked,
-    used_plainly,
-    words_of_results,
+    ModelUse,
+    output_paths,
+    uses_without_adapter,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, model_making_steps
@@ -99,14 +99,15 @@ class StepTakesTheUnmergedModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[MakingStep]:
+        """The commands that make a model of another one."""
         yield from model_making_steps(file.commands, Path(file.path).parent)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
         for step in self.places(file):
-            if not _is_known(file, step) or _is_named_elsewhere(file, step):
+            if not _has_plain_paths(file, step) or _is_named_elsewhere(file, step):
                 continue
-            asked = next(_uses_of_the_former(file, step), None)
+            asked = next(_later_uses_of_input(file, step), None)
             if asked is None:
                 continue
             yield self.finding(
@@ -121,11 +122,11 @@ class StepTakesTheUnmergedModel(CommandRule):
             return
 
 
-def _uses_of_the_former(file: CommandFile, step: MakingStep) -> Iterator[Asked]:
+def _later_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[ModelUse]:
     """The later commands that use what a step began with, and don't say that the base is meant."""
-    for asked in (*used_plainly(file), *_asked_by_scripts(file, step)):
+    for asked in (*uses_without_adapter(file), *_script_uses_of_input(file, step)):
         is_later = asked.command.line > step.command.line
-        results = " ".join(words_of_results(asked.command))
+        results = " ".join(output_paths(asked.command))
         is_meant = ABOUT_THE_BASE.search(results) is not None
         if (
             is_later
@@ -135,8 +136,10 @@ def _uses_of_the_former(file: CommandFile, step: MakingStep) -> Iterator[Asked]:
             yield asked
 
 
-def _asked_by_scripts(file: CommandFile, step: MakingStep) -> Iterator[Asked]:
-    """Scripts of one's own and other servers that are given the model from before, without an adapter."""
+def _script_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[ModelUse]:
+    """Scripts of one's own and other servers that are given the model that a step began with,
+    without an adapter.
+    """
     for command in file.commands:
         is_user = any(ASKING_SCRIPT.search(word) for word in command.words) or any(
             command.behind(*words) is not None for words in SERVERS
@@ -144,20 +147,22 @@ def _asked_by_scripts(file: CommandFile, step: MakingStep) -> Iterator[Asked]:
         has_adapter = any(ADAPTER_OPTION.match(word) for word in command.words)
         given = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
         if is_user and not has_adapter and given:
-            yield Asked(command, given, command.text.strip(), "", "these are answers of")
+            yield ModelUse(command, given, command.text.strip(), "", "these are answers of")
 
 
-def _is_known(file: CommandFile, step: MakingStep) -> bool:
+def _has_plain_paths(file: CommandFile, step: MakingStep) -> bool:
     """Are the paths of a step one each, and can no later word be its output by an unknown variable?"""
     counts = Counter(name for names in SETS_A_VARIABLE.findall(file.text) for name in names if name)
     in_paths = VARIABLE.findall(step.model + " " + step.output)
     if any(counts[name] > 1 for name in in_paths):
         return False
     later = (one for one in file.commands if one.line > step.command.line)
-    return not any(_may_be_any_path(word, step) for one in later for word in _path_words(one))
+    return not any(
+        _may_be_any_path(word, step) for one in later for word in _possible_input_paths(one)
+    )
 
 
-def _path_words(command: ShellCommand) -> tuple[str, ...]:
+def _possible_input_paths(command: ShellCommand) -> tuple[str, ...]:
     """The words of a command that may be paths that it reads."""
     return () if command.words[0] in READ_NOTHING else command.words[1:]
 
@@ -172,17 +177,17 @@ def _is_named_elsewhere(file: CommandFile, step: MakingStep) -> bool:
     output = canonical_folder_name(step.output)
     for command in file.commands:
         is_own = command.line == step.command.line and command.words == step.command.words
-        if not is_own and any(output in word for word in _path_words(command)):
+        if not is_own and any(output in word for word in _possible_input_paths(command)):
             return True
-    names = [name for name, value in _set_alone(file) if output in value]
+    names = [name for name, value in _variable_assignments(file) if output in value]
     spellings = {output, *VARIABLE.findall(step.output), *names}
     # A second variable of the folder may reach a program by its environment.
     if len(names) > 1:
         return True
-    return any(one in text for text in _texts_of_project(file, step) for one in spellings)
+    return any(one in text for text in _project_texts(file, step) for one in spellings)
 
 
-def _set_alone(file: CommandFile) -> Iterator[tuple[str, str]]:
+def _variable_assignments(file: CommandFile) -> Iterator[tuple[str, str]]:
     """The variables that lines of a file set, with what stands there."""
     known: dict[str, str] = {}
     for line in file.text.splitlines():
@@ -193,7 +198,7 @@ def _set_alone(file: CommandFile) -> Iterator[tuple[str, str]]:
             yield match[1], value
 
 
-def _texts_of_project(file: CommandFile, step: MakingStep) -> Iterator[str]:
+def _project_texts(file: CommandFile, step: MakingStep) -> Iterator[str]:
     """The texts of the other files of the project that may name a folder."""
     # The script and the settings of the step name its output themselves.
     folder = Path(file.path).absolute().parent

@@ -69,7 +69,7 @@ class AlmostNothingIsTrained(OutputRule):
             return lacking
         return (
             None
-            if self._counts() is not None
+            if self._trained_and_all_parameters() is not None
             else Unmet(
                 "the output does not say how many parameters are trained",
                 "print them: model.print_trainable_parameters()",
@@ -77,11 +77,11 @@ class AlmostNothingIsTrained(OutputRule):
         )
 
     def figure(self) -> str:
-        trained, parameters = self._counts() or (0, 1)
+        trained, parameters = self._trained_and_all_parameters() or (0, 1)
         return f"{trained:,} of {parameters:,} parameters are trained"
 
     def findings(self) -> Iterator[Finding]:
-        log, counts = self.subject, self._counts()
+        log, counts = self.subject, self._trained_and_all_parameters()
         if counts is None or not log.has_token_loss:
             return
         trained, parameters = counts
@@ -92,7 +92,7 @@ class AlmostNothingIsTrained(OutputRule):
         output = log.output
         if trained > most or (output is not None and output.settings.sharded):
             return
-        if _trains_prompt(log):
+        if _is_prompt_tuning(log):
             return
         place = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
         where = f"{place.place} chooses them: " if place is not None else ""
@@ -105,8 +105,10 @@ class AlmostNothingIsTrained(OutputRule):
             " helps",
         )
 
-    def _counts(self) -> tuple[int, int] | None:
-        """Trained parameters, and all, as the output prints them; None where it does not, or none is trained."""
+    def _trained_and_all_parameters(self) -> tuple[int, int] | None:
+        """Numbers of trained parameters and of all, as the output prints them; None where it prints
+        none, or none is trained.
+        """
         output = self.subject.output
         printed = output.settings if output is not None else None
         if printed is None or not printed.trained or not printed.parameters:
@@ -114,7 +116,9 @@ class AlmostNothingIsTrained(OutputRule):
         return printed.trained, printed.parameters
 
 
-def _trains_prompt(log: RunLog) -> bool:
-    """Are the vectors of a prompt trained on purpose, by the script beside the log or by the saved adapter?"""
+def _is_prompt_tuning(log: RunLog) -> bool:
+    """Are the vectors of a prompt trained on purpose, by the script beside the log or by the saved
+    adapter?
+    """
     is_made = any(log.files_beside.all_named(SOFT_PROMPT))
     return is_made or log.facts.get("adapter") in KINDS_OF_PROMPTS

@@ -86,8 +86,8 @@ MEANINGS = (
 """What the words of Python's parser say of a text"""
 
 
-def is_about_an_answer(log: RunLog, failure: Failure) -> bool:
-    """Did a program fail to read what the model wrote?"""
+def failed_to_parse_an_answer(log: RunLog, failure: Failure) -> bool:
+    """Is this the failure of a program that could not parse what the model wrote?"""
     raised = failure.raised
     if PARSE_ERROR.match(raised.text) is None:
         return False
@@ -116,7 +116,9 @@ class AnswersFailToParse(OutputRule):
             return
         ended = (output.failure,) if output.failure is not None else ()
         failures = [
-            one for one in (*ended, *output.survived) if is_about_an_answer(self.subject, one)
+            one
+            for one in (*ended, *output.survived)
+            if failed_to_parse_an_answer(self.subject, one)
         ]
         if not failures:
             return
@@ -133,14 +135,16 @@ class AnswersFailToParse(OutputRule):
             "look at the answers of the training data (`truetune check DATA`): the model writes their form. Write them"
             " with json.dumps, and train again; until then ask with constrained decoding"
             " (response_format, guided_json)",
-            evidence=tuple(_evidence(first)),
+            evidence=tuple(_parse_failure_evidence(first)),
             cases=(Case(text, file=output.file, line=first.raised.line),),
             count=count,
         )
 
 
-def _evidence(failure: Failure) -> Iterator[str]:
-    """Where it was raised, and what the words of the parser say of the text."""
+def _parse_failure_evidence(failure: Failure) -> Iterator[str]:
+    """Evidence of a parse failure: where it was raised, and what the parser's message says of the
+    text.
+    """
     frame = failure.raised.users_frame
     if frame is not None:
         yield f"raised from {frame}: {frame.code.strip()[:100]}"

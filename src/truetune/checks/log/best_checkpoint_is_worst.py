@@ -63,7 +63,7 @@ class BestCheckpointIsWorst(LogRule):
                 "the log names no best_metric",
                 "name the folder of the run, whose trainer_state.json does",
             )
-        if not any(True for _ in self._matching()):
+        if not any(True for _ in self._metrics_equal_to_best_metric()):
             return Unmet(
                 "no metric that was evaluated twice, and is better in a known direction, has that"
                 " value"
@@ -71,7 +71,7 @@ class BestCheckpointIsWorst(LogRule):
         return None
 
     def figure(self) -> str:
-        name, curve, _, lower = next(self._matching())
+        name, curve, _, lower = next(self._metrics_equal_to_best_metric())
         best, worst = (np.min, np.max) if lower else (np.max, np.min)
         return (
             f"{name} was kept at {self.subject.number('best_metric'):.4g}; of {curve.step.size:,}"
@@ -81,7 +81,7 @@ class BestCheckpointIsWorst(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         best = log.number("best_metric") or 0.0
-        for name, curve, here, lower in self._matching():
+        for name, curve, here, lower in self._metrics_equal_to_best_metric():
             right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
             if not np.isclose(best, curve.value.max() if lower else curve.value.min(), rtol=1e-5):
                 continue
@@ -89,16 +89,17 @@ class BestCheckpointIsWorst(LogRule):
             yield self.finding(
                 f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g},"
                 f" the {'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
-                f"set greater_is_better={not lower}; {_choose_checkpoint(log, curve, right, lower=lower)}",
+                f"set greater_is_better={not lower}; {_advise_on_checkpoint(log, curve, right, lower=lower)}",
                 figure=draw_curves(
                     name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}
                 ),
             )
             return
 
-    def _matching(self) -> Iterator[tuple[str, Curve, NDArray[np.bool_], bool]]:
-        """Metrics that were evaluated twice and have the value of best_metric: name, curve, where they have it, and
-        whether a lower one is better."""
+    def _metrics_equal_to_best_metric(self) -> Iterator[tuple[str, Curve, NDArray[np.bool_], bool]]:
+        """Metrics with two evaluations or more that have the value of best_metric: the name, the
+        curve, the places with that value, and whether a lower value is better.
+        """
         log = self.subject
         best, step = log.number("best_metric"), log.number("best_global_step")
         if best is None:
@@ -111,17 +112,19 @@ class BestCheckpointIsWorst(LogRule):
             if step is not None:
                 here &= curve.step == step
             lower = lower_is_better(name)
-            if here.any() and lower is not None and not self._by_another(name):
+            if here.any() and lower is not None and not self._is_other_metric_configured(name):
                 yield name, curve, here, lower
 
-    def _by_another(self, name: str) -> bool:
-        """Do the settings name another metric?"""
+    def _is_other_metric_configured(self, name: str) -> bool:
+        """Do the settings name another metric than this one for the best checkpoint?"""
         metric = str(self.subject.facts.get("metric_for_best_model") or "")
         return bool(metric) and metric.removeprefix("eval_") != name.removeprefix("eval_")
 
 
-def _choose_checkpoint(log: RunLog, curve: Curve, right: int, *, lower: bool) -> str:
-    """Which checkpoint to take: that of the best evaluation, or the best of those that are left."""
+def _advise_on_checkpoint(log: RunLog, curve: Curve, right: int, *, lower: bool) -> str:
+    """Advice which checkpoint to take: that of the best evaluation, or the best of those that are
+    left.
+    """
     best = f"the checkpoint of step {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
     left = [place for place, step in enumerate(curve.step) if step in log.checkpoints]
     if right in left:

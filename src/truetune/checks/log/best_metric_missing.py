@@ -27,8 +27,12 @@ class MissingMetric(NamedTuple):
     evidence: str
 
 
-def missing_metric(log: RunLog, text: str, message: KnownMessage | None) -> MissingMetric | None:
-    """The metric that is missing; None where the exception is another, or the log has no evaluation."""
+def explain_missing_metric(
+    log: RunLog, text: str, message: KnownMessage | None
+) -> MissingMetric | None:
+    """Explain an exception about a metric that no evaluation gave; None for any other exception, or
+    without evaluations.
+    """
     found = MISSING_NAME.search(text)
     if message is None or message.name != EVALUATION_SETTINGS or found is None:
         return None
@@ -37,7 +41,7 @@ def missing_metric(log: RunLog, text: str, message: KnownMessage | None) -> Miss
     if name in given or not (given or log.curve("eval_runtime")):
         return None
     if not given:
-        return _without_any(log, name)
+        return _explain_evaluations_without_metrics(log, name)
     shown = name_list(given[:MAX_SHOWN])
     return MissingMetric(
         f"the best checkpoint is chosen by `{name}`, which no evaluation gives",
@@ -47,8 +51,8 @@ def missing_metric(log: RunLog, text: str, message: KnownMessage | None) -> Miss
     )
 
 
-def _without_any(log: RunLog, name: str) -> MissingMetric:
-    """Evaluations that measure nothing: the Trainer finds no labels in their batches."""
+def _explain_evaluations_without_metrics(log: RunLog, name: str) -> MissingMetric:
+    """Explain evaluations that measure nothing: the Trainer finds no labels in their batches."""
     timings = [one for one in sorted(log.curves) if one.startswith("eval_")]
     return MissingMetric(
         f"the evaluations measured nothing, and the best checkpoint is chosen by `{name}`",

@@ -79,14 +79,14 @@ class CompiledAgainForEachShape(OutputRule):
             " (torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic), or leave torch.compile out"
             " (torch_compile=False)"
             + ("; TORCH_LOGS=recompiles names the reason of each" if not compiled.count else ""),
-            evidence=tuple(_evidence(compiled)),
+            evidence=tuple(_wait_evidence(compiled)),
             cases=(Case(compiled.text, file=output.file, line=compiled.line),),
             count=compiled.count or None,
         )
 
 
 def _message(compiled: Recompilations) -> str:
-    """What is compiled, how often, and for what."""
+    """The finding's message: what is compiled, how often, and for which shapes."""
     function = f" of {compiled.function}" if compiled.function else ""
     if compiled.count:
         message = f"torch.compile compiled {compiled.count:,} times again{function}"
@@ -105,8 +105,8 @@ def _message(compiled: Recompilations) -> str:
     return message
 
 
-def _evidence(compiled: Recompilations) -> Iterator[str]:
-    """How long what waits for a compilation takes."""
+def _wait_evidence(compiled: Recompilations) -> Iterator[str]:
+    """Evidence how long the thing takes that waits for a compilation."""
     if compiled.slow_s is not None and compiled.quick_s is not None:
         if compiled.slow_s > compiled.quick_s:
             yield (

@@ -75,7 +75,7 @@ class CompletionsAlwaysCut(LogRule):
         log = self.subject
         limit = limit_of_evaluations(log)
         if limit is not None:
-            yield self._of_evaluations(*limit)
+            yield self._finding_on_evaluations(*limit)
         share = share_of_cut_off_answers(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
@@ -98,8 +98,8 @@ class CompletionsAlwaysCut(LogRule):
             figure=draw_curves("answers cut off", {"share": share}),
         )
 
-    def _of_evaluations(self, name: str, length: Curve) -> Finding:
-        """Evaluations whose answers all have the length of their limit."""
+    def _finding_on_evaluations(self, name: str, length: Curve) -> Finding:
+        """The finding that all answers of the evaluations have the length of their limit."""
         limit = int(length.value[0])
         # T5 begins its answers with the pad token, which some metrics don't count.
         default = limit in (19, 20)
@@ -115,6 +115,9 @@ class CompletionsAlwaysCut(LogRule):
         )
 
     def _evidence(self) -> Iterator[str]:
+        """Evidence: the mean length of the answers, and gradient norms of 0, as masked answers
+        leave them.
+        """
         log = self.subject
         length = mean_answer_length(log)
         if length:

@@ -68,7 +68,7 @@ class DpoAccuracyAtOnce(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        count = int(self._unseen().step.size)
+        count = int(self._accuracy_on_unseen_pairs().step.size)
         return (
             explain_too_short_curve(
                 count,
@@ -85,7 +85,7 @@ class DpoAccuracyAtOnce(LogRule):
         )
 
     def figure(self) -> str:
-        values = self._unseen().value
+        values = self._accuracy_on_unseen_pairs().value
         return (
             f"{np.mean(values):.1%} of the pairs are in order before they were seen"
             f" ({values.size:,} records)"
@@ -95,7 +95,7 @@ class DpoAccuracyAtOnce(LogRule):
         log = self.subject
         if log.kind != "preference":
             return
-        new = self._unseen()
+        new = self._accuracy_on_unseen_pairs()
         if new.step.size < MIN_POINTS or float(np.mean(new.value)) < MIN_ACCURACY:
             return
         step = float(new.step[0])
@@ -112,8 +112,10 @@ class DpoAccuracyAtOnce(LogRule):
             ),
         )
 
-    def _unseen(self) -> Curve:
-        """The accuracy on pairs of the first half epoch, which the model has not seen yet."""
+    def _accuracy_on_unseen_pairs(self) -> Curve:
+        """The curve of accuracy over the first half epoch, whose pairs the model has not seen
+        before.
+        """
         log = self.subject
         curve = log.curve("rewards/accuracies").finite()
         if log.epochs > 0:

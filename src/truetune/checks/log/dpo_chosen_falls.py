@@ -66,8 +66,8 @@ MAX_RATIO_SPREAD = 0.02
 """By how much of itself the ratio of reward to log-probability may differ between records, without a reference"""
 
 
-def _names(group: str) -> tuple[str, str]:
-    """The curves of both sides: of `logps` or of `rewards`."""
+def _curve_names_of_both_sides(group: str) -> tuple[str, str]:
+    """The names of the chosen and the rejected curve of a group, `logps` or `rewards`."""
     return f"{group}/chosen", f"{group}/rejected"
 
 
@@ -80,18 +80,20 @@ class DpoChosenFalls(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        """What lacks: both log-probabilities, or both rewards."""
+        """What is missing: both log-probabilities, or both rewards."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        group = self._group()
-        lacking = [name for name in _names(group) if not self.subject.curve(name)]
+        group = self._logps_or_rewards()
+        lacking = [
+            name for name in _curve_names_of_both_sides(group) if not self.subject.curve(name)
+        ]
         if lacking:
             return Unmet(
                 f"the log has no {', '.join(lacking)}",
                 next((LOGGED_BY[name] for name in lacking if name in LOGGED_BY), ""),
             )
-        few = min(self.records(name) for name in _names(group))
+        few = min(self.records(name) for name in _curve_names_of_both_sides(group))
         return (
             explain_too_short_curve(few, MIN_POINTS, f"{group}/chosen")
             if few < MIN_POINTS
@@ -99,37 +101,46 @@ class DpoChosenFalls(LogRule):
         )
 
     def figure(self) -> str:
-        named = ((name, _ends(self.subject.curve(name).finite())) for name in _names(self._group()))
+        named = (
+            (name, _first_and_last_level(self.subject.curve(name).finite()))
+            for name in _curve_names_of_both_sides(self._logps_or_rewards())
+        )
         return "; ".join(
             f"{name} goes from {first:.4g} to {last:.4g}" for name, (first, last) in named
         )
 
     def findings(self) -> Iterator[Finding]:
-        if self._group() == "rewards":
-            yield from self._fall_of_rewards()
+        if self._logps_or_rewards() == "rewards":
+            yield from self._findings_on_falling_rewards()
         else:
-            yield from self._fall_of_logps()
+            yield from self._findings_on_falling_logps()
 
-    def _group(self) -> str:
-        """By what the fall is measured: log-probabilities, else the rewards where they alone are logged."""
+    def _logps_or_rewards(self) -> str:
+        """The group of curves that the fall is measured by: `logps`, or `rewards` where they alone
+        are logged.
+        """
         log = self.subject
-        has_logps = all(log.curve(name) for name in _names("logps"))
-        has_rewards = all(log.curve(name) for name in _names("rewards"))
+        has_logps = all(log.curve(name) for name in _curve_names_of_both_sides("logps"))
+        has_rewards = all(log.curve(name) for name in _curve_names_of_both_sides("rewards"))
         return "rewards" if has_rewards and not has_logps else "logps"
 
-    def _fall_of_rewards(self) -> Iterator[Finding]:
-        """Both rewards fall together: the reward is beta times what the log-probability gained over the reference."""
+    def _findings_on_falling_rewards(self) -> Iterator[Finding]:
+        """Findings where both rewards fall together: the reward is beta times what the
+        log-probability gained over the reference.
+        """
         log = self.subject
-        chosen, rejected = (log.curve(name).finite() for name in _names("rewards"))
+        chosen, rejected = (
+            log.curve(name).finite() for name in _curve_names_of_both_sides("rewards")
+        )
         if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:
             return
-        (first, last), others = _ends(chosen), _ends(rejected)
+        (first, last), others = _first_and_last_level(chosen), _first_and_last_level(rejected)
         fall = first - last
         opened = (last - others[1]) - (first - others[0])
         # SimPO and ORPO count from log-probabilities and begin far from 0: there a fall is another figure.
         if abs(first) > MAX_FIRST_REWARD or fall < MIN_REWARD_FALL or opened >= fall / 2:
             return
-        if not self._fell("chosen") or not self._fell("rejected"):
+        if not self._fell_beyond_noise("chosen") or not self._fell_beyond_noise("rejected"):
             return
         yield self.finding(
             f"the reward of the chosen answers falls from {first:.3g} to {last:.3g}, along with that of the rejected"
@@ -139,26 +150,31 @@ class DpoChosenFalls(LogRule):
                 f"a reward of {last:.3g} is {abs(last) / 0.1:,.0f} nats an answer at a beta of 0.1",
             ),
             figure=draw_curves(
-                "reward", dict(zip(_names("rewards"), (chosen, rejected), strict=True))
+                "reward",
+                dict(zip(_curve_names_of_both_sides("rewards"), (chosen, rejected), strict=True)),
             ),
         )
 
-    def _fall_of_logps(self) -> Iterator[Finding]:
-        """Both log-probabilities fall, the chosen one by a large part of itself."""
+    def _findings_on_falling_logps(self) -> Iterator[Finding]:
+        """Findings where both log-probabilities fall, the chosen one by a large part of itself."""
         log = self.subject
         chosen, rejected = log.curve("logps/chosen").finite(), log.curve("logps/rejected").finite()
         if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:
             return
-        (first, last), others = _ends(chosen), _ends(rejected)
+        (first, last), others = _first_and_last_level(chosen), _first_and_last_level(rejected)
         lost = (first - last) / abs(first) if first else 0.0
-        if lost < NOTED_FALL or not self._fell("chosen") or not self._fell("rejected"):
+        if (
+            lost < NOTED_FALL
+            or not self._fell_beyond_noise("chosen")
+            or not self._fell_beyond_noise("rejected")
+        ):
             return
         yield self.finding(
             f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
             f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
             self._remedy(),
             severity="warning"
-            if lost >= LARGE_FALL and not self._lacks_its_reference()
+            if lost >= LARGE_FALL and not self._reference_rewards_start_away_from_zero()
             else "info",
             figure=draw_curves(
                 "log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}
@@ -166,12 +182,16 @@ class DpoChosenFalls(LogRule):
         )
 
     def _remedy(self) -> str:
-        """What helps: beta holds the policy at its reference, and a loss without one has nothing to be held at."""
+        """The remedy: beta holds the policy at its reference; a loss without a reference has
+        nothing to be held at.
+        """
         log = self.subject
         has_none = log.facts.get("loss_type") == "simpo" or (
-            self._starts_away() and self._are_rewards_multiples() and not self._has_reference()
+            self._rewards_start_away_from_zero()
+            and self._are_rewards_multiples_of_logps()
+            and not self._is_loss_with_reference_configured()
         )
-        if not has_none and self._starts_away():
+        if not has_none and self._rewards_start_away_from_zero():
             return (
                 "see first that the reference is the model that training begins with: the rewards begin far from 0"
                 " (rewards-not-zero-at-first); then lower the learning rate or raise beta"
@@ -183,20 +203,30 @@ class DpoChosenFalls(LogRule):
             )
         return "lower the learning rate, raise beta, or add an SFT term on the chosen answers"
 
-    def _lacks_its_reference(self) -> bool:
-        """Do rewards that are counted from a reference begin away from 0? Then the fall is what that does."""
-        return self._starts_away() and (self._has_reference() or not self._are_rewards_multiples())
+    def _reference_rewards_start_away_from_zero(self) -> bool:
+        """Do rewards that are counted from a reference begin away from 0? Then that explains the
+        fall.
+        """
+        return self._rewards_start_away_from_zero() and (
+            self._is_loss_with_reference_configured() or not self._are_rewards_multiples_of_logps()
+        )
 
-    def _starts_away(self) -> bool:
-        """Do the rewards begin far from 0, where those that are counted from the own beginning stand?"""
+    def _rewards_start_away_from_zero(self) -> bool:
+        """Do the rewards begin far from 0, where rewards counted from the policy's own beginning
+        stand?
+        """
         rewards = self.subject.curve("rewards/chosen").finite()
-        return bool(rewards.value.size) and abs(_ends(rewards)[0]) > MAX_FIRST_REWARD
+        return (
+            bool(rewards.value.size) and abs(_first_and_last_level(rewards)[0]) > MAX_FIRST_REWARD
+        )
 
-    def _are_rewards_multiples(self) -> bool:
-        """Is each reward the same multiple of its log-probability, as in SimPO, CPO and ORPO (no reference)?"""
-        return all(self._is_multiple(side) for side in ("chosen", "rejected"))
+    def _are_rewards_multiples_of_logps(self) -> bool:
+        """Is each side's reward one fixed multiple of its log-probability, as in SimPO, CPO and
+        ORPO (no reference)?
+        """
+        return all(self._is_reward_multiple_of_logp(side) for side in ("chosen", "rejected"))
 
-    def _is_multiple(self, side: str) -> bool:
+    def _is_reward_multiple_of_logp(self, side: str) -> bool:
         """Is the reward of this side the same multiple of its log-probability in each record?"""
         rewards, logps = (
             self.subject.curve(f"{kind}/{side}").finite() for kind in ("rewards", "logps")
@@ -208,24 +238,28 @@ class DpoChosenFalls(LogRule):
         middle = float(np.nanmedian(ratios))
         return bool(np.nanmax(np.abs(ratios - middle)) <= MAX_RATIO_SPREAD * abs(middle))
 
-    def _has_reference(self) -> bool:
-        """Do the settings beside the log name a loss that has a reference? They say more than how its rewards begin."""
+    def _is_loss_with_reference_configured(self) -> bool:
+        """Do the settings beside the log name a loss that has a reference? They say more than how
+        its rewards begin.
+        """
         loss = self.subject.files_beside.setting("loss_type")
         return loss is not None and loss.value in LOSSES_WITH_REFERENCE
 
-    def _fell(self, side: str) -> bool:
-        """Did this side fall by five times the noise of the medians? Its reward begins at 0 by definition."""
+    def _fell_beyond_noise(self, side: str) -> bool:
+        """Did this side fall by five times the noise of the medians? Its reward begins at 0 by
+        definition.
+        """
         for name, apart in ((f"rewards/{side}", 0.0), (f"logps/{side}", 1 / 3)):
             curve = self.subject.curve(name).finite()
             if curve.step.size >= MIN_POINTS:
-                first, last = _ends(curve)
+                first, last = _first_and_last_level(curve)
                 sure = 5 * noise_sigma(curve.value) * math.sqrt(apart + 5 / curve.step.size)
                 if (first if apart else 0.0) - last > sure:
                     return True
         return False
 
 
-def _ends(curve: Curve) -> tuple[float, float]:
+def _first_and_last_level(curve: Curve) -> tuple[float, float]:
     """Medians of the first three records and of the last fifth."""
     return float(np.median(curve.value[:3])), float(
         np.median(curve.value[-max(3, curve.value.size // 5) :])

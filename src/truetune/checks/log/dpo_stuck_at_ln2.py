@@ -123,7 +123,7 @@ class DpoStuckAtLn2(LogRule):
         margins, loss = log.curve("rewards/margins").finite(), log.curve("loss").finite()
         norm = log.curve("grad_norm")
         if margins.step.size < self.least:
-            yield from self._by_accuracy(loss)
+            yield from self._findings_without_margins(loss)
             return
         exact = not margins.value.any()
         if exact and all_logps_are_zero(self.subject):
@@ -147,22 +147,24 @@ class DpoStuckAtLn2(LogRule):
                 evidence=("every gradient norm is 0 as well",) if frozen else (),
                 figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
-        elif margins.step.size >= MIN_POINTS and self._weak(margins, loss):
+        elif margins.step.size >= MIN_POINTS and self._margin_and_loss_stay_at_start(margins, loss):
             rate = log.curve("learning_rate").finite()
             yield self.finding(
                 f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over"
                 f" {margins.step.size:,} records and the loss at {np.median(loss.value):.4f} (ln 2"
                 " = 0.6931)",
-                self._in_order(margins, loss, rate),
+                self._causes_in_order_of_likelihood(margins, loss, rate),
                 severity="warning",
                 evidence=tuple(self._evidence(margins, loss, rate)),
                 figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
 
-    def _by_accuracy(self, loss: Curve) -> Iterator[Finding]:
-        """A log without margins, whose loss stays about ln 2 and whose accuracy stays about a half."""
+    def _findings_without_margins(self, loss: Curve) -> Iterator[Finding]:
+        """Findings in a log without margins, whose loss stays about ln 2 and whose accuracy stays
+        about a half.
+        """
         right = self.subject.curve("rewards/accuracies").finite()
-        if not self._has_accuracies() or not self._is_rate_usual():
+        if not self._has_accuracies() or not self._reached_adapter_rate():
             return
         half = right.value[right.value.size // 2 :]
         late = loss.value[loss.value.size // 2 :]
@@ -187,16 +189,16 @@ class DpoStuckAtLn2(LogRule):
             figure=draw_curves("accuracy of pairs", {"rewards/accuracies": right}),
         )
 
-    def _is_rate_usual(self) -> bool:
+    def _reached_adapter_rate(self) -> bool:
         """Did the learning rate reach what trains an adapter?"""
         rate = self.subject.curve("learning_rate").finite()
         return bool(rate) and float(rate.value.max()) >= USUAL_RATE
 
     def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
-        """The rate, the label smoothing and the gradients, as far as the log has them."""
+        """Evidence: the rate, the label smoothing and the gradients, as far as the log has them."""
         if rate:
             yield f"the learning rate is at most {rate.value.max():.3g}"
-        smoothing = self._smoothing(margins, loss)
+        smoothing = self._label_smoothing(margins, loss)
         if smoothing is not None:
             yield (
                 "where the margin of a record is larger, its loss is"
@@ -206,23 +208,27 @@ class DpoStuckAtLn2(LogRule):
         norm = self.subject.curve("grad_norm").finite()
         if norm and norm.value.any():
             yield f"gradients arrive: their norm has a median of {np.median(norm.value):.3g}"
-        if self._moves_at_random(loss):
+        if self._moves_but_accuracy_is_chance(loss):
             yield (
                 f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f} and the accuracy stays near"
                 " a half: the policy changes, and which side is chosen does not depend on the answers, as with labels"
                 " that are random"
             )
 
-    def _smoothing(self, margins: Curve, loss: Curve) -> float | None:
-        """The label smoothing: printed, or from loss against margin; None where neither says it surely enough."""
+    def _label_smoothing(self, margins: Curve, loss: Curve) -> float | None:
+        """The label smoothing as printed, or derived from loss and margin; None where neither says
+        it surely enough.
+        """
         output = self.subject.output
         if output is not None and output.settings.smoothing is not None:
             return output.settings.smoothing
         return estimate_label_smoothing(margins, loss)
 
-    def _in_order(self, margins: Curve, loss: Curve, rate: Curve) -> str:
-        """What to look at, the likely first, without what the log excludes."""
-        smoothing = self._smoothing(margins, loss)
+    def _causes_in_order_of_likelihood(self, margins: Curve, loss: Curve, rate: Curve) -> str:
+        """Advice what to look at, the most likely cause first, without the causes that the log
+        excludes.
+        """
+        smoothing = self._label_smoothing(margins, loss)
         pairs = "look whether chosen and rejected are the same (truetune check DATA -t TOKENIZER)"
         if smoothing is not None and smoothing > CANCELS:
             return (
@@ -238,9 +244,9 @@ class DpoStuckAtLn2(LogRule):
                 "that the adapter is trained and on, also in the policy's forward pass (truetune"
                 " run -- CMD)"
             )
-        if self._moves_at_random(loss):
+        if self._moves_but_accuracy_is_chance(loss):
             ways.insert(0, CONTRADICTORY)
-        elif self._has_gradients() and self._is_rate_usual():
+        elif self._has_gradients() and self._reached_adapter_rate():
             ways.append(CONTRADICTORY)
         first = _advice_on_low_rate(rate)
         if first:
@@ -254,8 +260,10 @@ class DpoStuckAtLn2(LogRule):
             )
         return "; ".join(ways)
 
-    def _moves_at_random(self, loss: Curve) -> bool:
-        """Does the policy move, while pairs are told apart no better than by a coin, in evaluations too?"""
+    def _moves_but_accuracy_is_chance(self, loss: Curve) -> bool:
+        """Does the policy move, while pairs are told apart no better than by a coin, in evaluations
+        too?
+        """
         if not self._has_gradients() or not loss or float(loss.value.std()) <= MOVES:
             return False
         right = self.subject.curve("rewards/accuracies").finite()
@@ -272,19 +280,23 @@ class DpoStuckAtLn2(LogRule):
         norm = self.subject.curve("grad_norm").finite()
         return bool(norm) and bool(norm.value.any())
 
-    def _weak(self, margins: Curve, loss: Curve) -> bool:
-        """Do margin and loss stay where they began, to the end of the run and with their whole interval?"""
+    def _margin_and_loss_stay_at_start(self, margins: Curve, loss: Curve) -> bool:
+        """Do margin and loss stay where they began, to the end of the run and with their whole
+        interval?
+        """
         near = bool(loss) and bool(np.abs(np.median(loss.value) - math.log(2)) < RISE)
         span = float(margins.step[-1] - margins.step[0])
         last = float(np.median(margins.value[-max(3, margins.value.size // 5) :]))
         right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
-        rise = RISE_AT_LOW_RATE if self._ends_at_a_low_rate() else RISE
+        rise = RISE_AT_LOW_RATE if self._completed_schedule_at_low_rate() else RISE
         # A few records of small batches have a wide interval of the slope; the level of the second half is surer.
-        is_flat = fit_trend(margins).high * span < rise or _highest_level(margins) < rise
+        is_flat = (
+            fit_trend(margins).high * span < rise or _upper_bound_of_late_margin(margins) < rise
+        )
         return near and not apart and is_flat and abs(last) < rise
 
-    def _ends_at_a_low_rate(self) -> bool:
+    def _completed_schedule_at_low_rate(self) -> bool:
         """Was the rate low throughout, and has the schedule come to its end?"""
         rate = self.subject.curve("learning_rate").finite()
         if not rate or not 0 < rate.value.max() < LOW_RATE:
@@ -292,14 +304,18 @@ class DpoStuckAtLn2(LogRule):
         return bool(rate.value[-1] < 0.1 * rate.value.max())
 
 
-def _highest_level(margins: Curve) -> float:
-    """The upper end of the interval (two standard errors) of the mean margin over the second half of the run."""
+def _upper_bound_of_late_margin(margins: Curve) -> float:
+    """The upper end of the interval (two standard errors) of the mean margin over the second half
+    of the run.
+    """
     half = margins.value[margins.value.size // 2 :]
     return float(half.mean() + 2 * half.std(ddof=1) / math.sqrt(half.size))
 
 
 def _advice_on_low_rate(rate: Curve) -> str:
-    """What to do first where the rate was too low throughout; empty where it was not, or is not known."""
+    """Advice to raise a rate that was too low throughout; empty where it was not too low, or is not
+    known.
+    """
     peak = float(rate.value.max()) if rate else USUAL_RATE
     if peak < USUAL_RATE and warmup_slope(rate) is not None:
         # the rate that was set is above the logged ones: a higher setting would be the wrong advice

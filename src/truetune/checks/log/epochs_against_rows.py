@@ -62,7 +62,7 @@ class EpochsAgainstRows(LogRule):
         log = self.subject
         if log.data is None:
             return Unmet("the data of the run are not named", "name them with --data and -t")
-        if not self._batch():
+        if not self._rows_per_device_batch():
             return Unmet(
                 "the log names no batch size",
                 "name the run's folder with its settings, or W&B's files",
@@ -75,7 +75,7 @@ class EpochsAgainstRows(LogRule):
         data = self.subject.data
         assert data is not None
         return (
-            f"an epoch saw about {math.floor(self._seen()):,} rows at least, the data have"
+            f"an epoch saw about {math.floor(self._rows_per_epoch()):,} rows at least, the data have"
             f" {data.rows:,}"
         )
 
@@ -85,13 +85,17 @@ class EpochsAgainstRows(LogRule):
             return
         accumulation, devices = log.number("gradient_accumulation_steps"), log.number("devices")
         is_known = accumulation is not None and devices is not None
-        per_epoch, a_step, seen = self._steps_an_epoch(), self._rows_a_step(), self._seen()
+        per_epoch, a_step, seen = (
+            self._steps_per_epoch(),
+            self._rows_per_step(),
+            self._rows_per_epoch(),
+        )
         # splitting makes several examples of a row, so either count may be what an epoch is
         fewest, most = sorted((log.data.rows, log.data.examples))
         over = seen > (1 + TOLERANCE) * most + a_step
         # factors that are not known can only make it more rows
         under = is_known and seen < (1 - TOLERANCE) * fewest - a_step
-        tokens = self._tokens_an_epoch()
+        tokens = self._tokens_per_epoch()
         if not under and (not over or tokens <= (1 + TOLERANCE) * log.data.supervised):
             return
         is_sure = under or log.facts.get("packing") is False or tokens < MIN_PIECE * seen
@@ -106,32 +110,34 @@ class EpochsAgainstRows(LogRule):
             ),
         )
 
-    def _batch(self) -> float:
+    def _rows_per_device_batch(self) -> float:
         """Rows of a batch on one device; 0 where it is not known."""
         log = self.subject
         return log.number("per_device_train_batch_size") or log.number("train_batch_size") or 0.0
 
-    def _rows_a_step(self) -> float:
-        """Rows of a step, as far as accumulation and devices are known."""
+    def _rows_per_step(self) -> float:
+        """Rows of an optimizer step, as far as accumulation and devices are known."""
         log = self.subject
         return (
-            self._batch()
+            self._rows_per_device_batch()
             * (log.number("gradient_accumulation_steps") or 1)
             * (log.number("devices") or 1)
         )
 
-    def _tokens_an_epoch(self) -> float:
-        """Tokens that an epoch saw; without end where the log has none, so that nothing speaks for packing."""
+    def _tokens_per_epoch(self) -> float:
+        """Tokens of an epoch; infinite where the log counts none, so that nothing speaks for
+        packing.
+        """
         tokens = self.subject.curve("num_tokens").finite()
         if not tokens:
             return math.inf
         return float(tokens.value[-1] / self.subject.epoch_at(tokens.step[-1]))
 
-    def _steps_an_epoch(self) -> float:
+    def _steps_per_epoch(self) -> float:
         """Steps of one epoch, by the last record; 0 where no epoch was made."""
         epoch = self.subject.curve("epoch").finite()
         return float(epoch.step[-1] / epoch.value[-1]) if epoch.value[-1] else 0.0
 
-    def _seen(self) -> float:
-        """Rows that an epoch saw, at least."""
-        return self._steps_an_epoch() * self._rows_a_step()
+    def _rows_per_epoch(self) -> float:
+        """Rows that an epoch saw, at least: steps times rows of a step."""
+        return self._steps_per_epoch() * self._rows_per_step()

@@ -49,8 +49,8 @@ from truetune.logs.robust_statistics import noise_sigma
 MIN_BORDERS = 3
 
 
-class Border(NamedTuple):
-    """The losses at the end of an epoch."""
+class EpochBorder(NamedTuple):
+    """Losses of training and evaluation at the end of an epoch."""
 
     step: float
     before: float
@@ -69,7 +69,7 @@ class EvalEqualsTrain(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        count = len(list(self._borders()))
+        count = len(list(self._epoch_borders_with_loss_drop()))
         if count < MIN_BORDERS:
             return Unmet(
                 f"an evaluation stands at {count:,} borders of epochs where the training loss"
@@ -80,7 +80,7 @@ class EvalEqualsTrain(LogRule):
         return None
 
     def figure(self) -> str:
-        borders = list(self._borders())
+        borders = list(self._epoch_borders_with_loss_drop())
         leaked = sum(abs(b.evaluation - b.after) < abs(b.evaluation - b.before) for b in borders)
         return (
             f"eval_loss falls with the training loss at {leaked:,} of {len(borders):,} borders of"
@@ -88,7 +88,7 @@ class EvalEqualsTrain(LogRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        borders = list(self._borders())
+        borders = list(self._epoch_borders_with_loss_drop())
         leaked = [b for b in borders if abs(b.evaluation - b.after) < abs(b.evaluation - b.before)]
         if len(borders) < MIN_BORDERS or len(leaked) < len(borders):
             return
@@ -110,8 +110,10 @@ class EvalEqualsTrain(LogRule):
             ),
         )
 
-    def _borders(self) -> Iterator[Border]:
-        """Where the training loss drops because rows are seen again, and an evaluation stands."""
+    def _epoch_borders_with_loss_drop(self) -> Iterator[EpochBorder]:
+        """The ends of epochs at which the training loss drops, because rows are seen again, and an
+        evaluation stands.
+        """
         log = self.subject
         loss, evaluation = log.curve("loss").finite(), log.curve("eval_loss").finite()
         if log.kind != "language" or not loss or not evaluation or log.epochs < MIN_BORDERS:
@@ -131,4 +133,4 @@ class EvalEqualsTrain(LogRule):
             after = float(np.median(loss.value[cut : cut + width]))
             going = max(0.0, early - before) * width / max(1, whole - width)
             if before - after - going > max(0.05 * before, 4 * sigma / np.sqrt(width)):
-                yield Border(float(step), before, after, float(value))
+                yield EpochBorder(float(step), before, after, float(value))

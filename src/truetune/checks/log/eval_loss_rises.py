@@ -72,7 +72,7 @@ class EvalLossRises(LogRule):
         return (
             f"eval_loss is lowest at {self.subject.unit} {curve.step[best]:,.0f} with {curve.value[best]:.4g} and"
             f" ends at {curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
-            + ("; the best checkpoint was kept" if self._kept() else "")
+            + ("; the best checkpoint was kept" if self._is_best_checkpoint_kept() else "")
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ class EvalLossRises(LogRule):
         best = int(np.argmin(curve.value))
         lowest, last = float(curve.value[best]), float(curve.value[-1])
         later = Curve(curve.step[best:], curve.value[best:])
-        if not _rises(later) or self._kept():
+        if not _rises_to_the_end(later) or self._is_best_checkpoint_kept():
             return
         loss, step = log.curve("loss").finite(), float(curve.step[best])
         gap = (
@@ -93,7 +93,7 @@ class EvalLossRises(LogRule):
         )
         other = metric_improving_after(log, step)
         yield self.finding(
-            f"eval_loss is lowest at {_moment(log, step)} with {lowest:.4g} and rises to"
+            f"eval_loss is lowest at {_step_and_epoch_in_words(log, step)} with {lowest:.4g} and rises to"
             f" {last:.4g}" + (f", while {other} gets better" if other else ""),
             _remedy(log, step, other),
             severity="warning" if last >= MIN_RISE * lowest and not other else "info",
@@ -105,7 +105,7 @@ class EvalLossRises(LogRule):
             ),
         )
 
-    def _kept(self) -> bool:
+    def _is_best_checkpoint_kept(self) -> bool:
         """Was the best checkpoint kept, by the value of a metric that the log holds?"""
         log, best = self.subject, self.subject.number("best_metric")
         if not log.facts.get("best_model_checkpoint") or best is None:
@@ -116,11 +116,11 @@ class EvalLossRises(LogRule):
         )
 
 
-def _rises(later: Curve) -> bool:
+def _rises_to_the_end(later: Curve) -> bool:
     """Does an evaluation loss rise from its lowest value, the first of these, to the end?
 
-    All that follow must lie above it, and the slope must be positive with its whole interval: one bad evaluation at the
-    end is no rise.
+    All that follow must lie above it, and the slope must be positive with its whole interval: one
+    bad evaluation at the end is no rise.
     """
     lowest, last = float(later.value[0]), float(later.value[-1])
     if later.step.size < MIN_LATER or lowest <= 0 or later.value[1:].min() <= lowest:
@@ -129,8 +129,10 @@ def _rises(later: Curve) -> bool:
     return last >= least * lowest and fit_trend(later).low > 0
 
 
-def _moment(log: RunLog, step: float) -> str:
-    """A moment of a run in words: its step and epoch, or the epoch alone where the log counts no steps."""
+def _step_and_epoch_in_words(log: RunLog, step: float) -> str:
+    """A moment of a run in words: its step and epoch, or the epoch alone where the log counts no
+    steps.
+    """
     epoch = f"epoch {float(log.epoch_at(step)):.2g}" if log.epochs else ""
     if log.is_numbered:
         return epoch or f"record {step:,.0f} of the log"
@@ -138,7 +140,9 @@ def _moment(log: RunLog, step: float) -> str:
 
 
 def _remedy(log: RunLog, step: float, other: str | None) -> str:
-    """What to do: by another metric, `other`, the run may be right to continue."""
+    """The remedy: the best step to stop at or to return to; by another metric, `other`, the run may
+    be right to continue.
+    """
     if other:
         return (
             "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
@@ -146,7 +150,7 @@ def _remedy(log: RunLog, step: float, other: str | None) -> str:
         )
     again = "train fewer epochs, or keep the best one (load_best_model_at_end)"
     if log.is_numbered:
-        return f"take the checkpoint nearest to {_moment(log, step)}, {again}"
+        return f"take the checkpoint nearest to {_step_and_epoch_in_words(log, step)}, {again}"
     evaluated = log.curve("eval_loss").step
     near = float(np.median(np.diff(evaluated)))
     kept = [checkpoint for checkpoint in log.checkpoints if abs(checkpoint - step) <= near]

@@ -57,7 +57,7 @@ class EvalWithoutLoss(LogRule):
 
     def unmet(self) -> Unmet | None:
         log = self.subject
-        if log.curve("eval_runtime") or self._measured():
+        if log.curve("eval_runtime") or self._metrics_measured():
             return None
         if log.facts.get("eval_strategy") in ("steps", "epoch"):
             return Unmet("the run has not come to its first evaluation")
@@ -67,14 +67,14 @@ class EvalWithoutLoss(LogRule):
         )
 
     def figure(self) -> str:
-        names = self._measured()
+        names = self._metrics_measured()
         times = max(self.subject.curve(name).step.size for name in names)
         return f"{times:,} evaluations gave {', '.join(names[:3])}"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         runs = log.curve("eval_runtime").step.size
-        measured = self._measured()
+        measured = self._metrics_measured()
         if runs and not measured:
             yield self.finding(
                 f"{runs:,} evaluations ran and none gave a loss or another metric",
@@ -83,15 +83,15 @@ class EvalWithoutLoss(LogRule):
                 count=runs,
             )
         strategy = log.facts.get("eval_strategy")
-        if not runs and not measured and self._is_due(strategy):
+        if not runs and not measured and self._is_first_evaluation_due(strategy):
             yield self.finding(
                 f"eval_strategy is {strategy!r}, and {log.last_step:,.0f} steps were logged without"
                 " an evaluation",
                 "give the trainer an eval_dataset",
             )
 
-    def _is_due(self, strategy: object) -> bool:
-        """Has the run come to the first evaluation that its settings ask for?"""
+    def _is_first_evaluation_due(self, strategy: object) -> bool:
+        """Has the run reached the first evaluation that its settings ask for?"""
         log = self.subject
         if strategy not in ("steps", "epoch") or not log.curve("loss"):
             return False
@@ -99,8 +99,8 @@ class EvalWithoutLoss(LogRule):
             return False
         return strategy == "steps" or log.epochs >= 1
 
-    def _measured(self) -> list[str]:
-        """Metrics of the evaluations, `eval_loss` first where it is there."""
+    def _metrics_measured(self) -> list[str]:
+        """Metrics of this log's evaluations, `eval_loss` first where it is there."""
         return evaluated_metrics(self.subject)
 
 

@@ -92,10 +92,10 @@ class EvaluationTakesTheTime(LogRule):
             return
         what = " and ".join(shares.kinds)
         each = shares.aside / shares.times
-        settings = _settings_of(self.subject.files_beside, shares.kinds)
+        settings = _frequency_and_size_settings(self.subject.files_beside, shares.kinds)
         yield self.finding(
-            f"{what} takes {shares.share:.0%} of the time: {_in_words(shares.aside)} of {_in_words(shares.total)},"
-            f" {shares.times:,} times {each:.0f} s",
+            f"{what} takes {shares.share:.0%} of the time: {_format_duration(shares.aside)} of"
+            f" {_format_duration(shares.total)}, {shares.times:,} times {each:.0f} s",
             _remedy(shares, settings),
             severity="warning" if shares.share >= MOST else "info",
             evidence=_evidence(shares),
@@ -104,7 +104,7 @@ class EvaluationTakesTheTime(LogRule):
 
 
 def _evidence(shares: TimeShares) -> list[str]:
-    """What the figures stand on, and what training itself takes."""
+    """Evidence: what the seconds are taken from, and how many training itself takes."""
     told = [f"the whole time is that of {shares.source}"]
     if shares.step_seconds is not None:
         told.append(
@@ -114,8 +114,8 @@ def _evidence(shares: TimeShares) -> list[str]:
 
 
 def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
-    """How often would be enough, as an edit where the setting is known."""
-    interval = _good_interval(shares)
+    """The remedy: how often would be enough, as an edit where the setting is known."""
+    interval = _steps_at_a_tenth_of_the_time(shares)
     often = f" every {interval:,} steps" if interval else " less often"
     named = next(
         (one for one in settings if one.name in ("eval_steps", "save_steps") and one.line), None
@@ -128,8 +128,10 @@ def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
     return f"{verb}{often}{where}: they take a tenth of the time then{more}"
 
 
-def _good_interval(shares: TimeShares) -> int | None:
-    """Steps between two, at which they take a tenth of the time, rounded up to two digits."""
+def _steps_at_a_tenth_of_the_time(shares: TimeShares) -> int | None:
+    """Steps between two evaluations at which they take a tenth of the time, rounded up to two
+    digits.
+    """
     if not shares.step_seconds or shares.step_seconds <= 0:
         return None
     steps = shares.aside / shares.times * (1 - GOOD_SHARE) / GOOD_SHARE / shares.step_seconds
@@ -137,14 +139,18 @@ def _good_interval(shares: TimeShares) -> int | None:
     return math.ceil(steps / unit) * unit
 
 
-def _settings_of(beside: FilesBeside, kinds: tuple[str, ...]) -> list[SettingBeside]:
-    """The settings beside the log that decide how often, and on how much."""
+def _frequency_and_size_settings(
+    beside: FilesBeside, kinds: tuple[str, ...]
+) -> list[SettingBeside]:
+    """The settings beside the log that decide how often, and on how much, one evaluates, saves or
+    samples.
+    """
     names = dict.fromkeys(name for kind in kinds for name in SETTINGS_OF_KIND[kind])
     found = [one for name in names for one in beside.all_named(name) if one.line]
     # `eval_steps: 10` sets how often and that it is by steps: one line, once.
     return list({(one.file, one.line): one for one in reversed(found)}.values())[::-1]
 
 
-def _in_words(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """`1.7 h`, `23 min`"""
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

@@ -35,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
-from truetune.checks.log.message_evidence import describe_message
+from truetune.checks.log.answers_fail_to_parse import failed_to_parse_an_answer
+from truetune.checks.log.message_evidence import explain_message
 from truetune.checks.rule import OutputRule
 
 MAX_TEXT = 200
@@ -67,12 +67,12 @@ class FaultNamedInTheOutput(OutputRule):
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),
                 severity=known.severity,
-                evidence=describe_message(known),
+                evidence=explain_message(known),
                 cases=(Case(notice.text, file=output.file, line=notice.line),),
                 count=notice.count,
             )
         for failure in output.survived:
-            if is_about_an_answer(self.subject, failure):
+            if failed_to_parse_an_answer(self.subject, failure):
                 continue  # answers-fail-to-parse says so
             text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
             frame = failure.raised.users_frame

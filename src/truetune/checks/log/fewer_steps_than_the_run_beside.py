@@ -72,19 +72,19 @@ class FewerStepsThanTheRunBeside(LogRule):
             return unmet
         if not self.subject.beside:
             return Unmet("no other run of the Trainer stands beside it")
-        if self._own() is None:
+        if self._own_run_size() is None:
             return Unmet("the log does not say how many rows the run saw, since it has not ended")
         return None
 
     def figure(self) -> str:
-        own = self._own()
+        own = self._own_run_size()
         assert own is not None
         others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)
         rows = f" of {own.rows_in_words} rows" if own.rows else ""
         return f"{own.steps:,} optimizer steps{rows}; {others}"
 
     def findings(self) -> Iterator[Finding]:
-        own = self._own()
+        own = self._own_run_size()
         if own is None:
             return
         others = [size for size in self.subject.beside if _is_same_run_in_more_steps(own, size)]
@@ -97,12 +97,13 @@ class FewerStepsThanTheRunBeside(LogRule):
             f"{_steps_in_words(own, other)}, {_rate_in_words(own)}: {what} ends at {own.loss:.3g} instead of"
             f" {other.loss:.3g}",
             f"a step has rows on a GPU x accumulation x processes: lower gradient_accumulation_steps (or the rows on a"
-            f" GPU) until that product is {_batch_in_words(other, factor)} again; or keep the large batch with more"
+            f" GPU) until that product is {_advice_on_batch(other, factor)} again; or keep the large batch with more"
             f" epochs and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
             evidence=(_same_work_in_words(own, other),),
         )
 
-    def _own(self) -> RunSize | None:
+    def _own_run_size(self) -> RunSize | None:
+        """The steps, rows and rate of the run of this log; None where it does not name them."""
         return measure_run_size(self.subject, self.subject.path)
 
 
@@ -144,8 +145,8 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
     )
 
 
-def _batch_in_words(other: RunSize, factor: float) -> str:
-    """The rows of a step to come back to."""
+def _advice_on_batch(other: RunSize, factor: float) -> str:
+    """Advice to make a step as many rows as in the other run."""
     return (
         other.rows_in_words
         if other.rows
@@ -154,14 +155,14 @@ def _batch_in_words(other: RunSize, factor: float) -> str:
 
 
 def _same_work_in_words(own: RunSize, other: RunSize) -> str:
-    """What says that both saw as many rows."""
+    """Evidence that both runs saw as many rows."""
     if own.rows and other.rows:
         return f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}"
     return f"total_flos {own.flos:.3g} in this run, {other.flos:.3g} in {other.name}"
 
 
 def _rate_in_words(own: RunSize) -> str:
-    """At which rate both ran."""
+    """At which learning rate both ran, in words."""
     if own.is_warming_up:
         return f"and its warm-up does not end in them (the rate still rises at {own.peak_rate:.3g})"
     return f"at the same rate of {own.peak_rate:.3g}"

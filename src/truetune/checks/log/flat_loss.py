@@ -136,7 +136,11 @@ class FlatLoss(LogRule):
         if norm.step.size >= MIN_RECORDS and not norm.finite():
             return Unmet("no gradient norm is finite, which grad-norm-explodes is about")
         seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCH_RECORDS
-        if log.curve("learning_rate").finite() or seen_again or _may_be_seen_once(log):
+        if (
+            log.curve("learning_rate").finite()
+            or seen_again
+            or _is_long_enough_for_rows_seen_once(log)
+        ):
             return None
         return Unmet(
             "the log has no learning rate, and does not show rows that were seen twice", LOG_RATE
@@ -163,23 +167,25 @@ class FlatLoss(LogRule):
             return  # learning-rate-ended-early says so
         if ends_above_beginning(Curve(loss.step[loss.value != 0], loss.value[loss.value != 0])):
             return  # it began lower: loss-diverges says so
-        fall = fall_of(log, loss)
+        fall = measure_fall(log, loss)
         if fall.is_flat():
             yield self._finding(loss, fall)
             return
-        if fall.is_level(has_equal_evaluations=_unmoved_evaluations(log) is not None):
-            yield from self._found_once(loss, fall)
+        if fall.is_level(has_equal_evaluations=_equal_evaluations(log) is not None):
+            yield from self._findings_on_rows_seen_once(loss, fall)
 
-    def _found_once(self, loss: Curve, fall: Fall) -> Iterator[Finding]:
-        """A flat loss on rows that were seen once: what the evaluations, the classes and the length of the run say."""
+    def _findings_on_rows_seen_once(self, loss: Curve, fall: Fall) -> Iterator[Finding]:
+        """Findings on a flat loss of rows that were seen once: by the evaluations, the classes and
+        the length of the run.
+        """
         log = self.subject
-        evaluated = _unmoved_evaluations(log)
-        classes = _classes_guessed(log, fall.level)
-        falling = _falling_beside(log, fall)
+        evaluated = _equal_evaluations(log)
+        classes = _number_of_classes_guessed(log, fall.level)
+        falling = _run_beside_that_falls(log, fall)
         if not evaluated and not classes and falling is None and not _is_worth_a_note(log):
             return
         proves_a_fault = bool(evaluated or falling is not None)
-        remedy = what_remains(log, fall.peak_rate)
+        remedy = describe_remaining_causes(log, fall.peak_rate)
         if proves_a_fault:
             remedy = _why_no_weight_moves(log)
         elif not classes:
@@ -189,27 +195,34 @@ class FlatLoss(LogRule):
             )
         yield self.finding(
             f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
-            f" {fall.drop / fall.level:.1%}){_of_evaluations(evaluated)}{_of_classes(classes)}"
-            f"{_of_run_beside(falling)}",
+            f" {fall.drop / fall.level:.1%}){_equal_evaluations_in_words(evaluated)}{_class_guessing_in_words(classes)}"
+            f"{_falling_run_in_words(falling)}",
             remedy,
             severity="warning" if proves_a_fault or classes else "info",
-            evidence=ruled_out(log, fall.peak_rate),
+            evidence=causes_ruled_out_by_log(log, fall.peak_rate),
             figure=draw_curves("loss", {"loss": loss}),
         )
 
     def _finding(self, loss: Curve, fall: Fall) -> Finding:
+        """The finding of a loss that does not fall: an error, a warning or a note, by what the log
+        says of the cause.
+        """
         log, line = self.subject, fall.line
         moves_nothing = _moves_nothing_at_ordinary_rate(log, fall)
-        evaluated = _unmoved_evaluations(log) if fall.stays and not fall.has_no_rate else None
+        evaluated = (
+            _equal_evaluations(log)
+            if fall.stays_on_repeated_rows and not fall.has_no_rate
+            else None
+        )
         return self.finding(
             f"the loss {'stays' if fall.is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
-            f" {loss.step.size:,} records{_why_it_should_fall(log, fall)}{_of_evaluations(evaluated)}",
+            f" {loss.step.size:,} records{_why_it_should_fall(log, fall)}{_equal_evaluations_in_words(evaluated)}",
             _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
             severity=_severity(log, fall),
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
-                *(ruled_out(log, fall.peak_rate) if moves_nothing else ()),
+                *(causes_ruled_out_by_log(log, fall.peak_rate) if moves_nothing else ()),
             ),
             figure=draw_curves("loss", {"loss": loss}),
         )
@@ -249,7 +262,7 @@ class Fall:
         return self.peak_rate is not None and self.peak_rate < NO_RATE
 
     @property
-    def stays(self) -> bool:
+    def stays_on_repeated_rows(self) -> bool:
         """Did the loss not move although the rows were seen again?"""
         surely_small = self.steepest_drop < MOVES * self.level
         half_as_much = self.drop < HARDLY / 2 * self.level
@@ -260,11 +273,11 @@ class Fall:
     @property
     def is_certain(self) -> bool:
         """Is it certain that the loss does not move, or that the rate moves nothing?"""
-        return self.stays or self.has_no_rate
+        return self.stays_on_repeated_rows or self.has_no_rate
 
     @property
-    def hardly_falls(self) -> bool:
-        """Did it fall by less than runs that learn, although the rows were seen again?"""
+    def hardly_falls_on_repeated_rows(self) -> bool:
+        """Did the loss fall by less than in runs that learn, although the rows were seen again?"""
         # A line that may as well rise (its 95 % interval holds 0) falls by chance: there the noise alone decides.
         is_small = self.drop < HARDLY * self.level or self.line.high >= 0
         return self.seen_again and is_small and self.steepest_drop < AT_MOST * self.level
@@ -290,13 +303,13 @@ class Fall:
         if self.level < LEARNED or rises or self.fell_at_first:
             return False
         never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
-        return self.stays or self.hardly_falls or never_moved
+        return self.stays_on_repeated_rows or self.hardly_falls_on_repeated_rows or never_moved
 
 
 def _moves_nothing_at_ordinary_rate(log: RunLog, fall: Fall) -> bool:
     """Does the loss hardly fall under an ordinary rate and gradients, where rows seen again are always learned?"""
     may_be_rate = fall.is_certain or _is_rate_too_low(log, fall.peak_rate)
-    return not may_be_rate and _has_rate_and_gradient(log, fall)
+    return not may_be_rate and _has_usual_rate_and_gradients(log, fall)
 
 
 def _severity(log: RunLog, fall: Fall) -> Severity:
@@ -317,7 +330,7 @@ def _why_it_should_fall(log: RunLog, fall: Fall) -> str:
     return f" although the rows were seen {log.epochs:.3g} times"
 
 
-def _of_evaluations(unmoved: tuple[float, int] | None) -> str:
+def _equal_evaluations_in_words(unmoved: tuple[float, int] | None) -> str:
     """`, and 4 evaluations give 1.5 ...`; empty where evaluations differ."""
     if unmoved is None:
         return ""
@@ -331,8 +344,8 @@ def _is_mostly_without_rate(log: RunLog) -> bool:
     return bool(rate.any()) and 2 * int((rate <= IDLE_RATE * rate.max()).sum()) > rate.size
 
 
-def fall_of(log: RunLog, loss: Curve) -> Fall:
-    """The fall of a loss of at least MIN_RECORDS finite records."""
+def measure_fall(log: RunLog, loss: Curve) -> Fall:
+    """Measure how far a loss of at least MIN_RECORDS finite records fell, and at which rates."""
     rate, line = log.curve("learning_rate").finite(), fit_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
@@ -348,14 +361,14 @@ def fall_of(log: RunLog, loss: Curve) -> Fall:
     )
 
 
-def _may_be_seen_once(log: RunLog) -> bool:
-    """Are there records enough to judge a loss whose rows were seen once?"""
+def _is_long_enough_for_rows_seen_once(log: RunLog) -> bool:
+    """Are there enough records to judge a loss whose rows were seen once?"""
     return log.curve("loss").finite().step.size >= MIN_EPOCH_RECORDS
 
 
 def _is_worth_a_note(log: RunLog) -> bool:
     """Is a flat loss worth a note: of rows that were all seen, of an adapter, of SFT, or of a run of few steps?"""
-    if not _may_be_seen_once(log):
+    if not _is_long_enough_for_rows_seen_once(log):
         return False
     is_sft = trains_adapter(log) or bool(log.curve("mean_token_accuracy"))
     is_whole_pass = not log.curve("epoch") or log.epochs >= WHOLE_PASS
@@ -363,10 +376,12 @@ def _is_worth_a_note(log: RunLog) -> bool:
     return is_sft or is_whole_pass or is_short
 
 
-def _unmoved_evaluations(log: RunLog) -> tuple[float, int] | None:
-    """The one value that all evaluations give, and how many they are; None where they differ, or there are too few.
+def _equal_evaluations(log: RunLog) -> tuple[float, int] | None:
+    """The one value that all evaluations give, and how many they are; None where they differ, or
+    there are too few.
 
-    The rows of an evaluation give one value where no weight moved between them, and rarely by chance.
+    The rows of an evaluation give one value where no weight moved between them, and rarely by
+    chance.
     """
     evaluated = log.curve("eval_loss").finite()
     trained = log.curve("loss").finite()
@@ -379,8 +394,10 @@ def _unmoved_evaluations(log: RunLog) -> tuple[float, int] | None:
     return float(evaluated.value[0]), int(evaluated.step.size)
 
 
-def _falling_beside(log: RunLog, fall: Fall) -> RunBeside | None:
-    """The run beside this one that learns from the same level, at the same rate and over as many steps."""
+def _run_beside_that_falls(log: RunLog, fall: Fall) -> RunBeside | None:
+    """The run beside this one that learns from the same level, at the same rate and within as many
+    steps.
+    """
     if fall.peak_rate is None or log.is_numbered:
         return None
     for run in log.files_beside.runs:
@@ -399,15 +416,19 @@ def _falls_from(level: float, run: RunBeside, last_step: float) -> bool:
     return abs(first - level) <= SAME_LEVEL * level and first - least >= FALLS_BESIDE * first
 
 
-def _of_classes(classes: int) -> str:
-    """`: 1.386 is that of a model that guesses among 4 classes`; empty where the level is none of that kind."""
+def _class_guessing_in_words(classes: int) -> str:
+    """`: 1.386 is that of a model that guesses among 4 classes`; empty where the level is none of
+    that kind.
+    """
     if not classes:
         return ""
     return f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
 
 
-def _of_run_beside(run: RunBeside | None) -> str:
-    """`, where log_1gpu.txt falls from 1.59 to 1.04 at the same learning rate`; empty without such a run."""
+def _falling_run_in_words(run: RunBeside | None) -> str:
+    """`, where log_1gpu.txt falls from 1.59 to 1.04 at the same learning rate`; empty without such
+    a run.
+    """
     if run is None:
         return ""
     losses = [loss for _, loss in run.losses]
@@ -417,10 +438,12 @@ def _of_run_beside(run: RunBeside | None) -> str:
     )
 
 
-def _classes_guessed(log: RunLog, level: float) -> int:
-    """The classes among which a model guesses whose loss is at this level; 0 where the log is of no classifier."""
+def _number_of_classes_guessed(log: RunLog, level: float) -> int:
+    """The number of classes among which a model guesses whose loss is at this level; 0 where the
+    log is of no classifier.
+    """
     is_classifier = not log.has_token_loss or any(map(CLASS_METRIC.fullmatch, log.curves))
-    if not is_classifier or not _may_be_seen_once(log):
+    if not is_classifier or not _is_long_enough_for_rows_seen_once(log):
         return 0
     for classes in range(2, MAX_CLASSES + 1):
         if abs(level - math.log(classes)) < NEAR_GUESSING * math.log(classes):
@@ -452,15 +475,15 @@ def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
 
 def _may_train_adapter(log: RunLog) -> bool:
     """Is an adapter trained, or is it not known what is?"""
-    return trains_adapter(log) or _share_of_weights(log) is None
+    return trains_adapter(log) or _trained_share_of_weights(log) is None
 
 
-def _share_of_weights(log: RunLog) -> float | None:
+def _trained_share_of_weights(log: RunLog) -> float | None:
     """The share of the weights that is trained, as the output prints it."""
     return log.output.settings.share if log.output is not None else None
 
 
-def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
+def _has_usual_rate_and_gradients(log: RunLog, fall: Fall) -> bool:
     """Does the log show an ordinary learning rate and gradients, so that neither is the reason?"""
     norm = log.curve("grad_norm").finite()
     has_gradient = bool(norm) and float(np.median(norm.value)) > 0
@@ -468,26 +491,26 @@ def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
 
 
 def _remedy(log: RunLog, fall: Fall) -> str:
-    """What to change; where the rate is not the reason, what to look at."""
+    """The remedy: what to change about the rate; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
         return RAISE_THE_RATE
     if (
         fall.seen_again
-        and _has_rate_and_gradient(log, fall)
+        and _has_usual_rate_and_gradients(log, fall)
         and not _is_rate_too_low(log, fall.peak_rate)
     ):
         return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
     if not _is_rate_too_low(log, fall.peak_rate):
-        return what_remains(log, fall.peak_rate)
+        return describe_remaining_causes(log, fall.peak_rate)
     if trains_adapter(log):
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
-    return f"{RAISE_THE_RATE} from {fall.peak_rate:.3g}: {usual}; then {what_remains(log, fall.peak_rate)}"
+    return f"{RAISE_THE_RATE} from {fall.peak_rate:.3g}: {usual}; then {describe_remaining_causes(log, fall.peak_rate)}"
 
 
-def ruled_out(log: RunLog, peak: float | None) -> tuple[str, ...]:
-    """What the log itself says is not the reason."""
+def causes_ruled_out_by_log(log: RunLog, peak: float | None) -> tuple[str, ...]:
+    """Sentences on the causes of a flat loss that the log itself excludes."""
     facts = []
     if peak is not None and not _is_rate_too_low(log, peak) and peak >= LOWEST_RATE:
         facts.append(f"not the reason: the learning rate, which reaches {peak:.3g}")
@@ -500,7 +523,7 @@ def ruled_out(log: RunLog, peak: float | None) -> tuple[str, ...]:
 
 
 def _why_no_weight_moves(log: RunLog) -> str:
-    """The causes of a loss and of evaluations that do not move at a sound rate, in the order in which they are seen."""
+    """The likely causes, as a sentence, of loss and evaluations that do not move at a sound rate."""
     causes = list(CAUSES_OF_UNMOVED_WEIGHTS)
     if not log.curve("grad_norm"):
         causes.insert(
@@ -510,12 +533,17 @@ def _why_no_weight_moves(log: RunLog) -> str:
     return "no weight that counts moved: " + "; ".join(causes)
 
 
-def what_remains(log: RunLog, peak: float | None) -> str:
-    """The causes of a flat loss that the log does not exclude, in the order in which they are quickly seen."""
+def describe_remaining_causes(log: RunLog, peak: float | None) -> str:
+    """The causes of a flat loss that the log does not exclude, as a text; the quickest to check
+    come first.
+    """
     return "ask in this order: " + "; ".join(_remaining_causes(log, peak))
 
 
 def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
+    """The causes of a flat loss that the log does not exclude, each as a question to check; the
+    quickest come first.
+    """
     causes = []
     if not log.curve("grad_norm"):
         causes.append(
@@ -524,7 +552,7 @@ def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
         )
     frozen = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
     if frozen is not None:
-        share = _share_of_weights(log)
+        share = _trained_share_of_weights(log)
         of_all = f"; {share:.2g} of all weights" if share is not None else ""
         causes.append(
             f"are the right weights trained ({frozen.place} chooses them{of_all}: print the names with"

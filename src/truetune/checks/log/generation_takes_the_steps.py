@@ -66,8 +66,8 @@ FEW_TOKENS_A_SECOND = 500.0
 """Of prompts and completions together, for a whole step. An engine on one GPU of today makes thousands"""
 
 
-class _Share(NamedTuple):
-    """What the generation takes of a step."""
+class _GenerationShare(NamedTuple):
+    """What the generation of completions takes of a step."""
 
     generation: float
     step: float
@@ -82,7 +82,10 @@ class GenerationTakesTheSteps(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if _generation_share(self.subject) is not None or self._tokens_a_second() is not None:
+        if (
+            _generation_share(self.subject) is not None
+            or self._tokens_per_second_without_engine() is not None
+        ):
             return None
         return Unmet("it is about runs that log how long the generation in their steps takes")
 
@@ -90,17 +93,17 @@ class GenerationTakesTheSteps(LogRule):
         share = _generation_share(self.subject)
         if share is not None:
             return f"generation takes {share.generation / share.step:.0%} of a step of {share.step:.0f} s"
-        return f"{self._tokens_a_second() or 0:,.0f} tokens a second"
+        return f"{self._tokens_per_second_without_engine() or 0:,.0f} tokens a second"
 
     def findings(self) -> Iterator[Finding]:
         share = _generation_share(self.subject)
         switch = self.subject.files_beside.setting("use_vllm")
         if share is not None:
-            yield from self._of_timing(share, switch)
+            yield from self._findings_on_timings(share, switch)
             return
-        speed = self._tokens_a_second()
+        speed = self._tokens_per_second_without_engine()
         if speed is not None and speed < FEW_TOKENS_A_SECOND:
-            step = _step_seconds(self.subject)
+            step = _step_seconds_and_source(self.subject)
             assert step is not None, "else there is no speed"
             yield self._finding(
                 f"a step takes {step[0]:.0f} s for {speed * step[0]:,.0f} tokens ({speed:,.0f} a second), and"
@@ -110,8 +113,10 @@ class GenerationTakesTheSteps(LogRule):
                 (f"the time is that of {step[1]}; the tokens are counted by num_tokens",),
             )
 
-    def _of_timing(self, share: _Share, switch: SettingBeside | None) -> Iterator[Finding]:
-        """What timings say."""
+    def _findings_on_timings(
+        self, share: _GenerationShare, switch: SettingBeside | None
+    ) -> Iterator[Finding]:
+        """Findings by the timings that the run logged of its parts."""
         part = share.generation / share.step
         is_plain = OF_TRANSFORMERS.search(share.name) is not None or (
             switch is not None and switch.value is False and not OF_ENGINE.search(share.name)
@@ -129,6 +134,9 @@ class GenerationTakesTheSteps(LogRule):
     def _finding(
         self, message: str, switch: SettingBeside | None, severity: str, evidence: tuple[str, ...]
     ) -> Finding:
+        """The finding, with the advice to generate by an engine and the line beside the log that
+        leaves it off.
+        """
         cases = (
             []
             if switch is None
@@ -143,11 +151,13 @@ class GenerationTakesTheSteps(LogRule):
             cases=cases,
         )
 
-    def _tokens_a_second(self) -> float | None:
-        """Tokens of a step over its seconds, where the settings beside the log leave the engine off; else None."""
+    def _tokens_per_second_without_engine(self) -> float | None:
+        """Tokens of a step over its seconds, where the settings beside the log leave the engine
+        off; else None.
+        """
         log = self.subject
         switch = log.files_beside.setting("use_vllm")
-        step, tokens = _step_seconds(log), log.curve("num_tokens").finite()
+        step, tokens = _step_seconds_and_source(log), log.curve("num_tokens").finite()
         if log.kind != "reinforcement" or switch is None or switch.value is not False:
             return None
         if step is None or step[0] < MIN_STEP_S or tokens.step.size < MIN_RECORDS:
@@ -157,30 +167,36 @@ class GenerationTakesTheSteps(LogRule):
         return made / float(steps) / step[0] if steps > 0 and made > 0 else None
 
 
-def _generation_share(log: RunLog) -> _Share | None:
+def _generation_share(log: RunLog) -> _GenerationShare | None:
     """What the slowest timing of a generation takes of a step; None where none is logged."""
-    timed = _medians(log)
-    named = {name: value for name, value in timed.items() if GENERATION.search(_last_part(name))}
+    timed = _median_seconds_by_part(log)
+    named = {
+        name: value
+        for name, value in timed.items()
+        if GENERATION.search(_last_part_of_timing_name(name))
+    }
     if not named:
         return None
     name = max(named, key=lambda one: named[one])
-    step = _step_seconds(log)
+    step = _step_seconds_and_source(log)
     if step is not None and step[0] >= named[name]:
-        return _Share(named[name], step[0], name, step[1])
+        return _GenerationShare(named[name], step[0], name, step[1])
     # Parts that take longer hold the generation themselves (`_prepare_inputs`).
     others = [value for one, value in timed.items() if one not in named and value < named[name]]
     if not others:
         return None
-    return _Share(named[name], named[name] + sum(others), name, "the other timed parts together")
+    return _GenerationShare(
+        named[name], named[name] + sum(others), name, "the other timed parts together"
+    )
 
 
-def _last_part(name: str) -> str:
+def _last_part_of_timing_name(name: str) -> str:
     """`profiling/Time taken: GRPOTrainer.transformers.generate` -> `generate`"""
     return re.split(r"[./: ]", name)[-1]
 
 
-def _medians(log: RunLog) -> Mapping[str, float]:
-    """The seconds of each part that is timed, as a median; of curves of some length."""
+def _median_seconds_by_part(log: RunLog) -> Mapping[str, float]:
+    """Median seconds of each timed part of a step, of the curves that have records enough."""
     return {
         name: float(np.median(curve.finite().value))
         for name, curve in log.curves.items()
@@ -190,7 +206,7 @@ def _medians(log: RunLog) -> Mapping[str, float]:
     }
 
 
-def _step_seconds(log: RunLog) -> tuple[float, str] | None:
+def _step_seconds_and_source(log: RunLog) -> tuple[float, str] | None:
     """Seconds of a step, and what says so."""
     for name in STEP_CURVES:
         values = log.curve(name).finite().value

@@ -98,26 +98,28 @@ class GpusMostlyIdle(LogRule):
             return
         unused = [gpu for gpu in gpus if not _may_hold_model(gpu) and _is_idle(gpu)]
         if unused:
-            yield self._finding_of_unused(unused, gpus)
-        yield from self._findings_of_working(working)
+            yield self._finding_on_unused_gpus(unused, gpus)
+        yield from self._findings_on_working_gpus(working)
 
-    def _findings_of_working(self, working: Sequence[GpuReading]) -> Iterator[Finding]:
-        """That the GPUs which hold the model take turns, or wait for something else."""
-        turns = _turns_of(working)
+    def _findings_on_working_gpus(self, working: Sequence[GpuReading]) -> Iterator[Finding]:
+        """Findings on the GPUs that hold the model: they take turns, or wait for something else."""
+        turns = _measure_turns(working)
         if turns is not None:
-            yield self._finding_of_turns(working, turns)
-        elif all(_is_idle(gpu) for gpu in working) and not self._is_after_the_run(working):
-            yield self._finding_of_waiting(working)
+            yield self._finding_on_turns(working, turns)
+        elif all(_is_idle(gpu) for gpu in working) and not self._is_idle_after_the_run(working):
+            yield self._finding_on_waiting_gpus(working)
 
-    def _is_after_the_run(self, working: Sequence[GpuReading]) -> bool:
-        """Does a model wait for requests, which nothing asks: at 0 %, beside the log of a run that came to its end?"""
+    def _is_idle_after_the_run(self, working: Sequence[GpuReading]) -> bool:
+        """Does a model wait at 0 % for requests that nobody sends, beside the log of a run that
+        came to its end?
+        """
         is_over = self.subject.number("train_runtime") is not None
         return is_over and all(gpu.busy == 0 for gpu in working)
 
-    def _finding_of_unused(
+    def _finding_on_unused_gpus(
         self, unused: Sequence[GpuReading], gpus: Sequence[GpuReading]
     ) -> Finding:
-        """GPUs that hold no model."""
+        """The finding that some GPUs hold no model."""
         names = ", ".join(str(gpu.index) for gpu in unused)
         return self.finding(
             f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
@@ -126,8 +128,8 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(gpus)],
         )
 
-    def _finding_of_turns(self, working: Sequence[GpuReading], turns: Turns) -> Finding:
-        """GPUs of which one computes at a time."""
+    def _finding_on_turns(self, working: Sequence[GpuReading], turns: Turns) -> Finding:
+        """The finding that one GPU computes at a time."""
         return self.finding(
             f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
             f" of them alone works, each of {turns.gpus} in its turn",
@@ -138,19 +140,21 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(working)],
         )
 
-    def _finding_of_waiting(self, working: Sequence[GpuReading]) -> Finding:
-        """GPUs that hold the model and compute little."""
+    def _finding_on_waiting_gpus(self, working: Sequence[GpuReading]) -> Finding:
+        """The finding that GPUs hold the model and compute little."""
         return self.finding(
-            f"the GPUs are at {_range([gpu.busy or 0 for gpu in working])}% utilization while the run trains",
+            f"the GPUs are at {_format_range([gpu.busy or 0 for gpu in working])}% utilization while the run trains",
             "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
             " the data loader (dataloader_num_workers), tiny batches, a slow disk or network",
-            evidence=[describe_gpus(working), *_free_memory(working)],
+            evidence=[describe_gpus(working), *_describe_free_memory(working)],
         )
 
 
-def _turns_of(gpus: Sequence[GpuReading]) -> Turns | None:
-    """How often one GPU alone works; None where the readings are few, or several work at once."""
-    at_work = [one for one in _samples_together(gpus) if max(one) >= BUSY_PERCENT]
+def _measure_turns(gpus: Sequence[GpuReading]) -> Turns | None:
+    """Measure how often one GPU alone works; None where the readings are few, or several work at
+    once.
+    """
+    at_work = [one for one in _utilizations_by_reading(gpus) if max(one) >= BUSY_PERCENT]
     alone = [one for one in at_work if sorted(one)[-2] < IDLE_PERCENT]
     workers = {one.index(max(one)) for one in alone}
     if len(at_work) < MIN_READINGS or len(workers) < 2 or len(alone) < MIN_ALONE * len(at_work):
@@ -158,7 +162,7 @@ def _turns_of(gpus: Sequence[GpuReading]) -> Turns | None:
     return Turns(len(alone), len(at_work), len(workers))
 
 
-def _samples_together(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:
+def _utilizations_by_reading(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:
     """The utilization of several GPUs in each reading; none where some readings lack one of them."""
     samples = [gpu.samples for gpu in gpus]
     is_complete = len(gpus) > 1 and len(set(map(len, samples))) == 1
@@ -166,12 +170,14 @@ def _samples_together(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:
 
 
 def _may_hold_model(gpu: GpuReading) -> bool:
-    """Is more of its memory used than a context takes? A reading may not say."""
+    """Is more of the GPU's memory used than a bare context takes? True also where the reading does
+    not say it.
+    """
     return gpu.used is None or gpu.used > UNUSED_BYTES
 
 
 def _is_idle(gpu: GpuReading) -> bool:
-    """Does it compute little?"""
+    """Does the GPU compute little?"""
     return (gpu.busy or 0) < IDLE_PERCENT
 
 
@@ -187,17 +193,17 @@ def _describe_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
     used = [gpu.used / GIB for gpu in gpus if gpu.used is not None]
     total = [gpu.total / GIB for gpu in gpus if gpu.total]
     if used and total:
-        yield f"{_range(used, 1)} of {min(total):.0f} GiB used"
+        yield f"{_format_range(used, 1)} of {min(total):.0f} GiB used"
 
 
 def _describe_utilization(gpus: Sequence[GpuReading]) -> Iterator[str]:
     """`utilization 8 to 13%`"""
     busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
     if busy:
-        yield f"utilization {_range(busy)}%"
+        yield f"utilization {_format_range(busy)}%"
 
 
-def _free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
+def _describe_free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
     """That most memory is free, where it is."""
     shares = [gpu.used / gpu.total for gpu in gpus if gpu.used is not None and gpu.total]
     if shares and max(shares) < 1 - FREE_SHARE:
@@ -207,7 +213,7 @@ def _free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
         )
 
 
-def _range(values: Sequence[float], digits: int = 0) -> str:
+def _format_range(values: Sequence[float], digits: int = 0) -> str:
     """`8 to 13`, or `8` where all are the same."""
     shown = [f"{value:.{digits}f}" for value in sorted(values)]
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"

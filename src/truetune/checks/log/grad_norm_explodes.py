@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.half_precision import overflow_remedy
+from truetune.checks.log.half_precision import float16_overflow_remedy
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_trend
@@ -89,15 +89,17 @@ class GradNormExplodes(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         norm = self.subject.curve("grad_norm")
-        yield from self._not_finite(norm)
-        yield from self._grown(norm)
+        yield from self._findings_on_non_finite_norms(norm)
+        yield from self._findings_on_grown_norm(norm)
 
-    def _not_finite(self, norm: Curve) -> Iterator[Finding]:
-        """Norms that are not finite: in all records, or in too many behind the first steps."""
+    def _findings_on_non_finite_norms(self, norm: Curve) -> Iterator[Finding]:
+        """Findings on norms that are not finite: in all records, or in too many after the first
+        steps.
+        """
         never = norm.step.size >= MIN_NEVER and not norm.finite()
-        proof = _skips_each_step(self.subject) if never else ()
+        proof = _evidence_of_skipped_steps(self.subject) if never else ()
         if proof:
-            yield self._no_step(norm, proof)
+            yield self._finding_on_skipped_steps(norm, proof)
             return
         broken = ~np.isfinite(norm.value)
         if not never:
@@ -136,8 +138,10 @@ class GradNormExplodes(LogRule):
         there = loss.value[np.isin(loss.step, steps)]
         return there.size >= MIN_NEVER and float(np.mean(there == 0)) >= MOSTLY
 
-    def _grown(self, norm: Curve) -> Iterator[Finding]:
-        """A level that is ten times the one before, to the end of the run."""
+    def _findings_on_grown_norm(self, norm: Curve) -> Iterator[Finding]:
+        """The finding of a norm whose level becomes ten times the one before and stays there to the
+        end.
+        """
         positive = norm.finite()
         keep = positive.value > 0
         # Norms differ by factors, not by amounts: on a log scale their noise is even.
@@ -163,12 +167,12 @@ class GradNormExplodes(LogRule):
             figure=draw_curves("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
         )
 
-    def _no_step(self, norm: Curve, proof: tuple[str, ...]) -> Finding:
-        """No gradient was ever finite, and the weights took none of them."""
+    def _finding_on_skipped_steps(self, norm: Curve, proof: tuple[str, ...]) -> Finding:
+        """The finding that no gradient was ever finite, and that the weights took none of them."""
         return self.finding(
             f"no step was taken: the gradient norm is not finite at all {norm.step.size:,} logged"
             " steps, and each of them was skipped (overflow in float16)",
-            f"{overflow_remedy(self.subject)}: this model's"
+            f"{float16_overflow_remedy(self.subject)}: this model's"
             " activations are beyond float16 (65,504), as with Gemma, T5 and others that were"
             " trained in bfloat16; neither a higher nor a lower learning rate helps",
             severity="error",
@@ -179,11 +183,11 @@ class GradNormExplodes(LogRule):
         )
 
 
-def _skips_each_step(log: RunLog) -> tuple[str, ...]:
-    """What proves that a loss scaler skipped each step; empty where nothing does.
+def _evidence_of_skipped_steps(log: RunLog) -> tuple[str, ...]:
+    """Evidence that a loss scaler skipped each step; empty where nothing proves it.
 
-    A step with NaN gradients makes all weights NaN, and then the loss too. A loss that stays finite and differs from
-    record to record is of weights that never took one. (The filter of transformers for NaN losses logs 0 or repeats.)
+    A step with NaN gradients makes all weights NaN, and then the loss too. A loss that stays finite
+    and differs from record to record is of weights that took no such step.
     """
     loss, rate = log.curve("loss"), log.curve("learning_rate").finite()
     finite = loss.finite()

@@ -80,7 +80,7 @@ class GradNormZero(LogRule):
             return unmet
         if self.subject.curve("grad_norm").value.any():
             return None
-        if self._is_explained():
+        if self._is_explained_by_another_rule():
             return Unmet(
                 "every gradient norm is 0, which rewards without a spread, cut answers, none at all, or steps that"
                 " are skipped explain"
@@ -99,10 +99,10 @@ class GradNormZero(LogRule):
         log = self.subject
         norm, loss = log.curve("grad_norm"), log.curve("loss").finite()
         if log.kind == "reinforcement":
-            yield from self._mostly()
-        if norm.step.size < 2 or np.any(norm.value != 0) or self._is_explained():
+            yield from self._findings_on_mostly_zero_norms()
+        if norm.step.size < 2 or np.any(norm.value != 0) or self._is_explained_by_another_rule():
             return
-        evidence = self._cause_in_output()
+        evidence = self._checkpointing_evidence()
         if log.kind != "reinforcement" and loss:
             # a loss that falls says that weights move: then the norm was not measured (0 is what some trainers log)
             if not loss.value.any() or (loss.step.size > 2 and is_falling(loss)):
@@ -112,15 +112,17 @@ class GradNormZero(LogRule):
         yield self.finding(
             f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter"
             " is trained",
-            THROUGH_CHECKPOINTS if self._cause_in_output() else NO_TRAINABLE_PARAMETER,
+            THROUGH_CHECKPOINTS if self._checkpointing_evidence() else NO_TRAINABLE_PARAMETER,
             evidence=evidence,
             count=int(norm.step.size),
             total=int(norm.step.size),
             figure=draw_curves("loss and gradient norm", {"loss": loss, "grad_norm": norm}),
         )
 
-    def _cause_in_output(self) -> tuple[str, ...]:
-        """What was printed of checkpointed layers without gradients, which is a cause of its own."""
+    def _checkpointing_evidence(self) -> tuple[str, ...]:
+        """Evidence that the output warns of checkpointed layers without gradients, which is a cause
+        of its own.
+        """
         output = self.subject.output
         notices = output.notices if output else ()
         return tuple(
@@ -129,8 +131,10 @@ class GradNormZero(LogRule):
             if output and notice.message.name == CHECKPOINTED
         )
 
-    def _mostly(self) -> Iterator[Finding]:
-        """Of reinforcement: most steps have no gradient, and rewards without a spread do not tell why."""
+    def _findings_on_mostly_zero_norms(self) -> Iterator[Finding]:
+        """Findings on reinforcement in which most steps have no gradient, and rewards without a
+        spread do not tell why.
+        """
         norm = self.subject.curve("grad_norm")
         zeros = int((norm.value == 0).sum())
         if norm.step.size < MIN_POINTS or not MIN_ZERO_SHARE <= zeros / norm.step.size < 1:
@@ -148,8 +152,8 @@ class GradNormZero(LogRule):
             figure=draw_curves("gradient norm", {"grad_norm": norm}),
         )
 
-    def _is_explained(self) -> bool:
-        """Does another finding name what leaves no gradient?"""
+    def _is_explained_by_another_rule(self) -> bool:
+        """Does another rule's finding name what leaves no gradient?"""
         if all_logps_are_zero(self.subject):
             return True
         log = self.subject

@@ -76,15 +76,17 @@ class GradientsCrossASlowNetwork(OutputRule):
             return
         transports = output.transports
         if transports.nodes > 1 and _uses_tcp(transports):
-            yield self._over_tcp(transports)
+            yield self._finding_on_tcp(transports)
         elif transports.nodes > 1 and transports.count(INFINIBAND) and not transports.is_direct:
-            yield self._without_direct(transports)
-        if transports.names_disabled.intersection(WITHIN_NODE) and not _is_single(transports):
-            yield self._within_node(transports)
+            yield self._finding_without_gpudirect(transports)
+        if transports.names_disabled.intersection(WITHIN_NODE) and not _has_one_gpu_per_node(
+            transports
+        ):
+            yield self._finding_within_node(transports)
 
-    def _over_tcp(self, transports: NcclTransports) -> Finding:
-        """Nodes that exchange gradients over TCP."""
-        compared, is_slower = self._steps_beside(transports)
+    def _finding_on_tcp(self, transports: NcclTransports) -> Finding:
+        """The finding that nodes exchange gradients over TCP."""
+        compared, is_slower = self._step_times_beside(transports)
         switched = " and ".join(sorted(transports.names_disabled.intersection(OVER_TCP)))
         why = f": {switched} switches InfiniBand off" if switched else ""
         lacks_library = not switched and transports.lacks_library[0] > 0
@@ -110,25 +112,25 @@ class GradientsCrossASlowNetwork(OutputRule):
             f"{first}; where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients"
             " without exchanging them (no_sync), or train an adapter, whose gradients are small",
             severity=severity,
-            evidence=(*_evidence(transports), *compared),
+            evidence=(*_channels_by_kind(transports), *compared),
             cases=tuple(self._cases(transports, OVER_TCP)),
         )
 
-    def _without_direct(self, transports: NcclTransports) -> Finding:
-        """InfiniBand that reads the host's memory, not the GPU's."""
-        compared, _ = self._steps_beside(transports)
+    def _finding_without_gpudirect(self, transports: NcclTransports) -> Finding:
+        """The finding that InfiniBand reads the host's memory, not the GPU's."""
+        compared, _ = self._step_times_beside(transports)
         return self.finding(
             f"the {transports.nodes:,} nodes use InfiniBand without GPUDirect RDMA: each message is copied"
             " through the host's memory",
             "load nvidia-peermem (`lsmod | grep peermem`) or use a kernel with DMA-BUF; NCCL_NET_GDR_LEVEL=PXB or"
             " SYS allows it where GPU and card are far apart",
             severity="info",
-            evidence=(*_evidence(transports), *compared),
+            evidence=(*_channels_by_kind(transports), *compared),
             cases=tuple(self._cases(transports, ("NCCL_NET_GDR_LEVEL",))),
         )
 
-    def _within_node(self, transports: NcclTransports) -> Finding:
-        """GPUs of one node that do not copy directly."""
+    def _finding_within_node(self, transports: NcclTransports) -> Finding:
+        """The finding that GPUs of one node do not copy directly."""
         names = sorted(transports.names_disabled.intersection(WITHIN_NODE))
         is_over_tcp = "NCCL_SHM_DISABLE" in names and not transports.count("P2P")
         over = "TCP" if is_over_tcp else "the host's memory"
@@ -139,12 +141,12 @@ class GradientsCrossASlowNetwork(OutputRule):
             + (", and give a container --shm-size 16g (or --ipc=host)" if is_over_tcp else "")
             + "; only GPUs without P2P need NCCL_P2P_DISABLE (RTX 4000 with drivers before 550)",
             severity="warning" if is_over_tcp else "info",
-            evidence=tuple(_evidence(transports)),
+            evidence=tuple(_channels_by_kind(transports)),
             cases=tuple(self._cases(transports, WITHIN_NODE)),
         )
 
     def _cases(self, transports: NcclTransports, names: tuple[str, ...]) -> Iterator[Case]:
-        """The lines of the log, and those of files beside it that set the variables."""
+        """Cases: the lines of the log, and those of files beside it that set the variables."""
         output = self.subject.output
         file = output.file if output is not None else None
         for name, text, line in transports.disabled:
@@ -160,12 +162,16 @@ class GradientsCrossASlowNetwork(OutputRule):
         if transports.line:
             yield Case(transports.text, file=file, line=transports.line)
 
-    def _steps_beside(self, transports: NcclTransports) -> tuple[tuple[str, ...], bool]:
-        """Times of steps of runs on other numbers of nodes, and is this one slower than one on fewer?"""
+    def _step_times_beside(self, transports: NcclTransports) -> tuple[tuple[str, ...], bool]:
+        """Step times of runs on other numbers of nodes, as evidence, and whether this run is slower
+        than one on fewer nodes.
+        """
         own = outline_run(self.subject)
         if own is None or own.step_seconds is None:
             return (), False
-        others = [run for run in self.subject.files_beside.runs if _is_of_other_size(run, own)]
+        others = [
+            run for run in self.subject.files_beside.runs if _is_timed_run_of_other_size(run, own)
+        ]
         lines = [
             f"a step takes {own.step_seconds:.3g} s here, {run.step_seconds:.3g} s in {Path(run.file).name}"
             f" ({_size_in_words(run)})"
@@ -181,12 +187,12 @@ def _uses_tcp(transports: NcclTransports) -> bool:
     return transports.count(TCP) > 0 or (not transports.channels and transports.network == "Socket")
 
 
-def _is_single(transports: NcclTransports) -> bool:
+def _has_one_gpu_per_node(transports: NcclTransports) -> bool:
     """Is it a run of one GPU on each node, which exchanges nothing within a node?"""
     return transports.ranks > 0 and transports.ranks <= max(1, transports.nodes)
 
 
-def _is_of_other_size(run: RunBeside, own: RunBeside) -> bool:
+def _is_timed_run_of_other_size(run: RunBeside, own: RunBeside) -> bool:
     """Is it another run, with another number of nodes or processes, whose steps are timed?"""
     if run.file == own.file or run.step_seconds is None:
         return False
@@ -199,8 +205,8 @@ def _size_in_words(run: RunBeside) -> str:
     return nodes + (f", {run.processes} processes" if run.processes else "")
 
 
-def _evidence(transports: NcclTransports) -> Iterator[str]:
-    """The channels by kind."""
+def _channels_by_kind(transports: NcclTransports) -> Iterator[str]:
+    """Evidence: how many channels there are of each kind."""
     if transports.channels:
         named = (f"{count:,} via {kind}" for kind, count in transports.channels)
         yield f"NCCL's channels: {', '.join(named)}"

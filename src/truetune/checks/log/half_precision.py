@@ -24,16 +24,22 @@ MIN_RECORDS = 8
 def is_half_precision(log: RunLog) -> bool:
     """Is the run in float16, as its output or the settings beside its log say?"""
     printed = log.output is not None and log.output.settings.half
-    return printed or log.facts.get(FLOAT16_SETTING) is True or _line_of_float16(log) is not None
+    return (
+        printed
+        or log.facts.get(FLOAT16_SETTING) is True
+        or _float16_setting_beside(log) is not None
+    )
 
 
-def _line_of_float16(log: RunLog) -> SettingBeside | None:
-    """The line of a file beside the log that sets float16; None where none does, or one does and one does not."""
+def _float16_setting_beside(log: RunLog) -> SettingBeside | None:
+    """The line of a file beside the log that sets float16; None where none does, or one does and
+    one does not.
+    """
     found = log.files_beside.setting(FLOAT16_SETTING)
     return found if found is not None and found.value is True and found.line else None
 
 
-def _model_of_run(log: RunLog) -> str:
+def _model_name_of_run(log: RunLog) -> str:
     """The model that the output names, else the one that the files beside the log name."""
     printed = log.output.settings.model if log.output is not None else ""
     beside = log.files_beside.setting(MODEL_SETTING)
@@ -48,8 +54,8 @@ def precision_in_place_of_float16(log: RunLog) -> str:
     return "bf16 (float32 on a GPU without it: V100, T4, P100)"
 
 
-def overflow_remedy(log: RunLog) -> str:
-    """In which dtype to train instead, on the GPU that the log names."""
+def float16_overflow_remedy(log: RunLog) -> str:
+    """Advice in which dtype to train in place of float16, on the GPU that the log names."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
         return (
@@ -61,19 +67,22 @@ def overflow_remedy(log: RunLog) -> str:
     )
 
 
-def overflowing_model(log: RunLog) -> str | None:
-    """The family of the model that the output or a file beside it names, where the run is in float16 and the family
-    overflows in it."""
-    return overflowing_family(_model_of_run(log)) if is_half_precision(log) else None
+def family_overflowing_in_float16(log: RunLog) -> str | None:
+    """The family of the model that the output or a file beside it names, where the run is in
+    float16 and the family overflows in it; else None.
+    """
+    return overflowing_family(_model_name_of_run(log)) if is_half_precision(log) else None
 
 
-def overflow_evidence(log: RunLog) -> Iterator[str]:
-    """What shows that float16 is the reason for norms that are not finite; nothing where the log does not say it."""
+def float16_overflow_evidence(log: RunLog) -> Iterator[str]:
+    """Evidence that float16 is the reason for norms that are not finite; nothing where the log does
+    not say it.
+    """
     settings = log.output.settings if log.output is not None else None
     if is_half_precision(log):
-        family = overflowing_model(log)
+        family = family_overflowing_in_float16(log)
         printed = settings is not None and settings.half
-        line = _line_of_float16(log)
+        line = _float16_setting_beside(log)
         beside = "the settings beside the log say" if line is None else f"{line.place} says"
         source = "the output says" if printed else beside
         yield (

@@ -47,27 +47,28 @@ class HostMemoryCause(NamedTuple):
     is_proved: bool
 
 
-def held_by_killed_process(text: str) -> float | None:
+def gib_held_by_killed_process(text: str) -> float | None:
     """GiB that a process held when the kernel killed it; None where the line does not say it."""
     match = HELD.search(text)
     return int(match[1]) / (1 << 20) if match is not None else None
 
 
-def find_host_memory_cause(text: str, beside: FilesBeside) -> HostMemoryCause | None:
-    """What filled the memory before a step was made; None where nothing beside the log says so.
+def find_memory_cause_before_first_step(text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """Find what filled the machine's memory before a step was made; None where nothing beside the
+    log says so.
 
     Args:
         text: of the line that says that the process was killed.
     """
     finders: tuple[Callable[[str, FilesBeside], HostMemoryCause | None], ...] = (
-        _of_optimizer_states,
-        _of_float32_load,
+        _cause_of_optimizer_states,
+        _cause_of_float32_load,
     )
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
 
 
-def find_later_memory_cause(
+def find_memory_cause_at_any_time(
     text: str, beside: FilesBeside, *, has_trained: bool
 ) -> HostMemoryCause | None:
     """What filled the memory at any time of a run; None where nothing beside the log says so.
@@ -78,13 +79,13 @@ def find_later_memory_cause(
         has_trained: the log has steps, so that an evaluation may have run.
     """
     finders: list[Callable[[str, FilesBeside], HostMemoryCause | None]] = [
-        _of_memory_not_asked,
-        _of_rows_in_a_list,
+        _cause_of_no_memory_request,
+        _cause_of_rows_in_a_list,
     ]
     if has_trained:
-        finders.insert(0, _of_logits_on_host)
+        finders.insert(0, _cause_of_logits_on_host)
         # Last: nothing says that they are moved to the machine's memory.
-        finders.append(_of_kept_logits)
+        finders.append(_cause_of_kept_logits)
     found = (find(text, beside) for find in finders)
     return next((one for one in found if one is not None), None)
 
@@ -110,13 +111,15 @@ def describe_rows_in_a_list(beside: FilesBeside, *, of_worker: bool) -> str:
     )
 
 
-def _of_rows_in_a_list(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
-    """The same, for a process that was killed: one of several things that it may have held."""
+def _cause_of_rows_in_a_list(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """All rows of a file that a script holds as Python objects, as the cause for a process that was
+    killed.
+    """
     line = describe_rows_in_a_list(beside, of_worker=False)
     return HostMemoryCause((line,), "", is_proved=False) if line else None
 
 
-def _of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+def _cause_of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """Logits of an evaluation that are moved to the machine's memory, row after row."""
     moved = beside.setting(LOGITS_ON_HOST)
     if moved is None:
@@ -129,8 +132,10 @@ def _of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause | Non
     )
 
 
-def _of_kept_logits(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
-    """Logits that an evaluation keeps, where a setting that is not in the script (a command's) may move them."""
+def _cause_of_kept_logits(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
+    """Logits that an evaluation keeps, where a setting that is not in the script (a command's) may
+    move them.
+    """
     kept = beside.setting(KEPT_BY_EVALUATION)
     if kept is None or kept.value != KEEPS_ALL_LOGITS:
         return None
@@ -144,7 +149,7 @@ def _of_kept_logits(_text: str, beside: FilesBeside) -> HostMemoryCause | None:
     )
 
 
-def _of_memory_not_asked(text: str, beside: FilesBeside) -> HostMemoryCause | None:
+def _cause_of_no_memory_request(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """A job that asks for no memory, and that Slurm ended for the memory it used."""
     job = beside.setting(MEMORY_NOT_ASKED)
     if job is None or not OF_SLURM.search(text):
@@ -159,7 +164,7 @@ def _of_memory_not_asked(text: str, beside: FilesBeside) -> HostMemoryCause | No
     )
 
 
-def _of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | None:
+def _cause_of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """States of the optimizer that are put on the CPU, of a model that is trained whole."""
     place, states = beside.setting(OPTIMIZER_ON_CPU), beside.setting(STATES_GIB)
     if place is None or states is None or any(beside.all_named(NODES)):
@@ -179,15 +184,15 @@ def _of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | No
     )
 
 
-def _of_float32_load(text: str, beside: FilesBeside) -> HostMemoryCause | None:
+def _cause_of_float32_load(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """A load without a type, which old releases of transformers make in float32."""
     load = beside.setting(LOADED_IN_FLOAT32)
-    name = _name_of_loaded(load, beside)
+    name = _loaded_model_name(load, beside)
     parameters = parameters_of_published_model(name) if name else None
     if load is None or parameters is None:
         return None
     needed = parameters * BYTES_OF_FLOAT32 / GIB
-    held, limit = held_by_killed_process(text), beside.setting(HOST_GIB)
+    held, limit = gib_held_by_killed_process(text), beside.setting(HOST_GIB)
     is_float32 = held is not None and MORE_THAN_HALF * needed < held
     is_beyond = limit is not None and float(limit.value) < needed
     lines = [
@@ -204,7 +209,7 @@ def _of_float32_load(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     )
 
 
-def _name_of_loaded(load: SettingBeside | None, beside: FilesBeside) -> str:
+def _loaded_model_name(load: SettingBeside | None, beside: FilesBeside) -> str:
     """The model that is loaded: as the script names it, else the base of the adapter beside it."""
     if load is None:
         return ""

@@ -90,30 +90,30 @@ class LearningRateEndedEarly(LogRule):
         rate = self.subject.curve("learning_rate").finite()
         n = rate.step.size
         if n >= MIN_ZEROS and not rate.value.any() and self.subject.kind != "language":
-            yield self._never_began(rate)
+            yield self._finding_on_zero_rate(rate)
         if n < MIN_POINTS or rate.value.max() <= 0:
             return
         peak = float(rate.value.max())
         idle = n - (int(np.flatnonzero(rate.value > IDLE_RATE * peak)[-1]) + 1)
         if idle >= max(3, MIN_IDLE_SHARE * n):
             over = float(rate.step[n - idle])
-            length = self._length_that_ended(rate, n - idle)
+            length = self._schedule_length_beside(rate, n - idle)
             built = f"; {length.place} builds the schedule over that many steps" if length else ""
             yield self.finding(
                 f"the learning rate is 0 from {self.subject.unit} {over:,.0f} of {rate.step[-1]:,.0f} on:"
                 f" {idle:,} of {n:,} records train nothing{built}",
-                _advise_on_length(length) if length else STEP_ONCE,
+                _advise_on_schedule_length(length) if length else STEP_ONCE,
                 evidence=(
                     f"{length.place}: {length.text}"
                     if length
-                    else self._why_so_early(rate, n - idle),
+                    else self._explain_early_end(rate, n - idle),
                 ),
                 count=idle,
                 total=n,
                 figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
             )
             return
-        again = self._climbs_again(rate, peak)
+        again = self._step_of_restart_near_zero(rate, peak)
         if again is not None:
             yield self.finding(
                 f"the learning rate comes down to nothing at {self.subject.unit} {again:,.0f} of"
@@ -125,8 +125,10 @@ class LearningRateEndedEarly(LogRule):
                 ),
             )
 
-    def _never_began(self, rate: Curve) -> Finding:
-        """A rate of 0 throughout; where the loss tells (language models), `flat-loss` says so."""
+    def _finding_on_zero_rate(self, rate: Curve) -> Finding:
+        """The finding of a rate of 0 throughout; where the loss shows it (language models),
+        `flat-loss` says so.
+        """
         return self.finding(
             f"the learning rate is 0 at all {rate.step.size:,} records: nothing is trained",
             "give a learning rate, and see that the schedule is built over the steps of the run",
@@ -135,11 +137,12 @@ class LearningRateEndedEarly(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
-    def _length_that_ended(self, rate: Curve, first_idle: int) -> SettingBeside | None:
-        """The line beside the log that says the step at which the rate came to 0; None where none does.
+    def _schedule_length_beside(self, rate: Curve, first_idle: int) -> SettingBeside | None:
+        """The line beside the log that sets the step at which the rate came to 0; None where none
+        does.
 
-        The end lies behind the last record with a rate, and up to the first without. Of a log by epochs or seconds no
-        number of steps is compared.
+        The end lies behind the last record with a rate, and up to the first without. Of a log by
+        epochs or seconds no number of steps is known.
         """
         if self.subject.unit != "step":
             return None
@@ -152,7 +155,7 @@ class LearningRateEndedEarly(LogRule):
         ]
         return min(lengths, key=lambda one: first - float(one.value), default=None)
 
-    def _why_so_early(self, rate: Curve, first_idle: int) -> str:
+    def _explain_early_end(self, rate: Curve, first_idle: int) -> str:
         """At which part of the run the schedule ends, and what steps it so often.
 
         Args:
@@ -168,7 +171,7 @@ class LearningRateEndedEarly(LogRule):
         count = round(least)
         if count < 2 or (abs(count * share - 1) >= 0.1 and most - least < 1):
             return f"it ends after {share:.0%} of the run"
-        for name, factor in self._known_factors():
+        for name, factor in self._factors_of_scheduler_steps():
             if factor > 1 and least * 0.9 <= factor <= most * 1.1:
                 return f"it ends after about 1/{factor} of the run, and there are {factor} {name}: each steps it"
         # Between 5 and 6 lies little: any share is near 1/n. Accumulation and processes are mostly powers of two.
@@ -180,8 +183,10 @@ class LearningRateEndedEarly(LogRule):
             " step: in each accumulated batch, or by each process"
         )
 
-    def _known_factors(self) -> Iterator[tuple[str, int]]:
-        """(what, how many) of what may step a schedule too often, as far as settings or output say it."""
+    def _factors_of_scheduler_steps(self) -> Iterator[tuple[str, int]]:
+        """(what, how many) of what may step a schedule too often, as far as settings or output say
+        it.
+        """
         output = self.subject.output
         printed = output.settings.accumulation if output is not None else None
         accumulation = self.subject.number("gradient_accumulation_steps") or printed
@@ -190,8 +195,10 @@ class LearningRateEndedEarly(LogRule):
         if output is not None and output.settings.world:
             yield "processes", int(output.settings.world)
 
-    def _climbs_again(self, rate: Curve, peak: float) -> float | None:
-        """The step of a minimum near zero from which the rate climbs to a tenth of the peak without a jump."""
+    def _step_of_restart_near_zero(self, rate: Curve, peak: float) -> float | None:
+        """The step of a minimum near zero from which the rate climbs to a tenth of the peak without
+        a jump; None without one.
+        """
         top = int(np.argmax(rate.value))
         low = top + int(np.argmin(rate.value[top:]))
         after = rate.value[low:]
@@ -204,8 +211,8 @@ class LearningRateEndedEarly(LogRule):
         return float(rate.step[low]) if smooth and not leaps else None
 
 
-def _advise_on_length(length: SettingBeside) -> str:
-    """How the schedule becomes as long as the run."""
+def _advise_on_schedule_length(length: SettingBeside) -> str:
+    """Advice how the schedule becomes as long as the run."""
     return (
         f"set {length.key} ({length.place}) to the optimizer steps of the whole run: rows / (batch size x accumulation"
         " x processes) x epochs"

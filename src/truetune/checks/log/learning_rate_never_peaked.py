@@ -74,7 +74,7 @@ class LearningRateNeverPeaked(LogRule):
             return Unmet(
                 f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
             )
-        if self._is_running(rate):
+        if self._has_more_steps_planned(rate):
             return Unmet("the run has not come to its last step", "name its log when it has ended")
         return None
 
@@ -90,7 +90,7 @@ class LearningRateNeverPeaked(LogRule):
         log = self.subject
         rate = log.curve("learning_rate").finite()
         configured = self._configured_rate()
-        slope = self._slope_at_the_end(rate, configured)
+        slope = self._slope_at_end_of_ended_run(rate, configured)
         if slope is None:
             return
         peak = float(rate.value[-1])
@@ -106,7 +106,7 @@ class LearningRateNeverPeaked(LogRule):
         # The last steps may fall between two records.
         if not log.is_numbered and log.last_step > rate.step[-1]:
             last = f"step {rate.step[-1]:,.0f}, the last one logged of {log.last_step:,.0f}"
-        warmup = self._warmup_beside()
+        warmup = self._too_long_warmup_beside()
         why = "the warm-up is longer than the run"
         if warmup is not None:
             why = f"the warm-up of {warmup.value:,} steps ({warmup.place}) is longer than the run"
@@ -121,8 +121,10 @@ class LearningRateNeverPeaked(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
-    def _warmup_beside(self) -> SettingBeside | None:
-        """The warm-up that settings beside the log set, where it is longer than the run; None for any other."""
+    def _too_long_warmup_beside(self) -> SettingBeside | None:
+        """The warm-up that settings beside the log set, where it is longer than the run; None for
+        any other.
+        """
         found = self.subject.files_beside.setting(WARMUP_STEPS)
         is_counted = not self.subject.is_numbered
         is_longer = (
@@ -148,16 +150,20 @@ class LearningRateNeverPeaked(LogRule):
         is_long = self.subject.epochs >= 1 or (is_counted and rate.step[-1] >= MIN_LONG_STEPS)
         return "warning" if is_long else "info"
 
-    def _slope_at_the_end(self, rate: Curve, configured: float | None) -> float | None:
-        """How fast the rate rises a step in a run that is over; None where it does not, or the run is a trial."""
+    def _slope_at_end_of_ended_run(self, rate: Curve, configured: float | None) -> float | None:
+        """How fast the rate rises per step at the end of a run that is over; None where it does not
+        rise, or the run is a trial.
+        """
         if not rate or (rate.step[-1] < TRIAL and not configured):
             return None
         # the slope first: it is None below three records, which have no usual distance
         slope = warmup_slope(rate)
-        return None if slope is None or self._is_running(rate) else slope
+        return None if slope is None or self._has_more_steps_planned(rate) else slope
 
-    def _is_running(self, rate: Curve) -> bool:
-        """Are more steps planned than were made? The last ones may fall between two records, or be cut off."""
+    def _has_more_steps_planned(self, rate: Curve) -> bool:
+        """Are more steps planned than were made? The last ones may fall between two records, or be
+        cut off.
+        """
         total = self.subject.total_steps
         if not total:
             return False
@@ -170,7 +176,9 @@ class LearningRateNeverPeaked(LogRule):
         return self.subject.number("learning_rate") or printed
 
     def _evidence(self, rate: Curve, slope: float, unit: str) -> Iterator[str]:
-        """How fast the rate grows, and the warm-up that the command sets, where it is as long as the run."""
+        """Evidence: how fast the rate grows, and the warm-up that the command sets, where it is as
+        long as the run.
+        """
         yield (
             f"it grows by {slope:.3g} a {unit} from {rate.value[0]:.3g} at {unit}"
             f" {rate.step[0]:,.0f}"

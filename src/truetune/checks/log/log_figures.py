@@ -33,7 +33,9 @@ def draw_curves(
 
 
 def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
-    """Of each of so many blocks the lowest and the highest point, so that no spike is lost."""
+    """Thin a curve: of each of so many blocks keep the lowest and the highest point, so that no
+    spike is lost.
+    """
     n = curve.step.size
     if n <= 2 * blocks:
         return curve

@@ -100,21 +100,25 @@ class LossAboveUniform(LogRule):
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
-        if self._first() <= TIMES * self._guess():
+        if self._lowest_early_loss() <= TIMES * self._uniform_loss():
             return None
         if count_summed_means(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
         return Unmet(
-            f"the loss begins at {self._first():.4g} and comes down below half of guessing, and the"
+            f"the loss begins at {self._lowest_early_loss():.4g} and comes down below half of guessing, and the"
             " vocabulary is not known",
             "keep config.json beside the log, or name the data with --data and -t",
         )
 
     def figure(self) -> str:
-        known = "" if self._size() else ", were there a million tokens: the vocabulary is not known"
+        known = (
+            ""
+            if self._vocabulary_size()
+            else ", were there a million tokens: the vocabulary is not known"
+        )
         return (
-            f"the loss begins at {self._first():.4g}; a model that guesses has"
-            f" {self._guess():.4g}{known}"
+            f"the loss begins at {self._lowest_early_loss():.4g}; a model that guesses has"
+            f" {self._uniform_loss():.4g}{known}"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -122,26 +126,34 @@ class LossAboveUniform(LogRule):
         loss = log.curve("loss").finite()
         if not log.has_token_loss or not loss:
             return
-        size, guess = self._size(), self._guess()
+        size, guess = self._vocabulary_size(), self._uniform_loss()
         # A rate at which nothing moves explains a loss that stays, and flat-loss names it.
         if not _is_rate_negligible(log):
-            yield from self._stays_high(loss, guess, is_known=bool(size))
-        if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
-            yield from self._begins_above(loss, size, guess)
+            yield from self._findings_on_high_end(loss, guess, is_known=bool(size))
+        if self._lowest_early_loss() > TIMES * guess and not (
+            count_summed_means(log) or find_loss_parts(log)
+        ):
+            yield from self._findings_on_start_above_guessing(loss, size, guess)
 
-    def _stays_high(self, loss: Curve, guess: float, *, is_known: bool) -> Iterator[Finding]:
+    def _findings_on_high_end(
+        self, loss: Curve, guess: float, *, is_known: bool
+    ) -> Iterator[Finding]:
         """The one finding of a run that ends far above what a trained model has."""
-        if is_known and self._stays(guess):
-            yield self._found_at_guessing(guess)
-        elif not is_known and self._stays_where_models_guess():
-            yield self._found_at_some_guessing(loss)
-        elif self._is_foreign_to_its_base():
-            yield self._found_foreign_text(loss)
+        if is_known and self._ends_at_uniform_loss(guess):
+            yield self._finding_on_end_at_guessing(guess)
+        elif not is_known and self._stays_at_usual_uniform_loss():
+            yield self._finding_on_unknown_vocabulary(loss)
+        elif self._is_trained_model_at_guessing():
+            yield self._finding_on_foreign_text(loss)
 
-    def _begins_above(self, loss: Curve, size: float, guess: float) -> Iterator[Finding]:
-        """The finding of a run that begins above guessing; `size` is 0 where the vocabulary is not known."""
-        log, known, first = self.subject, bool(size), self._first()
-        recovers = self._recovers(guess)
+    def _findings_on_start_above_guessing(
+        self, loss: Curve, size: float, guess: float
+    ) -> Iterator[Finding]:
+        """The finding of a run that begins above guessing; `size` is 0 where the vocabulary is not
+        known.
+        """
+        log, known, first = self.subject, bool(size), self._lowest_early_loss()
+        recovers = self._falls_below_half_of_guessing(guess)
         if recovers and not known:
             return
         severity: Severity = "error" if known else "warning"
@@ -160,29 +172,29 @@ class LossAboveUniform(LogRule):
             ),
         )
 
-    def _size(self) -> float:
+    def _vocabulary_size(self) -> float:
         """Tokens of the vocabulary; 0 where it is not known."""
         log = self.subject
         size = log.number("vocab_size") or (log.data.vocabulary if log.data else None)
         return size if size is not None and size > 1 else 0.0
 
-    def _guess(self) -> float:
-        """Nats a token of a model that holds each token for equally likely."""
-        return math.log(self._size() or MAX_VOCABULARY)
+    def _uniform_loss(self) -> float:
+        """The loss, in nats per token, of a model that holds each token for equally likely."""
+        return math.log(self._vocabulary_size() or MAX_VOCABULARY)
 
-    def _first(self) -> float:
+    def _lowest_early_loss(self) -> float:
         """The lowest of the first three losses."""
         return float(self.subject.curve("loss").finite().value[:3].min())
 
-    def _stays(self, guess: float) -> bool:
+    def _ends_at_uniform_loss(self, guess: float) -> bool:
         """Is the loss at the end still that of guessing, and the run over as far as its log tells?"""
         log, loss = self.subject, self.subject.curve("loss").finite()
         over = not log.total_steps or log.last_step >= log.total_steps
         near = ABOUT * guess < float(np.median(loss.value[-5:])) <= TIMES * guess
         return over and loss.step.size >= MIN_POINTS and near
 
-    def _found_at_guessing(self, guess: float) -> Finding:
-        """The finding of a run that ends where guessing is."""
+    def _finding_on_end_at_guessing(self, guess: float) -> Finding:
+        """The finding of a run that ends at the loss of guessing."""
         loss, planned = self.subject.curve("loss").finite(), bool(self.subject.total_steps)
         return self.finding(
             f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records,"
@@ -195,24 +207,29 @@ class LossAboveUniform(LogRule):
             ),
         )
 
-    def _stays_where_models_guess(self) -> bool:
+    def _stays_at_usual_uniform_loss(self) -> bool:
         """Does the loss begin where a model of some usual vocabulary guesses, and stay there?"""
         loss = self.subject.curve("loss").finite()
-        if loss.step.size < MIN_POINTS or not self._has_moving_rate():
+        if loss.step.size < MIN_POINTS or not self._is_rate_unlogged_or_past_warmup():
             return False
         first, last = (float(np.median(part)) for part in (loss.value[:5], loss.value[-5:]))
         lowest, highest = ABOUT * math.log(SMALLEST), TIMES * math.log(LARGEST)
         is_there = all(lowest <= one <= highest for one in (first, last))
         return is_there and first - last < HARDLY_FALLS * first
 
-    def _is_foreign_to_its_base(self) -> bool:
-        """Does the run of a trained model begin where guessing is, and stay far above what such a model has?
+    def _is_trained_model_at_guessing(self) -> bool:
+        """Does the run of a trained model begin where guessing is, and stay far above what such a
+        model has?
 
         It is one where an adapter is trained, or the output says that weights were loaded.
         """
         log, loss = self.subject, self.subject.curve("loss").finite()
         printed = log.output.settings if log.output is not None else None
-        if printed is None or loss.step.size < MIN_POINTS or not self._has_moving_rate():
+        if (
+            printed is None
+            or loss.step.size < MIN_POINTS
+            or not self._is_rate_unlogged_or_past_warmup()
+        ):
             return False
         counts = (printed.trained, printed.parameters)
         is_part = None not in counts and 2 * (counts[0] or 0) < (counts[1] or 0)
@@ -221,7 +238,7 @@ class LossAboveUniform(LogRule):
         is_trained = is_part or printed.adapter or printed.weights_loaded
         return bool(is_trained) and is_guess and last > FOREIGN
 
-    def _found_foreign_text(self, loss: Curve) -> Finding:
+    def _finding_on_foreign_text(self, loss: Curve) -> Finding:
         """The finding of a trained model that does not know the ids or the text."""
         printed = self.subject.output.settings if self.subject.output is not None else None
         is_whole = printed is not None and printed.weights_loaded and not printed.trains_adapter
@@ -241,13 +258,17 @@ class LossAboveUniform(LogRule):
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _has_moving_rate(self) -> bool:
-        """Is there no learning rate in the log, or one that is not raised all along, as in a warm-up?"""
+    def _is_rate_unlogged_or_past_warmup(self) -> bool:
+        """Is there no learning rate in the log, or one that is not raised all along, as in a
+        warm-up?
+        """
         rate = self.subject.curve("learning_rate").finite().value
         return rate.size < 2 or bool(rate[-1] <= rate[rate.size // 2]) or bool(np.ptp(rate) == 0)
 
-    def _found_at_some_guessing(self, loss: Curve) -> Finding:
-        """The finding of a run that begins and stays at the loss of guessing, of a vocabulary that is not known."""
+    def _finding_on_unknown_vocabulary(self, loss: Curve) -> Finding:
+        """The finding of a run that begins and stays at the loss of guessing, of a vocabulary that
+        is not known.
+        """
         level = float(np.median(loss.value))
         rate = self.subject.curve("learning_rate").finite()
         reached = f" (it reaches {rate.value.max():.3g})" if rate else ""
@@ -262,7 +283,7 @@ class LossAboveUniform(LogRule):
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _recovers(self, guess: float) -> bool:
+    def _falls_below_half_of_guessing(self, guess: float) -> bool:
         """Does the loss come down below half of guessing, and that of the evaluations as well?"""
         loss = self.subject.curve("loss").finite()
         evaluated = self.subject.curve("eval_loss").finite()

@@ -72,19 +72,22 @@ class LossClimbsAboveGuessing(LogRule):
             return OTHER_LOSS
         if count_summed_means(self.subject) or find_loss_parts(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
-        if self._live().value[:MIN_ABOVE].min(initial=math.inf) > TIMES * self._guess():
+        if (
+            self._losses_that_are_numbers().value[:MIN_ABOVE].min(initial=math.inf)
+            > TIMES * self._uniform_loss()
+        ):
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
         return None
 
     def figure(self) -> str:
-        highest = self._live().value.max()
+        highest = self._losses_that_are_numbers().value.max()
         return (
             f"the loss is {highest:.4g} at the highest; a model that guesses has"
-            f" {self._guess():.4g}"
+            f" {self._uniform_loss():.4g}"
         )
 
     def findings(self) -> Iterator[Finding]:
-        log, loss, guess = self.subject, self._live(), self._guess()
+        log, loss, guess = self.subject, self._losses_that_are_numbers(), self._uniform_loss()
         if (
             not log.has_token_loss
             or loss.step.size <= MIN_ABOVE
@@ -119,13 +122,15 @@ class LossClimbsAboveGuessing(LogRule):
             ),
         )
 
-    def _live(self) -> Curve:
-        """The losses that are numbers; an exact 0 stands for one that is none."""
+    def _losses_that_are_numbers(self) -> Curve:
+        """The curve of losses that are numbers; an exact 0 stands for one that is none, and is left
+        out.
+        """
         loss = self.subject.curve("loss").finite()
         return Curve(loss.step[loss.value > 0], loss.value[loss.value > 0])
 
-    def _guess(self) -> float:
-        """Nats a token of a model that guesses."""
+    def _uniform_loss(self) -> float:
+        """The loss, in nats per token, of a model that guesses."""
         size = self.subject.number("vocab_size") or (
             self.subject.data.vocabulary if self.subject.data else None
         )

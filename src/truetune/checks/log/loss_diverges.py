@@ -77,7 +77,7 @@ MIN_NOISES = 10.0
 times their noise; at double, runs that were destroyed within their first record are missed"""
 
 
-def jumps_at_once(loss: Curve) -> bool:
+def jumps_after_first_record(loss: Curve) -> bool:
     """Does the loss jump right behind its first record, and never come back?"""
     later = loss.value[1:]
     if later.size < MIN_POINTS:
@@ -86,7 +86,7 @@ def jumps_at_once(loss: Curve) -> bool:
     return bool(later.min() > first and np.median(later) > first + JUMP)
 
 
-def climbs_at_first(loss: Curve) -> bool:
+def climbs_from_first_record(loss: Curve) -> bool:
     """Does the loss climb right behind its first record, and come down to no lower level than that record's?
 
     A run that logs each ten steps is destroyed within its first record: that one is a mean over the climb, and what
@@ -150,8 +150,10 @@ def _measure_levels(values: Floats, at_once: bool) -> _Levels:
     return _Levels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
 
 
-def _records_around(values: Floats, place: int, last: float) -> tuple[int, int]:
-    """The indices of the lowest record up to a rise, and of the first behind it more than half way to the end."""
+def _records_around_rise(values: Floats, place: int, last: float) -> tuple[int, int]:
+    """The indices of the lowest record up to a rise, and of the first behind it more than half way
+    to the end.
+    """
     low = int(np.argmin(values[: place + 1]))
     above = np.flatnonzero(values[place:] > (float(values[low]) + last) / 2)
     return low, place + int(above[0]) if above.size else place
@@ -165,11 +167,16 @@ def _describe_record(loss: Curve, index: int, unit: str) -> str:
 def ends_above_beginning(loss: Curve) -> bool:
     """Does a loss end above the level of its first records, by more than noise makes?"""
     values = loss.value
-    return values.size >= MIN_POINTS and _measure_levels(values, jumps_at_once(loss)).is_worse
+    return (
+        values.size >= MIN_POINTS
+        and _measure_levels(values, jumps_after_first_record(loss)).is_worse
+    )
 
 
-def _describe_lowest(levels: _Levels) -> str:
-    """The lowest level in words; nothing where it jumped at once, and medians lie above the first record."""
+def _describe_lowest_level(levels: _Levels) -> str:
+    """The lowest level in words; nothing where it jumped at once, and medians lie above the first
+    record.
+    """
     return "" if levels.at_once else f" lowest {levels.best:.4g},"
 
 
@@ -210,22 +217,22 @@ class LossDiverges(LogRule):
             return
         if rises_again_and_again(loss.value):
             return  # it learns between the leaps: rows in an order, or a run that begins again
-        levels = _measure_levels(loss.value, jumps_at_once(loss))
+        levels = _measure_levels(loss.value, jumps_after_first_record(loss))
         if levels.is_worse or levels.is_lost:
-            yield self._of_levels(loss, levels)
-        elif climbs_at_first(loss):
-            yield self._of_first_climb(loss)
+            yield self._finding_on_levels(loss, levels)
+        elif climbs_from_first_record(loss):
+            yield self._finding_on_first_climb(loss)
 
-    def _of_levels(self, loss: Curve, levels: _Levels) -> Finding:
-        """The loss ends above where it began, or gives back what had been gained."""
+    def _finding_on_levels(self, loss: Curve, levels: _Levels) -> Finding:
+        """The finding of a loss that ends above where it began, or gives back what had been gained."""
         log = self.subject
         first, last = levels.first, levels.last
         # medians of neighbours lie above a first record behind which the loss jumps at once
         low = 0 if levels.at_once else levels.low
         middle = (levels.best + last) / 2
-        place = 1 if levels.at_once else self._place(loss.value, low, middle)
+        place = 1 if levels.at_once else self._index_of_level_change(loss.value, low, middle)
         step = float(loss.step[place])
-        low, high = _records_around(loss.value, place, last)
+        low, high = _records_around_rise(loss.value, place, last)
         began = min(first, float(loss.value[0]))
         whose = "of its first records" if began < float(loss.value[0]) else "that it began with"
         return self.finding(
@@ -233,21 +240,23 @@ class LossDiverges(LogRule):
             f" {_describe_record(loss, high, log.unit)} and stays up:"
             f" {last:.4g} at the end"
             + (f", above the {began:.4g} {whose}" if levels.is_worse else ""),
-            f"{advise_restart(log, step)}; {self._of_scale()}{self._of_rate()}, and more"
-            f" warm-up{self._of_precision()}",
+            f"{advise_restart(log, step)}; {self._advice_on_adapter_scale()}{self._advice_on_rate()}, and more"
+            f" warm-up{self._advice_on_precision()}",
             severity="error" if levels.is_worse else "warning",
             evidence=(
-                *self._unusual_scale(),
+                *self._unusual_adapter_scale_evidence(),
                 f"first record {float(loss.value[0]):.4g}; medians of neighbours: at first {first:.4g},"
-                f"{_describe_lowest(levels)} at the end {last:.4g}; noise {levels.sigma:.3g}",
+                f"{_describe_lowest_level(levels)} at the end {last:.4g}; noise {levels.sigma:.3g}",
             ),
             figure=draw_curves(
                 "loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}
             ),
         )
 
-    def _of_first_climb(self, loss: Curve) -> Finding:
-        """The loss climbs behind its first record, and no later one is as low as that."""
+    def _finding_on_first_climb(self, loss: Curve) -> Finding:
+        """The finding of a loss that climbs behind its first record, with no later one as low as
+        that.
+        """
         unit, last = self.subject.unit, float(loss.value[-1])
         top = int(np.argmax(loss.value))
         lowest = 1 + int(np.argmin(loss.value[1:]))
@@ -255,19 +264,21 @@ class LossDiverges(LogRule):
         return self.finding(
             f"the loss rises from {_describe_record(loss, 0, unit)} to {_describe_record(loss, top, unit)}, and none of"
             f" the {loss.step.size - 1:,} records behind the first is as low again: {last:.4g} at the end",
-            f"{advise_restart(self.subject, high)}; {self._of_scale()}{self._of_rate()}, and more"
-            f" warm-up{self._of_precision()}",
+            f"{advise_restart(self.subject, high)}; {self._advice_on_adapter_scale()}{self._advice_on_rate()}, and more"
+            f" warm-up{self._advice_on_precision()}",
             severity="error",
             evidence=(
-                *self._unusual_scale(),
+                *self._unusual_adapter_scale_evidence(),
                 f"the lowest record behind the first is {_describe_record(loss, lowest, unit)};"
                 f" noise {noise_sigma(loss.value):.3g}",
             ),
             figure=draw_curves("loss", {"loss": loss}, {"rises": high, "first": first}),
         )
 
-    def _of_precision(self) -> str:
-        """The change of precision, where the run is not known to be in another one than float16."""
+    def _advice_on_precision(self) -> str:
+        """The advice to change the precision, where the run is not known to be in another one than
+        float16.
+        """
         output, dtype = self.subject.output, self.subject.facts.get("dtype")
         if is_half_precision(self.subject) or dtype == "float16":
             return f", and {precision_in_place_of_float16(self.subject)} in place of float16"
@@ -280,8 +291,10 @@ class LossDiverges(LogRule):
         is_other = is_other or (beside is not None and beside.value is True)
         return "" if is_other else ", and bf16 if it was in float16"
 
-    def _unusual_scale(self) -> tuple[str, ...]:
-        """The scale of the adapter, where a file beside the log sets one that is not usual."""
+    def _unusual_adapter_scale_evidence(self) -> tuple[str, ...]:
+        """Evidence: the scale of the adapter, where a file beside the log sets one that is not
+        usual.
+        """
         adapter = self.subject.files_beside.adapter
         if adapter is None or adapter.scale <= MAX_PUBLISHED_SCALE:
             return ()
@@ -290,10 +303,10 @@ class LossDiverges(LogRule):
             f" {MAX_PUBLISHED_SCALE:g} the most that is published for usual rates",
         )
 
-    def _of_scale(self) -> str:
-        """The scale first, where it is what is not usual."""
+    def _advice_on_adapter_scale(self) -> str:
+        """The advice to correct the adapter's scale first, where it is what is not usual."""
         adapter = self.subject.files_beside.adapter
-        if adapter is None or not self._unusual_scale():
+        if adapter is None or not self._unusual_adapter_scale_evidence():
             return ""
         root = " (or leave rsLoRA off)" if adapter.is_rank_stabilised else ""
         return (
@@ -301,8 +314,10 @@ class LossDiverges(LogRule):
             f" it 2{root}; if the loss still rises, "
         )
 
-    def _of_rate(self) -> str:
-        """The rate of the run beside those in use, where the log has it and a language model is trained."""
+    def _advice_on_rate(self) -> str:
+        """The advice that sets the run's rate beside those in use, where the log has it and a
+        language model is trained.
+        """
         rate = self.subject.curve("learning_rate").finite()
         if not rate or self.subject.kind != "language":
             return "train with a lower learning rate"
@@ -323,8 +338,10 @@ class LossDiverges(LogRule):
             return f"train with a third of the learning rate, {peak / 3:.2g} ({peak:.3g} is usual)"
         return lower
 
-    def _place(self, values: Floats, low: int, middle: float) -> int:
-        """Where the level changes after its lowest place; else the first of the points that stay above the middle."""
+    def _index_of_level_change(self, values: Floats, low: int, middle: float) -> int:
+        """Where the level changes after its lowest place; else the first of the points that stay
+        above the middle.
+        """
         change = find_level_shift(values[low:], 2)
         if change is not None and change.after > change.before:
             return low + change.at

@@ -97,7 +97,7 @@ class LossIsASum(LogRule):
         loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
         step = float(evaluated.step[-1])
         norm = log.curve("grad_norm").finite()
-        accumulated = _accumulated_batches(log, times)
+        accumulated = _accumulation_setting_beside(log, times)
         over = (
             f"the {accumulated.value} batches of {accumulated.key} ({accumulated.place})"
             if accumulated is not None
@@ -117,7 +117,7 @@ class LossIsASum(LogRule):
         )
 
 
-def _accumulated_batches(log: RunLog, times: float) -> SettingBeside | None:
+def _accumulation_setting_beside(log: RunLog, times: float) -> SettingBeside | None:
     """The accumulation that a file beside the log sets, where the ratio of the losses may be that number.
 
     The ratio is that of two sets of rows: the training's loss is a little less than the evaluation's by itself.

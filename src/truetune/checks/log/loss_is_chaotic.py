@@ -71,9 +71,9 @@ class LossIsChaotic(LogRule):
     )
 
     def figure(self) -> str:
-        loss = self._loss()
+        loss = self._thinned_finite_losses()
         return (
-            f"the loss changes by {_noise_of_level(loss.value):.0%} of its level from record to"
+            f"the loss changes by {_relative_noise(loss.value):.0%} of its level from record to"
             " record"
         )
 
@@ -81,7 +81,7 @@ class LossIsChaotic(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self._jumps():
+        if not self._stays_noisy_and_high():
             return None
         if not self._highest_rate():
             return Unmet("the loss jumps about, and the learning rate is not logged", "log it")
@@ -93,12 +93,16 @@ class LossIsChaotic(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         rate = self._highest_rate()
-        if self.subject.kind not in self.kinds or rate < HIGH_RATE or not self._jumps():
+        if (
+            self.subject.kind not in self.kinds
+            or rate < HIGH_RATE
+            or not self._stays_noisy_and_high()
+        ):
             return
-        loss = self._loss()
-        first, last = _thirds(loss.value)
+        loss = self._thinned_finite_losses()
+        first, last = _first_and_last_third_level(loss.value)
         yield self.finding(
-            f"the loss jumps by {_noise_of_level(loss.value):.0%} of its level from record to"
+            f"the loss jumps by {_relative_noise(loss.value):.0%} of its level from record to"
             f" record and does not come down: its median is {first:.4g} in the first third and"
             f" {last:.4g} in the last",
             "lower the learning rate by ten, or average more rows in a step, and compare the"
@@ -107,40 +111,42 @@ class LossIsChaotic(LogRule):
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _loss(self) -> Curve:
+    def _thinned_finite_losses(self) -> Curve:
         """The finite losses, thinned to what the statistics can look at."""
         return block_medians(self.subject.curve("loss").finite(), MOST_POINTS)
 
-    def _jumps(self) -> bool:
-        """Is it as noisy in both halves, and no lower at the end?"""
-        values = self._loss().value
+    def _stays_noisy_and_high(self) -> bool:
+        """Is the loss as noisy in both halves, and no lower at the end?"""
+        values = self._thinned_finite_losses().value
         if values.size < MIN_POINTS:
             return False
-        first, last = _thirds(values)
+        first, last = _first_and_last_third_level(values)
         # Medians of two thirds differ by chance: by 1.25 standard errors of a mean each.
-        chance = MIN_STANDARD_ERRORS * 1.25 * _spread(values) * (2 * 3 / values.size) ** 0.5
+        chance = (
+            MIN_STANDARD_ERRORS * 1.25 * _difference_noise(values) * (2 * 3 / values.size) ** 0.5
+        )
         has_fallen = first - last > max((1 - MAX_LAST_SHARE) * first, chance)
-        return min(map(_noise_of_level, np.array_split(values, 2))) > MIN_NOISE and not has_fallen
+        return min(map(_relative_noise, np.array_split(values, 2))) > MIN_NOISE and not has_fallen
 
     def _highest_rate(self) -> float:
-        """0 where it was not logged."""
+        """The highest learning rate; 0 where none was logged."""
         rates = self.subject.curve("learning_rate").finite()
         return float(rates.value.max()) if rates else 0.0
 
 
-def _thirds(values: Floats) -> tuple[float, float]:
+def _first_and_last_third_level(values: Floats) -> tuple[float, float]:
     """The level of the first and of the last third."""
     third = values.size // 3
     return float(np.median(values[:third])), float(np.median(values[-third:]))
 
 
-def _noise_of_level(values: Floats) -> float:
+def _relative_noise(values: Floats) -> float:
     """The noise as a share of the level; 0 where the level is not above 0."""
     level = float(np.median(values))
-    return _spread(values) / level if level > 0 else 0.0
+    return _difference_noise(values) / level if level > 0 else 0.0
 
 
-def _spread(values: Floats) -> float:
+def _difference_noise(values: Floats) -> float:
     """The noise of neighbours by the third quartile of their differences: of two levels that take turns at random, half
     of the differences are small."""
     return float(np.quantile(np.abs(np.diff(values)), 0.75)) / OF_NORMAL

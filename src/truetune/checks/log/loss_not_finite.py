@@ -115,22 +115,22 @@ class LossNotFinite(LogRule):
             first = float(curve.step[bad][0])
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
-            known = self._known_cause(curve, name, first, stays=stays)
+            known = self._cause_seen_in_curves(curve, name, first, stays=stays)
             unit = "evaluations" if name == "eval_loss" else "logged steps"
             places = np.flatnonzero(bad) + 1
             is_all = count == total
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} {unit}"
                 + (
-                    f", and never again from {self._place(name, first, int(places[0]))} on"
+                    f", and never again from {self._describe_place(name, first, int(places[0]))} on"
                     if stays and not is_all
                     else ""
                 ),
                 known.advice if known is not None else _remedy(self.subject, first),
                 evidence=(
-                    self._places(name, curve.step[bad], places),
+                    self._describe_places(name, curve.step[bad], places),
                     *((known.evidence,) if known is not None else ()),
-                    *(_last_checkpoint(self.subject, first) if name == "loss" else ()),
+                    *(_evidence_of_last_checkpoint(self.subject, first) if name == "loss" else ()),
                 ),
                 count=count,
                 total=total,
@@ -138,13 +138,15 @@ class LossNotFinite(LogRule):
                 figure=None if is_all else draw_curves(name, {name: curve}, {"not finite": first}),
             )
 
-    def _place(self, name: str, step: float, number: int) -> str:
-        """Where a value stands: its step, or which evaluation or record it is of a log that has no steps."""
+    def _describe_place(self, name: str, step: float, number: int) -> str:
+        """Where a value stands, in words: its step, or which evaluation or record it is of a log
+        that has no steps.
+        """
         if not self.subject.is_numbered:
             return f"step {step:,.0f}"
         return f"evaluation {number:,}" if name == "eval_loss" else f"record {step:,.0f}"
 
-    def _places(self, name: str, steps: Floats, numbers: NDArray[np.intp]) -> str:
+    def _describe_places(self, name: str, steps: Floats, numbers: NDArray[np.intp]) -> str:
         """Where the values stand that are not finite, in one line."""
         if not self.subject.is_numbered:
             return describe_steps(steps)
@@ -152,17 +154,19 @@ class LossNotFinite(LogRule):
             return describe_steps(numbers.tolist()).replace("step", "evaluation", 1)
         return describe_steps(steps).replace("step", "record", 1)
 
-    def _known_cause(self, curve: Curve, name: str, first: float, *, stays: bool) -> _Cause | None:
+    def _cause_seen_in_curves(
+        self, curve: Curve, name: str, first: float, *, stays: bool
+    ) -> _Cause | None:
         """Why the values are not finite, where the curves themselves say it."""
         if name == "eval_loss":
-            return _cause_of_evaluation(self.subject)
+            return _cause_of_non_finite_evaluations(self.subject)
         if stays and _fails_at_the_first_update(curve):
             return FIRST_UPDATE
-        return _cause_in_calm(self.subject, first)
+        return _cause_without_rising_curves(self.subject, first)
 
 
 def _remedy(log: RunLog, first: float) -> str:
-    """What to do about a loss that stopped being a number at step `first`."""
+    """The remedy for a loss that stopped being a number at step `first`."""
     is_brain = log.facts.get("bf16") is True or (
         log.output is not None and bool(log.output.settings.brain)
     )
@@ -170,7 +174,7 @@ def _remedy(log: RunLog, first: float) -> str:
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
 
 
-def _cause_in_calm(log: RunLog, first: float) -> _Cause | None:
+def _cause_without_rising_curves(log: RunLog, first: float) -> _Cause | None:
     """A batch without a label, where nothing in the curves leads to a loss that is no number; None where they rise.
 
     A run that diverges shows it before: its loss or its gradient norm grows. float16 overflows without a sign.
@@ -192,15 +196,17 @@ def _cause_in_calm(log: RunLog, first: float) -> _Cause | None:
     )
 
 
-def _last_checkpoint(log: RunLog, first: float) -> Iterator[str]:
-    """The last checkpoint before step `first`, where there is one."""
+def _evidence_of_last_checkpoint(log: RunLog, first: float) -> Iterator[str]:
+    """Evidence: the last checkpoint before step `first`, where there is one."""
     older = [step for step in log.checkpoints if step < first]
     if older:
         yield f"the last checkpoint before it: checkpoint-{older[-1]}"
 
 
-def _cause_of_evaluation(log: RunLog) -> _Cause | None:
-    """Why no loss of the evaluation is finite, where each loss of the training is, or none is there."""
+def _cause_of_non_finite_evaluations(log: RunLog) -> _Cause | None:
+    """Why no loss of the evaluation is finite, where each loss of the training is, or none is
+    there.
+    """
     training, evaluation = log.curve("loss"), log.curve("eval_loss")
     if np.isfinite(evaluation.value).any():
         return None

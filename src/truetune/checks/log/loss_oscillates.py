@@ -83,7 +83,7 @@ class LossOscillates(LogRule):
         quarter = n // 4
         early, late = noise_sigma(loss.value[:quarter]), noise_sigma(loss.value[-quarter:])
         first, last = end_medians(loss.value, 0.25)
-        period = self._period(loss)
+        period = self._swing_period_in_steps(loss)
         grows = late > 10 * early > 0 and last > 0.98 * first and late > 0.1 * last
         if not period and not grows:
             return
@@ -100,12 +100,12 @@ class LossOscillates(LogRule):
                     f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level"
                     f" {first:.4g} and {last:.4g}"
                 ),
-                *self._excluded(period),
+                *self._excluded_causes(period),
             ),
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _period(self, loss: Curve) -> float | None:
+    def _swing_period_in_steps(self, loss: Curve) -> float | None:
         """The period in steps of a swing that no clock of the run may have made."""
         tail = loss.value[loss.value.size // 5 :]
         # A drift would correlate with itself at any distance: what is left after the level is the swing alone.
@@ -130,8 +130,8 @@ class LossOscillates(LogRule):
         has_rival = any(rival.fits(period, gap) for rival in find_periodic_events(self.subject))
         return None if has_rival else period
 
-    def _excluded(self, period: float | None) -> Iterator[str]:
-        """The rivals of the learning rate that have another period."""
+    def _excluded_causes(self, period: float | None) -> Iterator[str]:
+        """The rivals of the learning rate that have another period, each as a line of evidence."""
         if period is None:
             return
         named = describe_periods(find_periodic_events(self.subject))
@@ -139,6 +139,7 @@ class LossOscillates(LogRule):
 
 
 def _autocorrelation(values: Floats) -> Floats:
+    """The autocorrelation of the values at each lag, 1 at lag 0; made by FFT."""
     centred = values - values.mean()
     size = 1 << (2 * values.size - 1).bit_length()
     spectrum = np.fft.rfft(centred, size)

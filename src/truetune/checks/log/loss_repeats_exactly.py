@@ -64,32 +64,33 @@ class LossRepeatsExactly(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        value = self._live()
+        value = self._finite_nonzero_losses()
         if value.size < self.least:
             return explain_too_short_curve(value.size, self.least, "a loss that is not 0")
-        if self._is_still("grad_norm"):
+        if self._is_curve_all_zero("grad_norm"):
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
-        if self._is_still("learning_rate"):
+        if self._is_curve_all_zero("learning_rate"):
             return Unmet("the learning rate is 0 throughout, which flat-loss is about")
         return (
             Unmet("the losses are logged with too few digits")
-            if np.median(value) < DIGITS * _digit(value)
+            if np.median(value) < DIGITS * _rounding_unit(value)
             else None
         )
 
     def figure(self) -> str:
-        value = self._live()
+        value = self._finite_nonzero_losses()
         return (
-            f"{int((_lags(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to"
+            f"{int((_records_since_same_value(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to"
             " the last digit"
         )
 
-    def _live(self) -> Floats:
+    def _finite_nonzero_losses(self) -> Floats:
+        """The finite losses that are not exactly 0."""
         loss: Floats = self.subject.curve("loss").finite().value
         live: Floats = loss[loss != 0]
         return live
 
-    def _is_still(self, name: str) -> bool:
+    def _is_curve_all_zero(self, name: str) -> bool:
         """Is the curve there, and 0 throughout?"""
         curve = self.subject.curve(name)
         return bool(curve) and not curve.value.any()
@@ -102,17 +103,17 @@ class LossRepeatsExactly(LogRule):
         if (
             log.kind != "language"
             or n < self.least
-            or self._is_still("grad_norm")
-            or np.median(value) < DIGITS * _digit(value)
+            or self._is_curve_all_zero("grad_norm")
+            or np.median(value) < DIGITS * _rounding_unit(value)
         ):
             return
-        lags = _lags(value)
+        lags = _records_since_same_value(value)
         late = lags[n // 2 :]
         lag = int(np.bincount(late[late > 0]).argmax()) if late.any() else 0
         if not lag or (late == lag).sum() < max(MIN_REPEATS, 0.5 * late.size):
             return
         again, different = int((lags > 0).sum()), int(np.unique(value).size)
-        if self._is_still("learning_rate"):
+        if self._is_curve_all_zero("learning_rate"):
             return
         yield self.finding(
             f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,}"
@@ -131,7 +132,7 @@ class LossRepeatsExactly(LogRule):
         )
 
 
-def _digit(value: Floats) -> float:
+def _rounding_unit(value: Floats) -> float:
     """The last digit that these values were rounded to: 0.0001 of 0.1234."""
     for digits in range(1, 8):
         if np.allclose(np.round(value, digits), value, rtol=0, atol=1e-12):
@@ -139,7 +140,7 @@ def _digit(value: Floats) -> float:
     return 1e-8
 
 
-def _lags(value: Floats) -> NDArray[np.int64]:
+def _records_since_same_value(value: Floats) -> NDArray[np.int64]:
     """(points,) how many records before the same value stands; 0 where it does not."""
     order = np.lexsort((np.arange(value.size), value))
     same = value[order][1:] == value[order][:-1]

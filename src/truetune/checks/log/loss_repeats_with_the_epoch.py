@@ -76,7 +76,7 @@ LEAP = 0.5
 """Of the swing, that one record in a smooth course leaps upwards where a block begins"""
 
 
-class _Course(NamedTuple):
+class _EpochCourse(NamedTuple):
     """What the epochs of a run have in common."""
 
     epochs: int
@@ -108,31 +108,33 @@ class LossRepeatsWithTheEpoch(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._course() is None:
+        if self._epoch_course() is None:
             return Unmet(f"it compares two whole epochs of {MIN_RECORDS} records at least")
         return None
 
     def figure(self) -> str:
-        course = self._course()
+        course = self._epoch_course()
         assert course is not None, "else the rule is not judged"
         return (
             f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f}"
         )
 
     def findings(self) -> Iterator[Finding]:
-        log, course = self.subject, self._course()
+        log, course = self.subject, self._epoch_course()
         if course is None or log.kind not in self.kinds:
             return
-        if not _is_sorted(course) and not _is_same(course):
+        if not _goes_one_way_in_each_epoch(course) and not _are_epochs_alike(course):
             return
-        if _rate_restarts(log) or find_restarts(log) or _may_be_grouped(log, course):
+        if _rate_restarts(log) or find_restarts(log) or _may_be_grouped_by_length(log, course):
             return
         yield self.finding(
             f"the loss takes the same course in each epoch, every {course.steps:,.0f} steps: the rows come in the same"
             f" order each time{_describe_order(course)}",
             "shuffle the rows: DataLoader(shuffle=True), DistributedSampler.set_epoch(epoch), no sequential sampler and"
             " shuffle: true in settings; a lower learning rate does not help",
-            severity="warning" if course.is_smooth or _is_sorted(course) else "info",
+            severity="warning"
+            if course.is_smooth or _goes_one_way_in_each_epoch(course)
+            else "info",
             evidence=[
                 f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f} (0 is chance), by"
                 f" {max(course.swing, course.turns):.0%} of the level",
@@ -141,14 +143,14 @@ class LossRepeatsWithTheEpoch(LogRule):
             figure=draw_curves("loss", {"loss": log.curve("loss").finite()}),
         )
 
-    def _course(self) -> _Course | None:
+    def _epoch_course(self) -> _EpochCourse | None:
         """What the epochs have in common; None where there are not enough of them."""
-        return measure_course(self.subject, self.subject.curve("loss").finite())
+        return measure_epoch_course(self.subject, self.subject.curve("loss").finite())
 
 
-def measure_course(log: RunLog, curve: Curve) -> _Course | None:
+def measure_epoch_course(log: RunLog, curve: Curve) -> _EpochCourse | None:
     """What the whole epochs of a curve have in common; None where there are fewer than two, or too few records."""
-    epochs = _whole_epochs(log, curve)
+    epochs = _values_by_whole_epoch(log, curve)
     if epochs is None:
         return None
     values, steps = epochs
@@ -157,22 +159,22 @@ def measure_course(log: RunLog, curve: Curve) -> _Course | None:
     alike = min(_correlation(one, other) for one, other in pairwise(centred))
     profile = centred.mean(axis=0)
     swing = float(np.percentile(profile, 90) - np.percentile(profile, 10))
-    return _Course(
+    return _EpochCourse(
         epochs=len(values),
         records=values.shape[1],
         steps=steps,
         alike=alike,
         swing=swing / level if level else 0.0,
         is_smooth=_correlation(profile[1:], profile[:-1]) >= SMOOTH,
-        leaps=_leaps_of(profile, swing),
-        turns=_turns_at_each_epoch(values, level),
+        leaps=_upward_leap_positions(profile, swing),
+        turns=_one_way_change_within_epochs(values, level),
         profile=profile,
     )
 
 
-def _describe_order(course: _Course) -> str:
+def _describe_order(course: _EpochCourse) -> str:
     """How the rows seem to be ordered; empty where the course does not say it."""
-    if _is_sorted(course) and not _is_same(course):
+    if _goes_one_way_in_each_epoch(course) and not _are_epochs_alike(course):
         return ", sorted (it goes one way within each epoch, and back at its end)"
     if not course.is_smooth or not course.leaps:
         return ""
@@ -180,21 +182,23 @@ def _describe_order(course: _Course) -> str:
     return f", in blocks of like rows (it leaps at {places} of the epoch)"
 
 
-def _is_sorted(course: _Course) -> bool:
-    """Does the loss go one way within each epoch, by as much that it matters?"""
+def _goes_one_way_in_each_epoch(course: _EpochCourse) -> bool:
+    """Does the loss go one way within each epoch, and by as much that it matters?"""
     return course.turns >= MIN_SWING and course.epochs > 2
 
 
-def _is_same(course: _Course) -> bool:
+def _are_epochs_alike(course: _EpochCourse) -> bool:
     """Are the epochs alike by more than chance, and by as much that it matters?"""
     return (
         course.alike >= (ALIKE if course.epochs > 2 else ALIKE_TWICE) and course.swing >= MIN_SWING
     )
 
 
-def _whole_epochs(log: RunLog, curve: Curve) -> tuple[Floats, float] | None:
-    """A curve's values, one row for each whole epoch on a grid of their own, and the steps of an epoch."""
-    steps = _steps_an_epoch(log)
+def _values_by_whole_epoch(log: RunLog, curve: Curve) -> tuple[Floats, float] | None:
+    """A curve's values, one row for each whole epoch on a grid of their own, and the steps of an
+    epoch.
+    """
+    steps = _steps_per_epoch(log)
     if steps <= 0 or curve.step.size < 2 * MIN_RECORDS:
         return None
     origin = float(curve.step[0])
@@ -221,8 +225,8 @@ def _whole_epochs(log: RunLog, curve: Curve) -> tuple[Floats, float] | None:
     return means.reshape(count, records), steps
 
 
-def _steps_an_epoch(log: RunLog) -> float:
-    """Steps of one epoch, by the logged epochs; 0 where they do not pass."""
+def _steps_per_epoch(log: RunLog) -> float:
+    """Steps of one epoch, by the logged epochs; 0 where the epochs do not advance."""
     epoch = log.curve("epoch").finite()
     if not epoch or epoch.step.size < 2:
         return 0.0
@@ -242,7 +246,7 @@ def _without_trend(values: Floats) -> Floats:
     return rest
 
 
-def _turns_at_each_epoch(values: Floats, level: float) -> float:
+def _one_way_change_within_epochs(values: Floats, level: float) -> float:
     """By how much of the level the loss goes one way within each epoch and back at its ends; 0 where it doesn't.
 
     Rows that are sorted by length or difficulty make a slope within the epoch, and it leaves no course of its own.
@@ -268,8 +272,10 @@ def _correlation(one: Floats, other: Floats) -> float:
     )
 
 
-def _leaps_of(profile: Floats, swing: float) -> tuple[float, ...]:
-    """Where the common course leaps upwards from one record to the next but one, as shares of the epoch."""
+def _upward_leap_positions(profile: Floats, swing: float) -> tuple[float, ...]:
+    """Where the common course leaps upwards from one record to the next but one, as shares of the
+    epoch.
+    """
     rises = profile[2:] - profile[:-2]
     places = [
         place
@@ -295,8 +301,10 @@ def _rate_restarts(log: RunLog) -> bool:
     return float(rises.max()) > RATE_SWING * peak
 
 
-def _may_be_grouped(log: RunLog, course: _Course) -> bool:
-    """May batches that are grouped by length make the course: does it repeat within the epoch as those do?"""
+def _may_be_grouped_by_length(log: RunLog, course: _EpochCourse) -> bool:
+    """May batches that are grouped by length make the course: does it repeat within the epoch as
+    those do?
+    """
     if not may_group_by_length(log):
         return False
     periods = [GROUPED_STEPS / count for count in USUAL_PROCESS_COUNTS]

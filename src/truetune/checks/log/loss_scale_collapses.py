@@ -40,7 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.half_precision import overflow_evidence, overflow_remedy
+from truetune.checks.log.half_precision import float16_overflow_evidence, float16_overflow_remedy
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
@@ -81,7 +81,7 @@ class LossScaleCollapses(LogRule):
             f"the loss scale of float16 falls from {scale.value.max():,.0f} to"
             f" {scale.value[-1]:.3g}: gradients overflow again and again, and those steps are"
             " skipped",
-            f"{overflow_remedy(log)}; begin again, or continue from a checkpoint of before step"
+            f"{float16_overflow_remedy(log)}; begin again, or continue from a checkpoint of before step"
             f" {first:,.0f}",
             evidence=(
                 f"at 1 or below from step {first:,.0f} on, to the end",
@@ -92,7 +92,7 @@ class LossScaleCollapses(LogRule):
                     if infinite
                     else ()
                 ),
-                *overflow_evidence(log),
+                *float16_overflow_evidence(log),
             ),
             figure=draw_curves("loss scale", {"loss_scale": scale}, {"at 1": first}, log=True),
         )

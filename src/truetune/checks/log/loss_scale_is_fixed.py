@@ -62,7 +62,7 @@ class LossScaleIsFixed(OutputRule):
     severity = "error"
 
     def figure(self) -> str:
-        skips = _skips_of(self.subject)
+        skips = _skipped_steps_of(self.subject)
         return (
             f"{skips.overflows:,} steps overflow in float16; {skips.unchanged:,} leave the loss scale"
             " as it is"
@@ -70,10 +70,10 @@ class LossScaleIsFixed(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        skips = _skips_of(log)
+        skips = _skipped_steps_of(log)
         if not skips.is_fixed or log.output is None:
             return
-        steps = _steps_of(log, skips)
+        steps = _made_or_skipped_steps(log, skips)
         skipped = max(skips.overflows, skips.skipped)
         if steps is not None and skipped < MIN_SHARE * steps:
             return
@@ -86,20 +86,20 @@ class LossScaleIsFixed(OutputRule):
             'set "loss_scale": 0 in the "fp16" part of the DeepSpeed file, which makes the scale dynamic: it is halved'
             " until the gradients fit, on each GPU (a V100 or T4 too, which compute no bfloat16), and train again",
             severity="error" if is_spoiled else "warning",
-            evidence=tuple(_evidence_of(log, skips)),
-            cases=(*_setting_cases(log, skips.scale), case),
+            evidence=tuple(_fixed_scale_evidence(log, skips)),
+            cases=(*_fixed_scale_setting_cases(log, skips.scale), case),
             count=skipped,
             total=steps,
         )
 
 
-def _skips_of(log: RunLog) -> SkippedSteps:
+def _skipped_steps_of(log: RunLog) -> SkippedSteps:
     """What the output says of skipped steps."""
     return log.output.skips if log.output is not None else SkippedSteps()
 
 
-def _steps_of(log: RunLog, skips: SkippedSteps) -> int | None:
-    """The steps that were made or skipped; None where the log does not say it."""
+def _made_or_skipped_steps(log: RunLog, skips: SkippedSteps) -> int | None:
+    """The number of steps that were made or skipped; None where the log does not say it."""
     done = log.output.done if log.output is not None else 0
     numbered = int(log.last_step) if log.is_numbered else 0
     steps = skips.steps or done or numbered
@@ -107,8 +107,8 @@ def _steps_of(log: RunLog, skips: SkippedSteps) -> int | None:
     return max(steps, skips.overflows) if steps else None
 
 
-def _evidence_of(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
-    """What shows that the scale is fixed, and what comes of it."""
+def _fixed_scale_evidence(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
+    """Evidence that the scale is fixed, and what comes of it."""
     yield (
         f"{skips.overflows:,} lines try {skips.scale:,.0f} and reduce it to the same number: a dynamic scale would be"
         " halved"
@@ -121,7 +121,7 @@ def _evidence_of(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
             yield f"the {what} is logged as 0 for that: a step that is skipped has none"
 
 
-def _setting_cases(log: RunLog, scale: float) -> Iterator[Case]:
+def _fixed_scale_setting_cases(log: RunLog, scale: float) -> Iterator[Case]:
     """The line of a file beside the log that fixes this very scale."""
     for setting in log.files_beside.all_named(LOSS_SCALE):
         if isinstance(setting.value, (int, float)) and float(setting.value) == scale:

@@ -82,7 +82,7 @@ class LossSpikes(LogRule):
 
     def figure(self) -> str:
         loss = self.subject.curve("loss").finite()
-        level, score = _scores(loss.value)
+        level, score = _level_and_deviation(loss.value)
         top = int(np.argmax(score))
         return (
             f"the loss is at most {score[top]:.2g} robust standard deviations above its level:"
@@ -94,7 +94,7 @@ class LossSpikes(LogRule):
         loss = log.curve("loss").finite()
         if not log.has_token_loss or loss.step.size < MIN_POINTS or find_restarts(log):
             return
-        level, score = _scores(loss.value)
+        level, score = _level_and_deviation(loss.value)
         spikes = self._find_spikes(loss, level, score)
         if not spikes:
             return
@@ -135,14 +135,14 @@ class LossSpikes(LogRule):
                 long.append(top)
             elif loss.value[top] > 2 * level[top]:
                 single += 1
-                if self._pushed(loss.step[start], loss.step[end - 1]):
+                if self._gradient_leaps_between(loss.step[start], loss.step[end - 1]):
                     pushed.append(top)
         # Single high records now and then are odd rows. More than one in a hundred are the nature of the data, whatever
         # the gradient does at them.
         return sorted(long + pushed) if single <= max(1, n // 100) else long
 
-    def _pushed(self, first: float, last: float) -> bool:
-        """Is a gradient norm from `first` to `last` twenty times the usual one?"""
+    def _gradient_leaps_between(self, first: float, last: float) -> bool:
+        """Is a gradient norm from step `first` to `last` twenty times the usual one?"""
         norm = self.subject.curve("grad_norm")
         if not norm:
             return False
@@ -151,8 +151,10 @@ class LossSpikes(LogRule):
         return bool(near.size and (not np.isfinite(near).all() or near.max() > 20 * usual > 0))
 
 
-def _scores(values: Floats) -> tuple[Floats, Floats]:
-    """The level around each loss, and how many robust standard deviations above it the loss is; 0 at the beginning."""
+def _level_and_deviation(values: Floats) -> tuple[Floats, Floats]:
+    """The level around each loss, and how many robust standard deviations above it the loss is; 0
+    at the beginning.
+    """
     level = rolling_median(values, WINDOW)
     away = values - level
     sigma = np.maximum(

@@ -46,9 +46,9 @@ from truetune.checks.log.flat_loss import (
     LEARNED,
     MIN_EPOCH_RECORDS,
     Fall,
-    fall_of,
-    ruled_out,
-    what_remains,
+    causes_ruled_out_by_log,
+    describe_remaining_causes,
+    measure_fall,
 )
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
@@ -82,7 +82,7 @@ class LossStopsFalling(LogRule):
             return
         log = self.subject
         loss = log.curve("loss").finite()
-        plateau = _plateau_behind_the_first_fall(log, loss)
+        plateau = _plateau_after_first_fall(log, loss)
         if plateau is None:
             return
         began = float(np.median(loss.value[:FIRST]))
@@ -90,24 +90,26 @@ class LossStopsFalling(LogRule):
             f"the loss falls from {began:.4g} to {plateau.level:.4g} in the first quarter of {loss.step.size:,} records"
             f" and stays there, although the rows were seen {log.epochs:.3g} times: their form is learned, and not what"
             " they say",
-            what_remains(log, plateau.peak_rate),
-            evidence=ruled_out(log, plateau.peak_rate),
+            describe_remaining_causes(log, plateau.peak_rate),
+            evidence=causes_ruled_out_by_log(log, plateau.peak_rate),
             figure=draw_curves("loss", {"loss": loss}),
         )
 
 
-def _plateau_behind_the_first_fall(log: RunLog, loss: Curve) -> Fall | None:
-    """The records behind the first fall, where they stay on one level while the rows are seen twice; else None."""
+def _plateau_after_first_fall(log: RunLog, loss: Curve) -> Fall | None:
+    """The records behind the first fall, where they stay on one level while the rows are seen
+    twice; else None.
+    """
     start = loss.step.size // FIRST_PART
     rest = Curve(loss.step[start:], loss.value[start:])
-    if rest.step.size < MIN_EPOCH_RECORDS or not fall_of(log, loss).fell_at_first:
+    if rest.step.size < MIN_EPOCH_RECORDS or not measure_fall(log, loss).fell_at_first:
         return None
     first, last = log.epoch_at(rest.step[[0, -1]])
     if last - first < MIN_EPOCHS:
         return None
-    late = fall_of(log, rest)
+    late = measure_fall(log, rest)
     rate = log.curve("learning_rate").finite()
     # A schedule that has come to its end moves nothing in the records that are looked at.
     is_idle = bool(rate) and float(rate.at(rest.step[rest.step.size // 2])) < 0.1 * rate.value.max()
-    is_level = late.stays and not late.fell_at_first and not late.has_no_rate
+    is_level = late.stays_on_repeated_rows and not late.fell_at_first and not late.has_no_rate
     return late if is_level and late.level >= LEARNED and not is_idle else None

@@ -18,7 +18,7 @@ EVEN_SHARES = (
 )
 
 
-def steps_made(log: RunLog, output: ConsoleOutput) -> float:
+def optimizer_steps_made(log: RunLog, output: ConsoleOutput) -> float:
     """Optimizer steps as far as they are known: by the records' own numbers, else by the training's bar; else 0.
 
     A record without a step is one of many steps, and each takes one at least: a bar that stands below the number of
@@ -29,9 +29,11 @@ def steps_made(log: RunLog, output: ConsoleOutput) -> float:
     return float(output.done) if output.done >= log.last_step else 0.0
 
 
-def describe_steps(log: RunLog, output: ConsoleOutput) -> str:
-    """` after step 60 of 500`, or ` after record 12` where the log holds no steps and no bar of the training."""
-    steps = steps_made(log, output)
+def describe_steps_or_records(log: RunLog, output: ConsoleOutput) -> str:
+    """` after step 60 of 500`, or ` after record 12` where the log holds no steps and no bar of the
+    training.
+    """
+    steps = optimizer_steps_made(log, output)
     if steps:
         return describe_progress(steps, output.total)
     return f" after record {log.last_step:,.0f}" if log.last_step else ""
@@ -44,15 +46,21 @@ def describe_progress(step: float, total: int) -> str:
     return f" after step {step:,.0f}" + (f" of {total:,}" if total else "")
 
 
-def describe_message(known: KnownMessage, *, cause: bool = True) -> Iterator[str]:
-    """Why a known message is printed (`cause`: or is that proved already?), and where its page is."""
+def explain_message(known: KnownMessage, *, cause: bool = True) -> Iterator[str]:
+    """Why a known message is printed, and where its page is.
+
+    Args:
+        cause: False where the cause is proved already, so that its usual causes are left out.
+    """
     if cause:
         yield f"cause: {known.cause}"
     yield f"known as {known.name} (truetune explain {known.name})"
 
 
-def lines_of_one_rank(output: ConsoleOutput) -> Iterator[str]:
-    """What one process alone printed before a time-out, where its last operation does not say it already."""
+def lines_printed_by_one_rank(output: ConsoleOutput) -> Iterator[str]:
+    """What one process alone printed before a time-out, where its last operation does not say it
+    already.
+    """
     for one in output.rank_lines:
         if not any(one.text in told for told in output.collectives):
             yield describe_rank_line(one)

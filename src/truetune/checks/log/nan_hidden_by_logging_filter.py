@@ -53,9 +53,9 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.log.half_precision import (
-    overflow_evidence,
-    overflow_remedy,
-    overflowing_model,
+    family_overflowing_in_float16,
+    float16_overflow_evidence,
+    float16_overflow_remedy,
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.older_checkpoint import advise_restart
@@ -74,8 +74,8 @@ DECIDED = 5.0
 """Reward margin from which a preference loss and its gradient may round to 0"""
 
 
-class Zeros(NamedTuple):
-    """Steps at which something is exactly 0 that should not be."""
+class ZeroSteps(NamedTuple):
+    """Steps at which a loss or a gradient norm is exactly 0 that should not be."""
 
     of_loss: Floats
     of_norm: Floats
@@ -85,7 +85,7 @@ class Zeros(NamedTuple):
 
     @property
     def steps(self) -> Floats:
-        """Steps of either."""
+        """Steps of either, in order: those with a loss of 0 and those with a gradient norm of 0."""
         return self.of_loss if self.at_every_step else np.union1d(self.of_loss, self.of_norm)
 
 
@@ -110,7 +110,7 @@ class NanHiddenByLoggingFilter(LogRule):
         loss = self.subject.curve("loss").finite()
         if self.subject.kind == "reinforcement" or not loss:
             return
-        zeros = self._zeros(loss)
+        zeros = self._find_zero_steps(loss)
         if zeros.at_every_step and self._says_that_no_row_has_a_label():
             return  # fault-named-in-the-output says it, and why
         if zeros.steps.size:
@@ -122,16 +122,18 @@ class NanHiddenByLoggingFilter(LogRule):
         names = {notice.message.name for notice in output.notices} if output else set()
         return not names.isdisjoint((LABELS_MASKED, MARKER_TOKENS))
 
-    def _zeros(self, loss: Curve) -> Zeros:
-        """The steps at which loss or gradient norm are exactly 0, though the run learns around them."""
+    def _find_zero_steps(self, loss: Curve) -> ZeroSteps:
+        """The steps at which loss or gradient norm are exactly 0, though the run learns around
+        them.
+        """
         is_language = self.subject.kind == "language"
         if is_language and not np.any(loss.value) and loss.step.size > 1:
-            return Zeros(loss.step, np.zeros(0), at_every_step=True)
-        around = Curve(loss.step, _around(loss))
+            return ZeroSteps(loss.step, np.zeros(0), at_every_step=True)
+        around = Curve(loss.step, _smaller_neighbouring_loss(loss))
         of_loss = loss.step[(loss.value == 0) & (around.value > ALIVE) & is_language]
-        return Zeros(of_loss, self._still_norms(loss, around), at_every_step=False)
+        return ZeroSteps(of_loss, self._steps_with_zero_norm(loss, around), at_every_step=False)
 
-    def _still_norms(self, loss: Curve, around: Curve) -> Floats:
+    def _steps_with_zero_norm(self, loss: Curve, around: Curve) -> Floats:
         """The steps whose gradient norm is 0 while the loss around them is not.
 
         A norm that is 0 in every record was perhaps not measured at all. It counts only where each record stands for
@@ -142,11 +144,18 @@ class NanHiddenByLoggingFilter(LogRule):
             in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
             if not in_windows or not is_falling(loss):
                 return np.zeros(0)
-        is_still = (norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)
+        is_still = (
+            (norm.value == 0)
+            & (around.at(norm.step) > ALIVE)
+            & ~self._are_preferences_decided(norm.step)
+        )
         still: Floats = norm.step[is_still]
         return still
 
-    def _finding(self, loss: Curve, zeros: Zeros) -> Finding:
+    def _finding(self, loss: Curve, zeros: ZeroSteps) -> Finding:
+        """The finding of zeros: what they are and the remedy, by whether the run ended in NaN and
+        whether norms were measured.
+        """
         norm = self.subject.curve("grad_norm").finite()
         is_measured = bool(np.any(norm.value))
         by_loss = bool(zeros.of_loss.size)
@@ -159,11 +168,11 @@ class NanHiddenByLoggingFilter(LogRule):
         ends = self._ends_in_nan(loss, zeros)
         overflow: tuple[str, ...] = ()
         if ends or self._is_never_finite(zeros):
-            overflow = tuple(overflow_evidence(self.subject))
+            overflow = tuple(float16_overflow_evidence(self.subject))
         return self.finding(
             f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
             f" {loss.step.size:,} logged steps"
-            + self._reading(zeros, ends=ends, is_overflow=bool(overflow)),
+            + self._explain_zeros(zeros, ends=ends, is_overflow=bool(overflow)),
             self._remedy_of_ruined_weights(zeros, is_overflow=bool(overflow))
             if ends
             else self._remedy(zeros, is_overflow=bool(overflow)),
@@ -178,12 +187,12 @@ class NanHiddenByLoggingFilter(LogRule):
             ),
         )
 
-    def _is_never_finite(self, zeros: Zeros) -> bool:
+    def _is_never_finite(self, zeros: ZeroSteps) -> bool:
         """Is every loss 0 and no gradient norm a number?"""
         norm = self.subject.curve("grad_norm")
         return zeros.at_every_step and norm.step.size > 1 and not norm.finite()
 
-    def _ends_in_nan(self, loss: Curve, zeros: Zeros) -> bool:
+    def _ends_in_nan(self, loss: Curve, zeros: ZeroSteps) -> bool:
         """Is every loss 0 from some step on, to the end, and no gradient norm a number there?"""
         norm = self.subject.curve("grad_norm")
         if zeros.at_every_step or zeros.of_loss.size < 2 or not norm:
@@ -193,33 +202,35 @@ class NanHiddenByLoggingFilter(LogRule):
         is_to_the_end = bool(np.all(loss.value[loss.step >= first] == 0))
         return is_to_the_end and rest.size > 1 and not np.any(np.isfinite(rest))
 
-    def _remedy_of_ruined_weights(self, zeros: Zeros, *, is_overflow: bool) -> str:
+    def _remedy_of_ruined_weights(self, zeros: ZeroSteps, *, is_overflow: bool) -> str:
         """What to do where one step made the weights NaN, and all later ones learned nothing."""
         again = advise_restart(self.subject, self._first_lost_step(zeros))
         if is_overflow:
-            return f"{overflow_remedy(self.subject)}; {again}"
+            return f"{float16_overflow_remedy(self.subject)}; {again}"
         is_brain = self.subject.facts.get("bf16") is True
         precision = "" if is_brain else " in bf16 (or float32) if it was float16,"
         return (
-            f"{again};{precision} with a lower learning rate{self._clipping()}; look whether a batch without a label"
-            " came right before (`truetune check` on the data)"
+            f"{again};{precision} with a lower learning rate{self._advice_on_clipping()}; look whether a batch"
+            " without a label came right before (`truetune check` on the data)"
         )
 
-    def _first_lost_step(self, zeros: Zeros) -> float:
+    def _first_lost_step(self, zeros: ZeroSteps) -> float:
         """The first step from which on no gradient norm is a number: it may stand before the first loss of 0."""
         norm = self.subject.curve("grad_norm")
         finite = norm.step[np.isfinite(norm.value)]
         lost = norm.step[norm.step > finite[-1]] if finite.size else norm.step
         return float(min(lost[0], zeros.of_loss[0])) if lost.size else float(zeros.of_loss[0])
 
-    def _clipping(self) -> str:
-        """The advice to clip gradients, where they are not clipped: transformers clips at 1.0 unless it is told."""
+    def _advice_on_clipping(self) -> str:
+        """The advice to clip gradients, where they are not clipped: transformers clips at 1.0
+        unless it is told.
+        """
         limit = self.subject.number("max_grad_norm")
         if limit is None and self.subject.format == "transformers":
             return ""
         return "" if limit is not None and 0 < limit <= 1 else " or max_grad_norm=1.0"
 
-    def _reading(self, zeros: Zeros, *, ends: bool, is_overflow: bool) -> str:
+    def _explain_zeros(self, zeros: ZeroSteps, *, ends: bool, is_overflow: bool) -> str:
         """What the zeros are. Only a model that is known to overflow excludes rows without a label."""
         if ends:
             return (
@@ -230,45 +241,47 @@ class NanHiddenByLoggingFilter(LogRule):
             return " while the run learns"
         if not is_overflow:
             return ""
-        family = overflowing_model(self.subject)
+        family = family_overflowing_in_float16(self.subject)
         why = f"{family} overflows in float16" if family else "most likely of float16"
         return f": each is a NaN, {why}"
 
-    def _remedy(self, zeros: Zeros, *, is_overflow: bool) -> str:
-        """What to do: a wrong dtype first where the log shows it, or where labels can't tell it from one."""
+    def _remedy(self, zeros: ZeroSteps, *, is_overflow: bool) -> str:
+        """The remedy: a wrong dtype first where the log shows it, or where labels can't tell it
+        from one.
+        """
         labels = (
             "find the batches without a label (`truetune check` on the data) and drop these rows or"
             " lengthen them"
         )
         if is_overflow:
             return (
-                f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
+                f"{float16_overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
                 f" float16: {labels}"
             )
         norms = self.subject.curve("grad_norm").finite()
         no_gradient = zeros.at_every_step and bool(norms) and not np.any(norms.value)
-        if no_gradient or (self._is_never_finite(zeros) and self._rate_moves()):
+        if no_gradient or (self._is_never_finite(zeros) and self._does_schedule_advance()):
             # A scaler of float16 that skips every step keeps the schedule where it is.
             return (
                 "no row has a label, from the first step on: compare the marker of answers, or the template, with"
                 f" what this model's template writes, and the longest prompt with the limit; {labels}"
             )
         if self._is_never_finite(zeros):
-            return f"if it is trained in float16, {overflow_remedy(self.subject)}; else {labels}"
+            return f"if it is trained in float16, {float16_overflow_remedy(self.subject)}; else {labels}"
         return labels
 
-    def _rate_moves(self) -> bool:
+    def _does_schedule_advance(self) -> bool:
         """Does the schedule advance at most of the logged steps?"""
         rate = self.subject.curve("learning_rate").finite().value
         return rate.size > 2 and float(np.mean(np.diff(rate) != 0)) > MOVING
 
-    def _decided(self, step: Floats) -> NDArray[np.bool_]:
-        """Are preferences so clear at these steps that their loss vanishes?"""
+    def _are_preferences_decided(self, step: Floats) -> NDArray[np.bool_]:
+        """(points,) whether preferences are so clear at these steps that their loss vanishes."""
         margins = self.subject.curve("rewards/margins").finite()
         return np.abs(margins.at(step)) > DECIDED if margins else np.zeros(step.size, dtype=bool)
 
 
-def _around(loss: Curve) -> Floats:
+def _smaller_neighbouring_loss(loss: Curve) -> Floats:
     """(points,) the smaller of the nearest losses on both sides that are not 0."""
     (live,) = np.nonzero(loss.value)
     if not live.size:

@@ -86,18 +86,30 @@ class NoRewardSignal(LogRule):
             return
         share = share_of_prompts_without_signal(log)
         if is_always_full_share(share):
-            yield self._found(share, f"in every one of {share.step.size:,} records")
-        elif share and min(float(np.median(share.value)), self._at_first(share)) >= MIN_DEAD_SHARE:
-            yield self._found(
+            yield self._finding_on_equal_rewards(
+                share, f"in every one of {share.step.size:,} records"
+            )
+        elif (
+            share
+            and min(float(np.median(share.value)), self._early_share_without_spread(share))
+            >= MIN_DEAD_SHARE
+        ):
+            yield self._finding_on_equal_rewards(
                 share,
                 f"for {np.median(share.value):.0%} of the prompts from the beginning",
                 sure=False,
             )
 
-    def _at_first(self, share: Curve) -> float:
+    def _early_share_without_spread(self, share: Curve) -> float:
+        """The median share of prompts without a spread of rewards, over the first quarter of the
+        records.
+        """
         return float(np.median(share.value[: max(1, share.value.size // 4)]))
 
-    def _found(self, share: Curve, where: str, *, sure: bool = True) -> Finding:
+    def _finding_on_equal_rewards(self, share: Curve, where: str, *, sure: bool = True) -> Finding:
+        """The finding that all answers to a prompt have one reward; a warning where it is not sure
+        that all prompts do.
+        """
         log = self.subject
         reward = log.curve("reward").finite()
         return self.finding(
@@ -114,6 +126,9 @@ class NoRewardSignal(LogRule):
         )
 
     def _remedy(self, reward: Curve) -> str:
+        """The remedy, by what the reward is throughout: cut answers, always full, always 0, or one
+        value of another kind.
+        """
         if is_always_full_share(share_of_cut_off_answers(self.subject)):
             return (
                 "give the answers room first (max_completion_length): all of them are cut, so none"
@@ -138,6 +153,9 @@ class NoRewardSignal(LogRule):
         )
 
     def _evidence(self, reward: Curve) -> Iterator[str]:
+        """Evidence: the range of the reward, the reward functions that give one value, and gradient
+        norms of 0.
+        """
         log = self.subject
         if reward:
             yield f"the reward is between {reward.value.min():.4g} and {reward.value.max():.4g}"

@@ -72,39 +72,44 @@ class OffloadWithoutNeed(OutputRule):
         output = self.subject.output
         if output is not None and not output.settings.offload:
             return Unmet("the output does not say that anything is offloaded")
-        if self._need() is None:
+        if self._needed_gib() is None:
             return Unmet("the output does not say how many parameters there are")
         return None
 
     def figure(self) -> str:
-        need = self._need()
+        need = self._needed_gib()
         return f"weights and states take {need:.1f} GiB without offloading" if need else ""
 
     def findings(self) -> Iterator[Finding]:
-        output, need = self.subject.output, self._need()
-        if output is None or not output.settings.offload or need is None or need > self._room():
+        output, need = self.subject.output, self._needed_gib()
+        if (
+            output is None
+            or not output.settings.offload
+            or need is None
+            or need > self._gib_for_weights_and_states()
+        ):
             return
         settings = output.settings
         seconds = step_seconds_of_training(self.subject)
         took = f"; a step takes {seconds:.0f} s" if seconds and seconds > SLOW_STEP_S else ""
         yield self.finding(
             f"weights or optimizer states are offloaded to the machine's memory, though they take"
-            f" {need:.1f} GiB{self._of_gpu()}{took}",
+            f" {need:.1f} GiB{self._gpu_memory_in_words()}{took}",
             "take offload_param and offload_optimizer out of the DeepSpeed file (or fsdp_offload_params"
             " out of FSDP's); a LoRA of a model that fits one GPU needs no sharding: ZeRO stage 0 to 2,"
             " or torchrun without DeepSpeed; `truetune plan SETTINGS --gpu SIZE` proves that it fits",
             evidence=(
                 f"{settings.parameters or 0:,} parameters, {settings.trained or 0:,} of them trained",
-                *self._measured(),
+                *self._measured_gpu_evidence(),
             ),
         )
 
-    def _room(self) -> float:
+    def _gib_for_weights_and_states(self) -> float:
         """GiB that weights and states may take: half of a GPU whose memory is known."""
-        memory = self._gpu_memory()
+        memory = self._smallest_gpu_gib()
         return max(FITS, SHARE_OF_GPU * memory) if memory is not None else FITS
 
-    def _gpu_memory(self) -> float | None:
+    def _smallest_gpu_gib(self) -> float | None:
         """GiB of the smallest GPU of the run; None where neither the output nor nvidia-smi says it."""
         measured = [gpu.total / GIB for gpu in self.subject.files_beside.gpus if gpu.total]
         if measured:
@@ -113,13 +118,13 @@ class OffloadWithoutNeed(OutputRule):
         size = smallest_memory_of_gpu_gb(output.settings.gpu) if output is not None else None
         return size * GB / GIB if size is not None else None
 
-    def _of_gpu(self) -> str:
+    def _gpu_memory_in_words(self) -> str:
         """`, and the GPU has 80`"""
-        memory = self._gpu_memory()
+        memory = self._smallest_gpu_gib()
         return f" and the GPU has {memory:.0f}" if memory is not None else ""
 
-    def _measured(self) -> Iterator[str]:
-        """What nvidia-smi measured of the GPUs."""
+    def _measured_gpu_evidence(self) -> Iterator[str]:
+        """Evidence: what nvidia-smi measured of the GPUs."""
         gpus = [gpu for gpu in self.subject.files_beside.gpus if gpu.total and gpu.used]
         if not gpus:
             return
@@ -128,7 +133,7 @@ class OffloadWithoutNeed(OutputRule):
         at = f", at {max(busy):.0f}% utilization at most" if busy else ""
         yield f"nvidia-smi: {used:.1f} of {(gpus[0].total or 0) / GIB:.0f} GiB are used{at}"
 
-    def _need(self) -> float | None:
+    def _needed_gib(self) -> float | None:
         """GiB of weights, gradients and states; None where the output does not say their number."""
         output = self.subject.output
         if output is None or output.settings.parameters is None or output.settings.trained is None:

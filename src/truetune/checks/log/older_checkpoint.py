@@ -6,7 +6,9 @@ from truetune.logs.run_log import RunLog
 
 
 def advise_restart(log: RunLog, step: float) -> str:
-    """What to do about weights that are spoiled from `step` on, as the beginning of a remedy."""
+    """Advice on weights that are spoiled from `step` on: from which checkpoint to continue, as the
+    beginning of a remedy.
+    """
     older = [checkpoint for checkpoint in log.checkpoints if checkpoint < step]
     if older:
         return f"go back to checkpoint-{older[-1]}"

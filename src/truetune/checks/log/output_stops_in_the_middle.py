@@ -65,12 +65,12 @@ class OutputStopsInTheMiddle(OutputRule):
             or output.failure
             or output.ends
             or output.is_finished
-            or not self._stops(output.done)
+            or not self._stops_before_its_end(output.done)
         ):
             return
         done = self._last_step_seen()
         if self._waits_for_peers():
-            yield self._of_peers()
+            yield self._finding_on_waiting_peers()
             return
         yield self.finding(
             f"the log ends at step {done:,} of {output.total:,} with no word of an end: the run was still going when it"
@@ -98,7 +98,8 @@ class OutputStopsInTheMiddle(OutputRule):
         output = self.subject.output
         return output is not None and output.done == 0 and output.settings.peer_copies
 
-    def _of_peers(self) -> Finding:
+    def _finding_on_waiting_peers(self) -> Finding:
+        """The finding that no step is done after the GPUs were joined by direct copies."""
         output = self.subject.output
         assert output is not None
         return self.finding(
@@ -110,7 +111,8 @@ class OutputStopsInTheMiddle(OutputRule):
             cases=(Case(f"step 0 of {output.total:,}", file=output.file, line=output.lines),),
         )
 
-    def _stops(self, done: int) -> bool:
+    def _stops_before_its_end(self, done: int) -> bool:
+        """Does the output end before the training's last step, `done` steps being made?"""
         output = self.subject.output
         total = self.subject.total_steps
         if output is None or done >= output.total:

@@ -71,41 +71,43 @@ class PreferenceRateFarTooHigh(LogRule):
         return Unmet(f"the log has no {' and no '.join(names)}") if names else None
 
     def figure(self) -> str:
-        return f"learning rate {self._peak():.3g}; margin {self._end('rewards/margins'):.3g} at the end"
+        return f"learning rate {self._peak_rate():.3g}; margin {self._level_at_end('rewards/margins'):.3g} at the end"
 
     def findings(self) -> Iterator[Finding]:
-        log, peak = self.subject, self._peak()
+        log, peak = self.subject, self._peak_rate()
         if log.kind != "preference" or any(
             log.curve(name).finite().value.size < MIN_POINTS for name in ("loss", "rewards/margins")
         ):
             return
-        margin, loss = self._end("rewards/margins"), self._end("loss")
+        margin, loss = self._level_at_end("rewards/margins"), self._level_at_end("loss")
         is_adapter = trains_adapter(log)
         high = HIGH_OF_ADAPTER if is_adapter else HIGH_OF_ALL
         if peak < high or margin <= MARGIN or loss >= LOSS:
             return
         yield self.finding(
-            f"the learning rate of {peak:.2g} is {_describe_times(peak, is_adapter)}, and the curves show it: the"
+            f"the learning rate of {peak:.2g} is {_describe_rate_factor(peak, is_adapter)}, and the curves show it: the"
             f" margin ends at {margin:.3g} and the loss at {loss:.1g}",
             "train again from the SFT model at 5e-7 to 5e-6 (an adapter: 5e-6 to 5e-5), for one epoch",
             evidence=[
                 f"a margin of {margin:.3g} at a beta of 0.1 is {margin / 0.1:,.0f} nats between both answers",
-                *self._unknown_weights(peak, is_adapter),
+                *self._note_on_unknown_adapter(peak, is_adapter),
             ],
         )
 
-    def _peak(self) -> float:
+    def _peak_rate(self) -> float:
         """The highest recorded rate; 0 where none is logged."""
         rates = self.subject.curve("learning_rate").finite().value
         return float(rates.max()) if rates.size else 0.0
 
-    def _end(self, name: str) -> float:
+    def _level_at_end(self, name: str) -> float:
         """The median of the last fifth of a curve."""
         values = self.subject.curve(name).finite().value
         return float(np.median(values[-max(3, values.size // 5) :])) if values.size else 0.0
 
-    def _unknown_weights(self, peak: float, is_adapter: bool) -> Iterator[str]:
-        """What is not known, where the rate is usual for an adapter."""
+    def _note_on_unknown_adapter(self, peak: float, is_adapter: bool) -> Iterator[str]:
+        """A note that it is not known whether an adapter is trained, where the rate is usual for
+        one.
+        """
         output = self.subject.output
         is_told = output is not None and output.settings.share is not None
         if not is_adapter and not is_told and peak <= USUAL_OF_ADAPTER[1]:
@@ -115,8 +117,8 @@ class PreferenceRateFarTooHigh(LogRule):
             )
 
 
-def _describe_times(peak: float, is_adapter: bool) -> str:
-    """How far a rate is above the usual ones."""
+def _describe_rate_factor(peak: float, is_adapter: bool) -> str:
+    """How many times above the usual rates a rate is, in words."""
     low, top = USUAL_OF_ADAPTER if is_adapter else USUAL_OF_ALL
     what = "an adapter" if is_adapter else "all weights"
     times = f"{peak / top:.0f} to {peak / low:.0f} times the usual of DPO of {what}"

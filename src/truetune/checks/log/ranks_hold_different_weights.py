@@ -75,9 +75,12 @@ class RanksHoldDifferentWeights(OutputRule):
         if output is None or output.settings.sharded:
             return
         for difference in output.rank_differences:
-            yield self._finding_of(difference, output.file)
+            yield self._finding_on_difference(difference, output.file)
 
-    def _finding_of(self, difference: RankDifference, file: str) -> Finding:
+    def _finding_on_difference(self, difference: RankDifference, file: str) -> Finding:
+        """The finding that processes print different sums of weights (an error) or gradients (a
+        warning).
+        """
         what = "gradients" if difference.of_gradients else "weights"
         grows = difference.relative_last > 2 * difference.relative_first
         shown = ", ".join(f"{value:.8g}" for value in difference.values[:8])

@@ -76,7 +76,7 @@ class RateInForceIsAnother(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._said_rate() is None:
+        if self._configured_rate() is None:
             return Unmet(
                 "it is about optimizers that DeepSpeed makes itself beside a printed rate, and there are none"
             )
@@ -84,11 +84,11 @@ class RateInForceIsAnother(LogRule):
 
     def figure(self) -> str:
         peak = self.subject.curve("learning_rate").finite().value.max()
-        return f"the learning rate is {peak:.3g} at the highest, and {self._said_rate():g} is set"
+        return f"the learning rate is {peak:.3g} at the highest, and {self._configured_rate():g} is set"
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()
-        said = self._said_rate()
+        said = self._configured_rate()
         if said is None or not rate:
             return
         peak = float(rate.value.max())
@@ -107,8 +107,10 @@ class RateInForceIsAnother(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
-    def _said_rate(self) -> float | None:
-        """The rate of the command or the options, where DeepSpeed made the optimizer; None where either is not said."""
+    def _configured_rate(self) -> float | None:
+        """The rate of the command or the options, where DeepSpeed made the optimizer; None where
+        either is not said.
+        """
         output = self.subject.output
         if output is None or not output.settings.engine_optimizer:
             return None

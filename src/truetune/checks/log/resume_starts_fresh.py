@@ -93,7 +93,9 @@ class ResumeStartsFresh(LogRule):
             return
         seam = seams[0]
         if seam.lost == "everything":
-            yield self._began_again([one for one in seams if one.lost == "everything"])
+            yield self._finding_on_repeated_starts(
+                [one for one in seams if one.lost == "everything"]
+            )
             return
         resumed = seam.lost != "run" or bool(log.facts.get("resume_from_checkpoint"))
         saved = [step for step in log.checkpoints if step < seam.step]
@@ -125,8 +127,10 @@ class ResumeStartsFresh(LogRule):
             ),
         )
 
-    def _began_again(self, seams: list[Restart]) -> Finding:
-        """Launches of one job that each began from the base: what the others learned is lost."""
+    def _finding_on_repeated_starts(self, seams: list[Restart]) -> Finding:
+        """The finding that launches of one job each began from the base: what the others learned is
+        lost.
+        """
         log = self.subject
         places = ", ".join(f"{one.step:,.0f}" for one in seams[:SHOWN_RESTARTS])
         missing = next(log.files_beside.all_named(NOTHING_RESUMED), None)

@@ -72,15 +72,15 @@ class RewardsNotZeroAtFirst(LogRule):
     least = FIRST
 
     def figure(self) -> str:
-        chosen, rejected = (_first(self.subject, side) for side in ("chosen", "rejected"))
+        chosen, rejected = (_first_rewards(self.subject, side) for side in ("chosen", "rejected"))
         return f"the first rewards are {np.mean(chosen):.3g} (chosen) and {np.mean(rejected):.3g} (rejected)"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        chosen, rejected = (_first(log, side) for side in ("chosen", "rejected"))
+        chosen, rejected = (_first_rewards(log, side) for side in ("chosen", "rejected"))
         if log.kind != "preference" or min(chosen.size, rejected.size) < FIRST:
             return
-        if not _is_whole(log) or _are_log_probabilities(log):
+        if not _begins_with_the_run(log) or _are_rewards_multiples_of_logps(log):
             return
         centres = (float(np.mean(chosen)), float(np.mean(rejected)))
         spread = max(float(np.std(chosen)), float(np.std(rejected)))
@@ -109,7 +109,7 @@ class RewardsNotZeroAtFirst(LogRule):
 
 
 def _remedy(beside: FilesBeside) -> str:
-    """What to do, by what the files beside the log say of the reference."""
+    """The remedy, by what the files beside the log say of the reference."""
     switched = next(beside.all_named("reference_without_adapter"), None)
     if switched is not None:
         return (
@@ -128,12 +128,12 @@ def _remedy(beside: FilesBeside) -> str:
     )
 
 
-def _first(log: RunLog, side: str) -> Floats:
+def _first_rewards(log: RunLog, side: str) -> Floats:
     """The first rewards of one side."""
     return log.curve(f"rewards/{side}").finite().value[:FIRST]
 
 
-def _is_whole(log: RunLog) -> bool:
+def _begins_with_the_run(log: RunLog) -> bool:
     """Does the log begin with the run? Behind a restart rewards continue where they were."""
     if find_restarts(log):
         return False
@@ -144,18 +144,18 @@ def _is_whole(log: RunLog) -> bool:
     return bool(step[0] <= min(EARLY_STEPS, float(np.diff(step).min())))
 
 
-def _are_log_probabilities(log: RunLog) -> bool:
+def _are_rewards_multiples_of_logps(log: RunLog) -> bool:
     """Are the rewards a fixed multiple of the log-probabilities, as without a reference?"""
     if log.curve("log_odds_chosen") or log.curve("nll_loss"):
         return True
     rewards, sums = log.curve("rewards/chosen").finite(), log.curve("logps/chosen").finite()
     if not sums:
         return False
-    ratios = _ratios(rewards, sums)
+    ratios = _rewards_over_logps(rewards, sums)
     return ratios.size > 0 and float(np.std(ratios)) < CHANGED * abs(float(np.mean(ratios)))
 
 
-def _ratios(rewards: Curve, sums: Curve) -> Floats:
+def _rewards_over_logps(rewards: Curve, sums: Curve) -> Floats:
     """Rewards over log-probabilities at the same steps."""
     _, ours, theirs = np.intersect1d(rewards.step, sums.step, return_indices=True)
     below = sums.value[theirs]

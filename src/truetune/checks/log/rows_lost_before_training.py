@@ -73,8 +73,8 @@ ANSWERS = ("output", "completion", "response", "answer", "chosen")
 CHATS = ("messages", "conversations", "conversation")
 
 
-class _Suspects(NamedTuple):
-    """Rows that trainers drop."""
+class _DroppableRows(NamedTuple):
+    """Counts of rows that trainers drop."""
 
     empty: int
     copies: int
@@ -90,9 +90,9 @@ class RowsLostBeforeTraining(OutputRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self._examples():
+        if not self._rows_counted_by_trainer():
             return Unmet("the output does not say how many rows the trainer counted")
-        if self._rows() is None:
+        if self._rows_of_settings() is None:
             return Unmet(
                 "no settings with rows that are here were checked together with the log",
                 "check the folder that holds both",
@@ -100,18 +100,18 @@ class RowsLostBeforeTraining(OutputRule):
         return None
 
     def figure(self) -> str:
-        rows = self._rows()
+        rows = self._rows_of_settings()
         assert rows is not None, "else the rule is not judged"
-        return f"the trainer counts {self._examples():,} rows, the files hold {rows.rows:,}"
+        return f"the trainer counts {self._rows_counted_by_trainer():,} rows, the files hold {rows.rows:,}"
 
     def findings(self) -> Iterator[Finding]:
-        rows, examples = self._rows(), self._examples()
+        rows, examples = self._rows_of_settings(), self._rows_counted_by_trainer()
         if rows is None or not examples:
             return
         lost = rows.rows - examples
         if lost < max(MIN_LOST, MIN_SHARE * rows.rows):
             return
-        reasons = list(_reasons(rows, lost))
+        reasons = list(_loss_reasons(rows, lost))
         yield self.finding(
             f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts {examples:,}",
             "raise the length limit to the longest row, fix empty and malformed rows, and delete the cache of prepared"
@@ -119,13 +119,15 @@ class RowsLostBeforeTraining(OutputRule):
             evidence=[f"{Path(rows.settings).name}: {rows.why}", *reasons],
         )
 
-    def _examples(self) -> int:
-        """The rows that the trainer counted; 0 where it says nothing."""
+    def _rows_counted_by_trainer(self) -> int:
+        """The number of rows that the trainer counted; 0 where it says nothing."""
         output = self.subject.output
         return (output.settings.examples or 0) if output is not None else 0
 
-    def _rows(self) -> RowsBeside | None:
-        """The rows of the one run whose settings were given; None where there are several, or it packs them."""
+    def _rows_of_settings(self) -> RowsBeside | None:
+        """The rows of the one run whose settings were given; None where there are several, or it
+        packs them.
+        """
         given = self.subject.files_beside.rows
         counts = {one.rows for one in given}
         if len(counts) != 1 or any(one.is_packed for one in given):
@@ -133,9 +135,11 @@ class RowsLostBeforeTraining(OutputRule):
         return None if self.subject.facts.get("packing") else given[0]
 
 
-def _reasons(rows: RowsBeside, lost: int) -> Iterator[str]:
-    """What may have gone, by the rows themselves; those that are as many as the missing ones say so."""
-    suspects = _suspects_of(rows)
+def _loss_reasons(rows: RowsBeside, lost: int) -> Iterator[str]:
+    """What rows may have been lost, by the rows themselves; a reason that explains as many as are
+    missing says so.
+    """
+    suspects = _count_droppable_rows(rows)
     named = (
         (suspects.empty, "have an empty answer"),
         (suspects.copies, "are copies of earlier rows"),
@@ -149,22 +153,22 @@ def _reasons(rows: RowsBeside, lost: int) -> Iterator[str]:
         yield "no row is empty, a copy, or too long: another format, a filter or an old cache of prepared rows"
 
 
-def _suspects_of(rows: RowsBeside) -> _Suspects:
-    """Rows of the files that trainers drop."""
+def _count_droppable_rows(rows: RowsBeside) -> _DroppableRows:
+    """Count the rows of the files that trainers drop."""
     seen: set[int] = set()
     empty = copies = long = 0
-    for row in islice(_rows_of(rows), MAX_ROWS):
+    for row in islice(_read_rows(rows), MAX_ROWS):
         key = hash(json.dumps(row, sort_keys=True, default=str))
         copies += key in seen
         seen.add(key)
         empty += _has_empty_answer(row)
-        characters = sum(len(text) for text in _texts_in(row))
+        characters = sum(len(text) for text in _texts_of_row(row))
         long += rows.limit is not None and characters > CHARACTERS_PER_TOKEN * rows.limit
-    return _Suspects(empty, copies, long)
+    return _DroppableRows(empty, copies, long)
 
 
-def _rows_of(rows: RowsBeside) -> Iterator[Mapping[str, Any]]:
-    """The rows of the files."""
+def _read_rows(rows: RowsBeside) -> Iterator[Mapping[str, Any]]:
+    """Read the rows of the files that the settings name."""
     beside = Path(rows.settings).parent
     for name in rows.files:
         for source in data_files_of(name) or data_files_of(str(beside / name)):
@@ -186,13 +190,13 @@ def _has_empty_answer(row: Mapping[str, Any]) -> bool:
     return any(name in row and not str(row[name] or "").strip() for name in ANSWERS)
 
 
-def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """The texts in a row."""
+def _texts_of_row(value: Any, depth: int = 0) -> Iterator[str]:
+    """All texts within a value of a row, also in nested lists and objects."""
     if isinstance(value, str):
         yield value
     elif depth < MAX_DEPTH and isinstance(value, Mapping):
         for part in value.values():
-            yield from _texts_in(part, depth + 1)
+            yield from _texts_of_row(part, depth + 1)
     elif depth < MAX_DEPTH and isinstance(value, list):
         for part in value:
-            yield from _texts_in(part, depth + 1)
+            yield from _texts_of_row(part, depth + 1)

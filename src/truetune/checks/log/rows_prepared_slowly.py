@@ -56,22 +56,27 @@ class RowsPreparedSlowly(OutputRule):
     stability = "preview"
 
     def figure(self) -> str:
-        prepared = self._prepared
-        return f"{prepared.rows:,} rows prepared in {_minutes(prepared)}" if prepared.rows else ""
+        prepared = self._row_preparation
+        return (
+            f"{prepared.rows:,} rows prepared in {_format_duration(prepared)}"
+            if prepared.rows
+            else ""
+        )
 
     @property
-    def _prepared(self) -> RowPreparation:
+    def _row_preparation(self) -> RowPreparation:
+        """What the output says of the preparation of rows; empty without an output."""
         output = self.subject.output
         return output.prepared if output is not None else RowPreparation()
 
     def findings(self) -> Iterator[Finding]:
-        output, prepared = self.subject.output, self._prepared
+        output, prepared = self.subject.output, self._row_preparation
         minutes = prepared.seconds / MINUTE
         is_slow = prepared.workers == 1 and minutes >= LONG_ALONE
         is_repeated = prepared.by_each_process and minutes >= LONG_IN_EACH
         if output is None or not (is_slow or is_repeated):
             return
-        pace = f"{prepared.rows:,} rows take {_minutes(prepared)} at {prepared.rows_per_second:,.0f} a second"
+        pace = f"{prepared.rows:,} rows take {_format_duration(prepared)} at {prepared.rows_per_second:,.0f} a second"
         who = (
             "each process prepares all rows" if is_repeated else "rows are prepared on one CPU core"
         )
@@ -82,14 +87,14 @@ class RowsPreparedSlowly(OutputRule):
         )
 
 
-def _minutes(prepared: RowPreparation) -> str:
+def _format_duration(prepared: RowPreparation) -> str:
     """`78 min`, or `3.2 h`"""
     minutes = prepared.seconds / MINUTE
     return f"{minutes:.0f} min" if minutes < 2 * MINUTE else f"{minutes / MINUTE:.1f} h"
 
 
 def _remedy(prepared: RowPreparation, is_repeated: bool) -> str:
-    """What prepares them faster."""
+    """The remedy: what prepares the rows faster."""
     if is_repeated:
         return (
             "prepare them once before the launch (save_to_disk, then load_from_disk), or wrap it:"

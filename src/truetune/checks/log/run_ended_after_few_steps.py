@@ -89,7 +89,7 @@ class RunEndedAfterFewSteps(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if any(_is_zero(self.subject, name) for name in ("grad_norm", "rewards/margins")):
+        if any(_is_curve_all_zero(self.subject, name) for name in ("grad_norm", "rewards/margins")):
             return Unmet("gradients or margins are all 0, which other rules are about")
         if steps_of_log(self.subject) is None:
             return Unmet(
@@ -108,16 +108,16 @@ class RunEndedAfterFewSteps(LogRule):
         if made is None or log.kind not in self.kinds or self.unmet() is not None:
             return
         if made.planned is not None:
-            yield self._ended_early(made, made.planned)
+            yield self._finding_on_early_end(made, made.planned)
             return
         if log.epochs < WHOLE:
-            yield from self._trial(made)
+            yield from self._findings_on_trial_length(made)
             return
         if made.most >= SCARCE or self._has_learned():
             return
         loss = log.curve("loss").finite()
         plural = "s" * (made.most != 1)
-        packed = _packed_size(log)
+        packed = _measure_packed_run(log)
         yield self.finding(
             f"the run made {made.most:,} optimizer step{plural} in all, and its loss went from"
             f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}: too few to learn from",
@@ -127,8 +127,10 @@ class RunEndedAfterFewSteps(LogRule):
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _ended_early(self, made: OptimizerSteps, planned: int) -> Finding:
-        """That a run which ended by itself made less than half of the steps that were planned."""
+    def _finding_on_early_end(self, made: OptimizerSteps, planned: int) -> Finding:
+        """The finding that a run which ended by itself made less than half of the steps that were
+        planned.
+        """
         evaluated = self.subject.curve("eval_loss").finite().step.size
         return self.finding(
             f"the run ended by itself after {made.most:,} of {planned:,} planned steps, at epoch {made.epochs:.2g}",
@@ -141,8 +143,10 @@ class RunEndedAfterFewSteps(LogRule):
             ),
         )
 
-    def _trial(self, made: OptimizerSteps) -> Iterator[Finding]:
-        """That a run of a trial's length ended within the first epoch: settings of a notebook that only shows how."""
+    def _findings_on_trial_length(self, made: OptimizerSteps) -> Iterator[Finding]:
+        """The finding that a run of a trial's length ended within the first epoch: settings of a
+        notebook that only shows how.
+        """
         if made.rows is None or made.rows_a_step is None or made.most > MAX_TRIAL_STEPS:
             return
         seen = made.most * made.rows_a_step
@@ -167,13 +171,13 @@ class RunEndedAfterFewSteps(LogRule):
         return first - last > (FALL_OF_PAIRS if is_of_pairs else FALL) * first
 
 
-def _is_zero(log: RunLog, name: str) -> bool:
-    """Was it logged, and 0 each time?"""
+def _is_curve_all_zero(log: RunLog, name: str) -> bool:
+    """Was the curve logged, and is it 0 each time?"""
     curve = log.curve(name).finite()
     return bool(curve) and not curve.value.any()
 
 
-def _packed_size(log: RunLog) -> PackedRun | None:
+def _measure_packed_run(log: RunLog) -> PackedRun | None:
     """What packing makes of the rows that settings beside a log name; None without packing, or of several settings."""
     rows = log.files_beside.rows
     if len(rows) != 1 or not rows[0].is_packed or not rows[0].limit or not rows[0].text_bytes:
@@ -183,11 +187,15 @@ def _packed_size(log: RunLog) -> PackedRun | None:
     # Rows that fill a sequence each are packed, and yet their number is the reason.
     if sequences > rows[0].rows / MIN_JOINED:
         return None
-    return PackedRun(rows[0].rows, tokens, rows[0].limit, sequences, _sequences_a_step(log))
+    return PackedRun(
+        rows[0].rows, tokens, rows[0].limit, sequences, _packed_sequences_per_step(log)
+    )
 
 
-def _sequences_a_step(log: RunLog) -> int | None:
-    """The packed sequences of an optimizer step, by the settings beside the log and the processes that it names."""
+def _packed_sequences_per_step(log: RunLog) -> int | None:
+    """The packed sequences of an optimizer step, by the settings beside the log and the processes
+    that it names.
+    """
     beside = log.files_beside
     batch = beside.setting("per_device_train_batch_size")
     accumulation = beside.setting("gradient_accumulation_steps")
@@ -199,7 +207,7 @@ def _sequences_a_step(log: RunLog) -> int | None:
 
 
 def _evidence_of_packing(packed: PackedRun | None) -> Iterator[str]:
-    """The arithmetic of rows, packed sequences and steps."""
+    """Evidence: the arithmetic of rows, packed sequences and steps."""
     if packed is None:
         return
     a_step = f", and a step takes {packed.a_step:,} of them" if packed.a_step else ""
@@ -209,7 +217,7 @@ def _evidence_of_packing(packed: PackedRun | None) -> Iterator[str]:
     )
 
 
-def _sizes_of_packing(made: OptimizerSteps, packed: PackedRun | None) -> str:
+def _describe_packing_sizes(made: OptimizerSteps, packed: PackedRun | None) -> str:
     """How long rows are beside a packed sequence, or how many one holds; empty where the log shows no packing."""
     if packed is not None:
         return f"rows have about {packed.tokens / packed.rows:,.0f} tokens each"
@@ -219,8 +227,8 @@ def _sizes_of_packing(made: OptimizerSteps, packed: PackedRun | None) -> str:
 
 
 def _remedy(made: OptimizerSteps, packed: PackedRun | None) -> str:
-    """What gives more steps, the cheapest first."""
-    sizes = _sizes_of_packing(made, packed)
+    """The remedy: what gives more steps, the cheapest first."""
+    sizes = _describe_packing_sizes(made, packed)
     if sizes:
         return (
             "lower gradient_accumulation_steps and the batch to 1; switch packing off (packing, sample_packing), or"

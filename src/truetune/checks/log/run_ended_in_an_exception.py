@@ -44,16 +44,16 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
-from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
+from truetune.checks.log.answers_fail_to_parse import failed_to_parse_an_answer
+from truetune.checks.log.best_metric_missing import MissingMetric, explain_missing_metric
 from truetune.checks.log.host_memory_evidence import describe_rows_in_a_list
 from truetune.checks.log.message_evidence import (
     EVEN_SHARES,
     UNEVEN,
-    describe_message,
-    describe_steps,
-    lines_of_one_rank,
-    steps_made,
+    describe_steps_or_records,
+    explain_message,
+    lines_printed_by_one_rank,
+    optimizer_steps_made,
 )
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
@@ -155,19 +155,19 @@ class RunEndedInAnException(OutputRule):
         output = self.subject.output
         if output is None or output.failure is None:
             return
-        if is_about_an_answer(self.subject, output.failure):
+        if failed_to_parse_an_answer(self.subject, output.failure):
             return  # answers-fail-to-parse says so
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
         is_other_launch = output.is_relaunched or self._is_resuming(output)
-        after = "" if is_other_launch else describe_steps(self.subject, output)
+        after = "" if is_other_launch else describe_steps_or_records(self.subject, output)
         meaning = f": {self._title(known, failure)}" if known or failure.race else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
             (
                 f"the run was stopped by hand{after}"
                 if by_hand
-                else f"{self._what_ended(failure)} in an exception{after}{meaning} ({text})"
+                else f"{self._ended_thing_in_words(failure)} in an exception{after}{meaning} ({text})"
             ),
             self._remedy(failure),
             severity=known.severity if known else "error",
@@ -175,8 +175,10 @@ class RunEndedInAnException(OutputRule):
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
 
-    def _what_ended(self, failure: Failure) -> str:
-        """A run, a server, or a request to a server that keeps answering others."""
+    def _ended_thing_in_words(self, failure: Failure) -> str:
+        """What ended, in words: a run, a server, or a request to a server that keeps answering
+        others.
+        """
         if not self.subject.server:
             return "the run ended"
         # A handler's frames begin in the event loop or in a thread; those of a program begin at its first line.
@@ -189,7 +191,7 @@ class RunEndedInAnException(OutputRule):
             return "the server did not start: its engine ended"
         return "the server itself ended" if is_program else "a request to the server ended"
 
-    def _holders_of_gpu(self, failure: Failure) -> str:
+    def _describe_gpu_holders(self, failure: Failure) -> str:
         """The processes that hold the GPU on which vLLM does not find its share, by nvidia-smi beside the log."""
         free = FREE_ON_DEVICE.search(failure.raised.text)
         if free is None:
@@ -214,17 +216,17 @@ class RunEndedInAnException(OutputRule):
             return ""
         return f"{' and '.join(named)} of GPU {fitting[0].index} by nvidia-smi"
 
-    def _steps_made(self, output: ConsoleOutput) -> float:
+    def _steps_of_failed_launch(self, output: ConsoleOutput) -> float:
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
         if output.is_relaunched or self._is_resuming(output):
             return 0.0
-        return steps_made(self.subject, output)
+        return optimizer_steps_made(self.subject, output)
 
-    def _trained_before(self, output: ConsoleOutput) -> float:
+    def _steps_or_records_of_launch(self, output: ConsoleOutput) -> float:
         """Steps of this launch, or its records where no record has a step."""
         if output.is_relaunched or self._is_resuming(output):
             return 0.0
-        return steps_made(self.subject, output) or self.subject.last_step
+        return optimizer_steps_made(self.subject, output) or self.subject.last_step
 
     def _is_resuming(self, output: ConsoleOutput) -> bool:
         """Was a checkpoint of a training being read, so that no step of this launch had been made?"""
@@ -234,7 +236,9 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _title(self, known: KnownMessage | None, failure: Failure) -> str:
-        """What the exception means; an out-of-memory message that others caused is not a step too large."""
+        """The finding's title: what the exception means; an out-of-memory message that others
+        caused is not a step too large.
+        """
         if failure.race is not None:
             return RACED
         if known is None:
@@ -242,9 +246,9 @@ class RunEndedInAnException(OutputRule):
         metric = self._missing_metric(failure)
         if metric is not None:
             return metric.title
-        if self._rivals(known) is not None:
+        if self._own_port_conflict(known) is not None:
             return RIVALS
-        uneven = self._uneven(known)
+        uneven = self._unequal_batch_counts(known)
         if uneven is not None:
             return UNEVEN.format(uneven.unit)
         if known.name == OUT_OF_MEMORY:
@@ -257,14 +261,14 @@ class RunEndedInAnException(OutputRule):
                 return SECOND_LOAD
         return known.title
 
-    def _rivals(self, known: KnownMessage | None) -> PortConflict | None:
+    def _own_port_conflict(self, known: KnownMessage | None) -> PortConflict | None:
         """The port that processes of the run itself compete for, where the exception is about a port."""
         output = self.subject.output
         if known is None or known.name != PORT_TAKEN or output is None or self.subject.server:
             return None
         return output.port_conflict
 
-    def _uneven(self, known: KnownMessage | None) -> RankCounts | None:
+    def _unequal_batch_counts(self, known: KnownMessage | None) -> RankCounts | None:
         """The unequal numbers of batches by which processes parted, where the exception is about their waiting."""
         output = self.subject.output
         if known is None or known.name != COLLECTIVE_TIMEOUT_RAISED or output is None:
@@ -273,7 +277,7 @@ class RunEndedInAnException(OutputRule):
 
     def _missing_metric(self, failure: Failure) -> MissingMetric | None:
         """The metric that an evaluation of the log did not give, where the exception is about that."""
-        return missing_metric(self.subject, failure.raised.text, failure.message)
+        return explain_missing_metric(self.subject, failure.raised.text, failure.message)
 
     def _is_second_load(self, failure: Failure) -> bool:
         """Was another model being loaded after the training?"""
@@ -283,29 +287,31 @@ class RunEndedInAnException(OutputRule):
         cause = self._memory_story(failure, output).cause
         return cause is not None and cause.name == LOADED_AFTER_TRAINING.name
 
-    def _remedy_of_memory(self, failure: Failure, output: ConsoleOutput) -> str:
-        """What frees memory, by what the error says and by what the run did before."""
+    def _memory_remedy(self, failure: Failure, output: ConsoleOutput) -> str:
+        """The remedy that frees memory, by what the error says and by what the run did before."""
         figures = self._memory_figures(failure)
         if figures.is_shared_by_ranks:
-            return figures.advice(loads_checkpoint=_loads_tensors(failure))
+            return figures.advice(loads_checkpoint=_failed_loading_tensors(failure))
         advice = self._memory_story(failure, output).advice(figures.gpu)
         return ": ".join(part for part in (figures.advice(), advice) if part)
 
-    def _remedy_of_message(self, failure: Failure, known: KnownMessage) -> str:
-        """The advice of a known message, in the light of what else the log and the files beside it say."""
+    def _message_remedy(self, failure: Failure, known: KnownMessage) -> str:
+        """The remedy of a known message, in the light of what else the log and the files beside it
+        say.
+        """
         if known.name == OUT_OF_MEMORY and self.subject.output is not None:
-            return self._remedy_of_memory(failure, self.subject.output)
+            return self._memory_remedy(failure, self.subject.output)
         if known.name == PORT_TAKEN and self.subject.server:
             return OLD_SERVER_REMEDY
-        if self._uneven(known) is not None:
+        if self._unequal_batch_counts(known) is not None:
             return EVEN_SHARES
-        holders = self._holders_of_gpu(failure)
+        holders = self._describe_gpu_holders(failure)
         if holders:
             return (
                 f"end {holders}, or give the server another GPU (CUDA_VISIBLE_DEVICES); only where that one has to"
                 " stay, lower --gpu-memory-utilization to what is free"
             )
-        rivals = self._rivals(known)
+        rivals = self._own_port_conflict(known)
         if rivals is not None:
             return ONE_LAUNCHER if rivals.launchers else ONE_FIRST_PROCESS
         metric = self._missing_metric(failure)
@@ -318,11 +324,11 @@ class RunEndedInAnException(OutputRule):
         return count_ranks(figures, output.started if output else frozenset(), failure.beside)
 
     def _remedy(self, failure: Failure) -> str:
-        """The advice of a known message, else where to look."""
+        """The remedy: the advice of a known message, else where to look."""
         if failure.race is not None:
             return RACE_REMEDY
         if failure.message is not None:
-            return self._remedy_of_message(failure, failure.message)
+            return self._message_remedy(failure, failure.message)
         frame = failure.raised.users_frame
         if failure.raised.type == "error" or frame is None:
             return (
@@ -341,7 +347,7 @@ class RunEndedInAnException(OutputRule):
         engine = find_engine_beside(output.settings, figures)
         cause = engine or find_memory_cause(raised.frames, raised.text)
         if cause is MODEL_LOADING:
-            cause = loading_cause(raised.frames, figures, self._trained_before(output))
+            cause = loading_cause(raised.frames, figures, self._steps_or_records_of_launch(output))
         is_behind = is_first_step_after_evaluation(self.subject, raised.frames)
         if is_behind and not engine and cause is not ATTENTION_MASK:
             beside = self.subject.files_beside
@@ -354,7 +360,7 @@ class RunEndedInAnException(OutputRule):
             cause,
             settings_with_frames(output.settings, raised.frames),
             memory_of_run(self.subject),
-            self._steps_made(output),
+            self._steps_of_failed_launch(output),
             figures.idle if figures.pieces_suffice else None,
             figures.asked,
             self.subject.files_beside,
@@ -366,7 +372,9 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:
-        """Where it was raised and in which phase, what it is known to mean, and what else was raised."""
+        """Evidence: where it was raised and in which phase, what it is known to mean, and what else
+        was raised.
+        """
         raised, known = failure.raised, failure.message
         frame = raised.users_frame
         if frame is not None:
@@ -375,8 +383,8 @@ class RunEndedInAnException(OutputRule):
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
         yield from self._meaning_evidence(failure, known)
-        yield from self._earlier_launch()
-        holders = self._holders_of_gpu(failure)
+        yield from self._earlier_launch_evidence()
+        holders = self._describe_gpu_holders(failure)
         if holders:
             yield f"what holds the memory: {holders}"
         others = [
@@ -393,7 +401,7 @@ class RunEndedInAnException(OutputRule):
             )
 
     def _meaning_evidence(self, failure: Failure, known: KnownMessage | None) -> Iterator[str]:
-        """What the exception is known to mean."""
+        """Evidence: what the exception is known to mean."""
         output = self.subject.output
         metric = self._missing_metric(failure)
         if failure.race is not None:
@@ -404,12 +412,14 @@ class RunEndedInAnException(OutputRule):
             yield from self._memory_evidence(failure, output, known)
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
-            yield from self._of_several_processes(known)
-            yield from self._of_memory_beside(failure, known)
-            yield from self._of_known_cause(known)
+            yield from self._process_evidence(known)
+            yield from self._memory_evidence_beside(failure, known)
+            yield from self._known_cause_evidence(known)
 
-    def _of_memory_beside(self, failure: Failure, known: KnownMessage) -> Iterator[str]:
-        """What the files beside the log hold in memory, where the exception is about that."""
+    def _memory_evidence_beside(self, failure: Failure, known: KnownMessage) -> Iterator[str]:
+        """Evidence: what the files beside the log hold in memory, where the exception is about
+        that.
+        """
         if known.name in WORKER_ENDS and "Killed" in failure.raised.text:
             rows = describe_rows_in_a_list(self.subject.files_beside, of_worker=True)
             if rows:
@@ -417,23 +427,23 @@ class RunEndedInAnException(OutputRule):
         if known.name == NO_CACHE:
             yield from describe_adapter_slots(self.subject.files_beside)
 
-    def _of_known_cause(self, known: KnownMessage) -> Iterator[str]:
-        """What a message means, with its usual causes only where the log proves none."""
+    def _known_cause_evidence(self, known: KnownMessage) -> Iterator[str]:
+        """Evidence: what a message means, with its usual causes only where the log proves none."""
         is_server = known.name == PORT_TAKEN and bool(self.subject.server)
         if is_server:
             yield OLD_SERVER_ANSWERS
-        rivals = self._rivals(known)
+        rivals = self._own_port_conflict(known)
         if rivals is not None:
-            yield _describe_rivals(rivals)
-        is_proved = is_server or rivals is not None or self._uneven(known) is not None
-        yield from describe_message(known, cause=not is_proved)
+            yield _describe_port_conflict(rivals)
+        is_proved = is_server or rivals is not None or self._unequal_batch_counts(known) is not None
+        yield from explain_message(known, cause=not is_proved)
 
-    def _earlier_launch(self) -> Iterator[str]:
-        """That steps of an earlier launch stand in the same output."""
+    def _earlier_launch_evidence(self) -> Iterator[str]:
+        """Evidence that steps of an earlier launch stand in the same output."""
         output = self.subject.output
         if output is None or not (output.is_relaunched or self._is_resuming(output)):
             return
-        before = steps_made(self.subject, output)
+        before = optimizer_steps_made(self.subject, output)
         if before:
             yield (
                 f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
@@ -443,7 +453,7 @@ class RunEndedInAnException(OutputRule):
     def _memory_evidence(
         self, failure: Failure, output: ConsoleOutput, known: KnownMessage
     ) -> Iterator[str]:
-        """The figures of an out-of-memory message, and what needed the memory."""
+        """Evidence: the figures of an out-of-memory message, and what needed the memory."""
         figures = self._memory_figures(failure)
         story = self._memory_story(failure, output)
         yield from figures.evidence(
@@ -453,19 +463,21 @@ class RunEndedInAnException(OutputRule):
         proofs = tuple(story.evidence())
         yield from proofs
         # the message's own list of causes is a guess: it is left out where the run proves one
-        yield from describe_message(known, cause=not proofs and not figures.is_shared)
+        yield from explain_message(known, cause=not proofs and not figures.is_shared)
 
-    def _of_several_processes(self, known: KnownMessage) -> tuple[str, ...]:
-        """What processes waited in, or why machines never met, where the exception is about that."""
+    def _process_evidence(self, known: KnownMessage) -> tuple[str, ...]:
+        """Evidence: what processes waited in, or why machines never met, where the exception is
+        about that.
+        """
         output = self.subject.output
         if output is None:
             return ()
         if known.name == COLLECTIVE_TIMEOUT_RAISED:
-            return (*output.collectives, *lines_of_one_rank(output))
+            return (*output.collectives, *lines_printed_by_one_rank(output))
         return output.meeting if known.name == NODES_APART else ()
 
 
-def _describe_rivals(rivals: PortConflict) -> str:
+def _describe_port_conflict(rivals: PortConflict) -> str:
     """Who competes for the port, as a line of evidence."""
     how = (
         "each task started a launcher (torchrun), and one of them holds the port"
@@ -475,8 +487,8 @@ def _describe_rivals(rivals: PortConflict) -> str:
     return f"{rivals.who} failed to open port {rivals.port} at the same time: {how}"
 
 
-def _loads_tensors(failure: Failure) -> bool:
-    """Was a file of tensors being read onto a GPU?"""
+def _failed_loading_tensors(failure: Failure) -> bool:
+    """Did it fail while a file of tensors was being read onto a GPU?"""
     return any(
         frame.file.replace("\\", "/").endswith("torch/serialization.py")
         or "torch.load(" in frame.code

@@ -42,17 +42,17 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.host_memory_evidence import (
     HostMemoryCause,
-    find_host_memory_cause,
-    find_later_memory_cause,
-    held_by_killed_process,
+    find_memory_cause_at_any_time,
+    find_memory_cause_before_first_step,
+    gib_held_by_killed_process,
 )
 from truetune.checks.log.message_evidence import (
     EVEN_SHARES,
     UNEVEN,
-    describe_message,
-    describe_steps,
-    lines_of_one_rank,
-    steps_made,
+    describe_steps_or_records,
+    explain_message,
+    lines_printed_by_one_rank,
+    optimizer_steps_made,
 )
 from truetune.checks.rule import OutputRule
 from truetune.logs.compare_runs import outline_run
@@ -112,13 +112,15 @@ class RunWasKilled(OutputRule):
             f"{other.text} (line {other.line:,})" for other in output.ends if other is not end
         ]
         yield self.finding(
-            f"the run was ended{describe_steps(self.subject, output)}: {_title_of_end(end, uneven)}",
+            f"the run was ended{describe_steps_or_records(self.subject, output)}: {_title_of_end(end, uneven)}",
             EVEN_SHARES if uneven is not None else self._advice(end, reported),
             severity=end.message.severity,
             evidence=(
                 *map(_describe_notice, before),
-                *self._what_led_to(end, output),
-                *describe_message(end.message, cause=not is_explained and not self._is_known(end)),
+                *self._events_before_end(end, output),
+                *explain_message(
+                    end.message, cause=not is_explained and not self._is_cause_known(end)
+                ),
                 *others[:5],
             ),
             cases=(Case(end.text, file=output.file, line=end.line),),
@@ -126,9 +128,9 @@ class RunWasKilled(OutputRule):
         )
 
     def _advice(self, end: Notice, reported: Notice | None) -> str:
-        """What to do about an end; `reported` is the fault before it that the end is only a report of."""
+        """Advice on an end; `reported` is the fault before it that the end is only a report of."""
         memory = self._memory_cause(end)
-        if self._has_not_begun(end):
+        if self._timed_out_before_first_step(end):
             advice = (
                 "find out what it waited for, from the last lines before the end on: processes that wait for one"
                 " another (the launch, the number and the address of each node), a download, or the preparation of the"
@@ -140,65 +142,75 @@ class RunWasKilled(OutputRule):
         elif memory is not None and memory.advice:
             advice = memory.advice
         else:
-            advice = self._advice_of_loading(end) or end.message.advice
+            advice = self._advice_on_loading(end) or end.message.advice
         return advice.replace("{gpu}", "SIZE")
 
-    def _what_led_to(self, end: Notice, output: ConsoleOutput) -> Iterator[str]:
-        """What processes waited for, how the steps came, and what took the machine's memory."""
-        if self._has_not_begun(end):
+    def _events_before_end(self, end: Notice, output: ConsoleOutput) -> Iterator[str]:
+        """Evidence before the end: what processes waited for, how the steps came, and what took the
+        machine's memory.
+        """
+        if self._timed_out_before_first_step(end):
             yield NOTHING_TRAINED
-        yield from _what_was_waited_for(end, output)
-        yield from self._pace_before(end)
-        yield from self._loading(end)
-        yield from _what_was_held(end)
+        yield from _awaited_operations_evidence(end, output)
+        yield from self._pace_evidence(end)
+        yield from self._loading_evidence(end)
+        yield from _held_memory_evidence(end)
         memory = self._memory_cause(end)
         if memory is not None:
             yield from memory.lines
 
-    def _is_even(self, end: Notice) -> bool:
+    def _is_cancelled_at_even_pace(self, end: Notice) -> bool:
         """Was a job cancelled whose steps come at an even pace, so that nothing says that it stood still?"""
         if end.message.name != CANCELLED:
             return False
-        return self._evenly_paced() is not None and not self._stood_still(end)
+        return self._evenly_paced_run() is not None and not self._stood_still_before(end)
 
-    def _has_not_begun(self, end: Notice) -> bool:
+    def _timed_out_before_first_step(self, end: Notice) -> bool:
         """Did a job's time run out whose output names no step: nothing was trained that could continue?"""
         output = self.subject.output
         if end.message.name != TIME_LIMIT or output is None:
             return False
-        return not self.subject.curves and not steps_made(self.subject, output)
+        return not self.subject.curves and not optimizer_steps_made(self.subject, output)
 
-    def _is_known(self, end: Notice) -> bool:
+    def _is_cause_known(self, end: Notice) -> bool:
         """Is the cause known, so that the message's list of causes would only be a guess beside it?"""
         memory = self._memory_cause(end)
         is_proved = memory is not None and memory.is_proved
-        is_proved = is_proved or self._has_not_begun(end)
-        return is_proved or self._is_even(end) or self._loaded_by_every_process(end) is not None
+        is_proved = is_proved or self._timed_out_before_first_step(end)
+        return (
+            is_proved
+            or self._is_cancelled_at_even_pace(end)
+            or self._loaded_by_every_process(end) is not None
+        )
 
     def _memory_cause(self, end: Notice) -> HostMemoryCause | None:
         """What filled the machine's memory; None where nothing says so."""
         if end.message.name not in MEMORY_ENDS or self._loaded_by_every_process(end) is not None:
             return None
         beside = self.subject.files_beside
-        is_loading = self._may_be_loading(end)
-        loading = find_host_memory_cause(end.text, beside) if is_loading else None
-        return loading or find_later_memory_cause(end.text, beside, has_trained=not is_loading)
+        is_loading = self._ran_out_of_memory_before_first_step(end)
+        loading = find_memory_cause_before_first_step(end.text, beside) if is_loading else None
+        return loading or find_memory_cause_at_any_time(
+            end.text, beside, has_trained=not is_loading
+        )
 
-    def _may_be_loading(self, end: Notice) -> bool:
+    def _ran_out_of_memory_before_first_step(self, end: Notice) -> bool:
         """Was the memory used up before a step was made?"""
         output = self.subject.output
         if end.message.name not in MEMORY_ENDS or output is None:
             return False
-        return not self.subject.curve("loss") and not steps_made(self.subject, output)
+        return not self.subject.curve("loss") and not optimizer_steps_made(self.subject, output)
 
     def _loaded_by_every_process(self, end: Notice) -> SettingBeside | None:
         """The setting by which each process loaded the whole model, where the memory was used up before a step."""
-        if not self._may_be_loading(end):
+        if not self._ran_out_of_memory_before_first_step(end):
             return None
         return self.subject.files_beside.setting(LOADED_BY_EVERY_PROCESS)
 
-    def _loading(self, end: Notice) -> Iterator[str]:
-        """Who loads the weights, and how much memory that takes beside what the job asked for."""
+    def _loading_evidence(self, end: Notice) -> Iterator[str]:
+        """Evidence: who loads the weights, and how much memory that takes beside what the job asked
+        for.
+        """
         setting = self._loaded_by_every_process(end)
         if setting is None:
             return
@@ -219,7 +231,7 @@ class RunWasKilled(OutputRule):
             f" {total:,.0f} GiB{limit}"
         )
 
-    def _advice_of_loading(self, end: Notice) -> str:
+    def _advice_on_loading(self, end: Notice) -> str:
         """The edit that lets one process load for all; empty where nothing shows that each of them loaded."""
         setting = self._loaded_by_every_process(end)
         if setting is None:
@@ -230,7 +242,7 @@ class RunWasKilled(OutputRule):
             " the weights, and the others get their parts from it"
         )
 
-    def _evenly_paced(self) -> RunBeside | None:
+    def _evenly_paced_run(self) -> RunBeside | None:
         """The run in this log, or in the other log of the same job, if its steps come at an even pace."""
         own = outline_run(self.subject)
         runs = [
@@ -240,19 +252,19 @@ class RunWasKilled(OutputRule):
         ]
         return next((run for run in (own, *runs) if run is not None and run.is_even), None)
 
-    def _stood_still(self, end: Notice) -> bool | None:
+    def _stood_still_before(self, end: Notice) -> bool | None:
         """Was no step logged for long before the end? None where the log has no clock."""
         output = self.subject.output
         return output.pace.stands_still(parse_clock(end.text)) if output is not None else None
 
-    def _pace_before(self, end: Notice) -> Iterator[str]:
-        """Whether the run stood still before it was cancelled, as far as its steps say it."""
+    def _pace_evidence(self, end: Notice) -> Iterator[str]:
+        """Evidence whether the run stood still before it was cancelled, as far as its steps say it."""
         if end.message.name != CANCELLED:
             return
-        run, output = self._evenly_paced(), self.subject.output
+        run, output = self._evenly_paced_run(), self.subject.output
         last = output.pace.last if output is not None else None
         until = parse_clock(end.text)
-        if self._stood_still(end) and last is not None and until is not None:
+        if self._stood_still_before(end) and last is not None and until is not None:
             minutes = (until - last).total_seconds() / 60
             yield f"it stood still: the last step was logged {minutes:,.0f} minutes before"
         elif run is not None and run.step_seconds is not None:
@@ -280,7 +292,7 @@ def _find_end(output: ConsoleOutput) -> Notice | None:
     """The line that ended the run; None where no line did."""
     # What launchers print about one another comes after the cause.
     causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
-    return _root_of_end(min(causes, key=lambda end: end.line), output) if causes else None
+    return _root_cause_of_end(min(causes, key=lambda end: end.line), output) if causes else None
 
 
 def _fault_reported_by_launcher(end: Notice, before: list[Notice]) -> Notice | None:
@@ -288,7 +300,7 @@ def _fault_reported_by_launcher(end: Notice, before: list[Notice]) -> Notice | N
     return before[0] if before and end.message.is_consequence else None
 
 
-def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
+def _root_cause_of_end(end: Notice, output: ConsoleOutput) -> Notice:
     """What the end itself comes from, where the output says it; else the end.
 
     A process that was killed was killed by the kernel, where the scheduler says that the memory was used up. Processes
@@ -307,16 +319,16 @@ def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
     return next(waited, end)
 
 
-def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
+def _awaited_operations_evidence(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
     """The operations that processes waited in, where a collective operation's time ran out."""
     if end.message.name != COLLECTIVE_TIMEOUT:
         return ()
-    return (*output.collectives, *lines_of_one_rank(output))
+    return (*output.collectives, *lines_printed_by_one_rank(output))
 
 
-def _what_was_held(end: Notice) -> Iterator[str]:
+def _held_memory_evidence(end: Notice) -> Iterator[str]:
     """What the process held that was killed, as the kernel's line says it."""
-    held = held_by_killed_process(end.text)
+    held = gib_held_by_killed_process(end.text)
     if held is not None:
         yield f"the process held {held:,.0f} GiB when the kernel killed it (anon-rss)"
 

@@ -61,7 +61,7 @@ KNOWN_BY_HEART = 0.1
 """Nats a token; free text that is not known by heart is seldom below 0.5"""
 
 
-class _Rows(NamedTuple):
+class _TrainedRows(NamedTuple):
     """The rows that a run trained."""
 
     rows: int
@@ -85,24 +85,24 @@ class SameRowsOverAndOver(OutputRule):
             return Unmet("it is about losses of rows that are given")
         if self.subject.facts.get("packing"):
             return Unmet("packing makes other rows of the data")
-        if self._trained() is None:
+        if self._trained_rows() is None:
             return Unmet("the output does not say how many rows were trained")
         return None
 
     def figure(self) -> str:
-        trained, of_file = self._trained(), self._of_file()
+        trained, of_file = self._trained_rows(), self._rows_of_data_file()
         assert trained is not None, "else the rule is not judged"
         known = f" of {of_file:,}" if of_file else ""
         return f"{trained.rows:,}{known} rows in {self.subject.epochs:.3g} epochs"
 
     def findings(self) -> Iterator[Finding]:
-        trained, of_file = self._trained(), self._of_file()
+        trained, of_file = self._trained_rows(), self._rows_of_data_file()
         if trained is None or self.unmet() is not None:
             return
         epochs = self.subject.epochs
         if self._are_few(trained, of_file):
             yield self.finding(
-                f"the run trained {trained.rows:,} of {of_file:,} rows{_passes(epochs)}",
+                f"the run trained {trained.rows:,} of {of_file:,} rows{_passes_in_words(epochs)}",
                 "unless this is a trial: find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like"
                 " max_train_samples, a .select(range(...)) or [:N]), remove it, and train again from the base",
                 evidence=[trained.why],
@@ -117,7 +117,7 @@ class SameRowsOverAndOver(OutputRule):
                 evidence=[trained.why],
             )
 
-    def _are_few(self, trained: _Rows, of_file: int) -> bool:
+    def _are_few(self, trained: _TrainedRows, of_file: int) -> bool:
         """Is it a small part of the file's rows that was trained, by what is known of the counts?"""
         if trained.rows >= FEW_OF_FILE * of_file:
             return False
@@ -129,29 +129,29 @@ class SameRowsOverAndOver(OutputRule):
         mapped = (output.settings.rows_mapped or 0) if output is not None else 0
         return is_long and trained.rows <= FEW_ROWS and mapped < FEW_OF_FILE * of_file
 
-    def _of_file(self) -> int:
-        """Rows of the data file, as the log counts them; 0 where it does not."""
+    def _rows_of_data_file(self) -> int:
+        """Number of rows of the data file, as the log counts them; 0 where it does not."""
         output = self.subject.output
         return (output.settings.rows_of_file or 0) if output is not None else 0
 
-    def _trained(self) -> _Rows | None:
+    def _trained_rows(self) -> _TrainedRows | None:
         """The rows that were trained: mapped, counted by the trainer, else by steps and epochs."""
         output = self.subject.output
         if output is None:
             return None
-        counted = self._counted(output)
+        counted = self._counted_rows(output)
         mapped = output.settings.rows_mapped
-        if mapped and _are_those_trained(mapped, counted):
-            return _Rows(mapped, f"{mapped:,} rows were tokenized or mapped", is_mapped=True)
+        if mapped and _is_mapped_count_that_of_training(mapped, counted):
+            return _TrainedRows(mapped, f"{mapped:,} rows were tokenized or mapped", is_mapped=True)
         return counted
 
-    def _counted(self, output: ConsoleOutput) -> _Rows | None:
+    def _counted_rows(self, output: ConsoleOutput) -> _TrainedRows | None:
         """The rows that the trainer counts, else those of the steps; None where the output says neither."""
         examples = output.settings.examples
         if examples:
-            return _Rows(examples, f"the trainer counts {examples:,} rows")
+            return _TrainedRows(examples, f"the trainer counts {examples:,} rows")
         made = steps_of_log(self.subject)
-        return _Rows(made.rows, made.why) if made is not None and made.rows else None
+        return _TrainedRows(made.rows, made.why) if made is not None and made.rows else None
 
     def _is_known_by_heart(self) -> bool:
         """Is the loss at the end that of rows that are known by heart?"""
@@ -159,7 +159,7 @@ class SameRowsOverAndOver(OutputRule):
         return bool(loss) and float(loss.value[-3:].mean()) < KNOWN_BY_HEART
 
 
-def _are_those_trained(mapped: int, counted: _Rows | None) -> bool:
+def _is_mapped_count_that_of_training(mapped: int, counted: _TrainedRows | None) -> bool:
     """Are the rows that were mapped those that the run trained?"""
     if counted is None:
         return True
@@ -169,6 +169,6 @@ def _are_those_trained(mapped: int, counted: _Rows | None) -> bool:
     return mapped >= counted.rows and not are_few_of_many
 
 
-def _passes(epochs: float) -> str:
+def _passes_in_words(epochs: float) -> str:
     """`, each of them 300 times`; empty for a single pass."""
     return f", each of them about {epochs:,.0f} times" if epochs >= 2 else ""

@@ -82,13 +82,15 @@ class SameStepsOnMoreGpus(LogRule):
         own = outline_run(self.subject)
         if own is None:
             return ""
-        return _in_words(own, "this run") if own.rows_a_step else _epoch_in_words(own, "this run")
+        return (
+            _describe_run(own, "this run") if own.rows_a_step else _describe_epoch(own, "this run")
+        )
 
     def findings(self) -> Iterator[Finding]:
         own = outline_run(self.subject)
         if own is None:
             return
-        yield from self._epochs_as_long(own)
+        yield from self._findings_on_epochs_as_long(own)
         if not own.rows_a_step or not own.total:
             return
         smaller = [run for run in self.subject.files_beside.runs if _has_smaller_steps(run, own)]
@@ -104,11 +106,13 @@ class SameStepsOnMoreGpus(LogRule):
             f"set num_train_epochs in place of max_steps, or max_steps={own.total / factor:,.0f} here: as many rows in"
             f" {factor:.3g} times fewer steps",
             severity="warning" if by_gpus else "info",
-            evidence=(_in_words(own, "this run"), _in_words(other, name)),
+            evidence=(_describe_run(own, "this run"), _describe_run(other, name)),
         )
 
-    def _epochs_as_long(self, own: RunBeside) -> Iterator[Finding]:
-        """An epoch of as many batches for each process as for the fewer ones of another run."""
+    def _findings_on_epochs_as_long(self, own: RunBeside) -> Iterator[Finding]:
+        """Findings where each process makes as many batches an epoch as the fewer processes of
+        another run did.
+        """
         others = [run for run in self.subject.files_beside.runs if _has_epochs_as_long(own, run)]
         if not others:
             return
@@ -120,7 +124,7 @@ class SameStepsOnMoreGpus(LogRule):
             f" {other.epoch_batches:,} in {name} with {fewer}: every process reads all rows, and none is done sooner",
             "divide the rows over the processes: a DistributedSampler, split_dataset_by_node for a stream, or in the"
             " __iter__ of an IterableDataset every world_size-th row from the rank on, and of the loader's workers too",
-            evidence=(_epoch_in_words(own, "this run"), _epoch_in_words(other, name)),
+            evidence=(_describe_epoch(own, "this run"), _describe_epoch(other, name)),
         )
 
 
@@ -137,8 +141,8 @@ def _has_epochs_as_long(own: RunBeside, other: RunBeside) -> bool:
     return has_as_many and own.epoch_seconds >= SAME_EPOCH_TIME * other.epoch_seconds > 0
 
 
-def _epoch_in_words(run: RunBeside, name: str) -> str:
-    """Batches and time of an epoch of a run."""
+def _describe_epoch(run: RunBeside, name: str) -> str:
+    """Batches and time of an epoch of a run, in words."""
     count = run.processes or 1
     return (
         f"{name}: {count} process{'es' * (count > 1)}, an epoch of {run.epoch_batches:,} batches in"
@@ -150,7 +154,7 @@ def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
     """Is it a run with as many planned steps, each of fewer rows, that took about as long?"""
     if run.file == own.file or not run.rows_a_step or not own.rows_a_step or run.total != own.total:
         return False
-    own_time, other_time = _seconds(own), _seconds(run)
+    own_time, other_time = _seconds_of_planned_steps(own), _seconds_of_planned_steps(run)
     is_faster = bool(own_time and other_time and own_time < SAME_TIME * other_time)
     return own.rows_a_step >= MORE_ROWS * run.rows_a_step and not is_faster
 
@@ -160,12 +164,12 @@ def _has_more_processes(own: RunBeside, other: RunBeside) -> bool:
     return (own.processes or 0) > (other.processes or 1)
 
 
-def _seconds(run: RunBeside) -> float | None:
-    """What the planned steps take."""
+def _seconds_of_planned_steps(run: RunBeside) -> float | None:
+    """Seconds that the planned steps take."""
     return run.seconds or (run.step_seconds * run.total if run.step_seconds and run.total else None)
 
 
-def _in_words(run: RunBeside, name: str) -> str:
+def _describe_run(run: RunBeside, name: str) -> str:
     """Rows, epochs and time of a run, as far as they are known."""
     rows = run.rows_a_step or 0.0
     parts = [f"{run.total or run.steps:,.0f} steps of {rows:,.4g} rows"]
@@ -173,7 +177,7 @@ def _in_words(run: RunBeside, name: str) -> str:
         parts.append(f"{run.processes} process{'es' * (run.processes > 1)}")
     if run.epochs:
         parts.append(f"{run.epochs:.3g} epochs")
-    seconds = _seconds(run)
+    seconds = _seconds_of_planned_steps(run)
     if run.step_seconds:
         parts.append(f"{run.step_seconds:.3g} s a step")
     rate = run.rows_a_second or (rows / run.step_seconds if run.step_seconds else None)

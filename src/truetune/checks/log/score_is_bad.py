@@ -64,7 +64,7 @@ REWARDS = ("reward", "eval_reward")
 MAX_NAN_SHARE = 0.5
 
 
-class Fault(NamedTuple):
+class ScoreFault(NamedTuple):
     """What is wrong with one score."""
 
     text: str
@@ -77,20 +77,20 @@ class ScoreIsBad(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if self._scores():
+        if self._score_curves():
             return None
         return Unmet("the log has no accuracy, overlap or reward", "log one (compute_metrics)")
 
     def figure(self) -> str:
         ends = (
             f"{name} ends at {end_medians(curve.finite().value)[1]:.3g}"
-            for name, curve in list(self._scores().items())[:4]
+            for name, curve in list(self._score_curves().items())[:4]
         )
         return "; ".join(ends)
 
     def findings(self) -> Iterator[Finding]:
-        for name, curve in self._scores(finite=False).items():
-            fault = self._fault(name, curve)
+        for name, curve in self._score_curves(finite=False).items():
+            fault = self._find_fault(name, curve)
             if fault is not None:
                 yield self.finding(
                     f"{name} {fault.text}",
@@ -101,52 +101,52 @@ class ScoreIsBad(LogRule):
                     figure=draw_curves(name, {name: curve}),
                 )
 
-    def _fault(self, name: str, curve: Curve) -> Fault | None:
+    def _find_fault(self, name: str, curve: Curve) -> ScoreFault | None:
         """What is wrong with a score; None where nothing is."""
         finite = curve.finite()
         lost = curve.step.size - finite.step.size
         if lost >= MIN_ZEROS and lost > MAX_NAN_SHARE * curve.step.size:
-            return Fault(
+            return ScoreFault(
                 f"is not a number at {lost:,} of {curve.step.size:,} logged steps", "warning"
             )
-        fault = self._fault_of_pairs(finite) if self._is_of_pairs(name) else None
-        if fault is None and not self._is_of_pairs(name) and _is_always_zero(name, finite):
-            fault = Fault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
+        fault = self._find_pair_fault(finite) if self._is_pair_accuracy(name) else None
+        if fault is None and not self._is_pair_accuracy(name) and _is_always_zero(name, finite):
+            fault = ScoreFault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
         if fault is not None:
             return fault
-        if finite.step.size < MIN_POINTS or not self._falls(finite):
+        if finite.step.size < MIN_POINTS or not self._falls_by_a_fifth(finite):
             return None
         first, last = end_medians(finite.value)
-        return Fault(
+        return ScoreFault(
             f"gets worse over the run: {first:.3g} to {last:.3g}",
             "warning" if name == "reward" else "info",
         )
 
-    def _is_of_pairs(self, name: str) -> bool:
+    def _is_pair_accuracy(self, name: str) -> bool:
         """Is a score the share of pairs whose chosen answer is preferred? Reward models call it plain accuracy."""
         of_reward_model = self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy")
         return name in PAIRS or of_reward_model
 
-    def _fault_of_pairs(self, finite: Curve) -> Fault | None:
+    def _find_pair_fault(self, finite: Curve) -> ScoreFault | None:
         """Pairs that end below chance. An accuracy of 0 is left to this too: single pairs a batch give it."""
         if finite.step.size < MIN_PAIRS:
             return None
         last = float(np.median(finite.value[-max(3, finite.value.size // 5) :]))
         if last >= MAX_INVERTED_ACCURACY:
             return None
-        return Fault(
+        return ScoreFault(
             f"ends at {last:.2f} over {finite.step.size:,} records: chosen answers win less often than by chance,"
             " as where the sides are exchanged or most pairs are the same on both",
             "warning",
         )
 
-    def _falls(self, curve: Curve) -> bool:
-        """Does it come down by a fifth, and by more than chance?"""
+    def _falls_by_a_fifth(self, curve: Curve) -> bool:
+        """Does a score come down by a fifth, and by more than chance?"""
         first, last = end_medians(curve.value)
         clear = first - last > max(MIN_FALL * abs(first), 5 * noise_sigma(curve.value))
         return clear and fit_trend(curve).z < -MIN_TREND_Z
 
-    def _scores(self, *, finite: bool = True) -> dict[str, Curve]:
+    def _score_curves(self, *, finite: bool = True) -> dict[str, Curve]:
         """Curves of scores, those with a number in them where `finite`; without what other rules are about."""
         log = self.subject
         # no-reward-signal is about parts of a reward, and dpo-stuck-at-ln2 about pairs whose margin is 0 throughout

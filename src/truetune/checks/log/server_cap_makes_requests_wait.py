@@ -83,7 +83,7 @@ class ServerCapMakesRequestsWait(OutputRule):
         if output is None or queue is None or queue.running >= MANY:
             return
         setting = cap_setting_of_log(self.subject)
-        cause, cases = self._named_cap(queue)
+        cause, cases = self._cap_setting_and_cases(queue)
         adapters = next(iter(self.subject.files_beside.all_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
             # A batch mixes so many adapters: requests of the others wait, however few are worked on.
@@ -93,7 +93,7 @@ class ServerCapMakesRequestsWait(OutputRule):
                 "give --max-loras the number of adapters that are asked for at once (each takes memory of"
                 " --max-lora-rank)",
                 severity="warning" if queue.running < FEW else "info",
-                evidence=tuple(_evidence(queue)),
+                evidence=tuple(_room_evidence(queue)),
                 cases=(Case(adapters.text, file=adapters.file, line=adapters.line or None),),
             )
             return
@@ -104,11 +104,11 @@ class ServerCapMakesRequestsWait(OutputRule):
                 setting, "raise the number of requests that the server works on at once"
             ),
             severity="warning" if queue.running < FEW else "info",
-            evidence=tuple(_evidence(queue)),
+            evidence=tuple(_room_evidence(queue)),
             cases=cases or (Case(f"running: {queue.running}", file=output.file),),
         )
 
-    def _named_cap(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
+    def _cap_setting_and_cases(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
         """What sets the cap, as words and as places; empty where neither the log nor a file beside it says so."""
         output, setting = self.subject.output, cap_setting_of_log(self.subject)
         printed, beside = (
@@ -132,8 +132,8 @@ def _waiting_in_words(queue: RequestQueue) -> str:
     return f"about {round(queue.waiting):,} others wait" if queue.waiting > 1 else "others wait"
 
 
-def _evidence(queue: RequestQueue) -> Iterator[str]:
-    """What shows that the server has room, and how much."""
+def _room_evidence(queue: RequestQueue) -> Iterator[str]:
+    """Evidence that the server has room, and how much."""
     if queue.cache is not None:
         yield (
             f"{queue.seen:,} reports: always {queue.running:,} running, up to {queue.most_waiting:,} waiting, and"

@@ -69,16 +69,17 @@ class SeveralTrainingsInOneLog(OutputRule):
     stability = "preview"
 
     @property
-    def _repeated(self) -> RepeatedRecords:
+    def _repeated_records(self) -> RepeatedRecords:
+        """The records that the output holds several times; empty without an output."""
         output = self.subject.output
         return output.repeated if output is not None else RepeatedRecords()
 
     def figure(self) -> str:
-        repeated = self._repeated
+        repeated = self._repeated_records
         return f"each record {max(1, repeated.copies)} times"
 
     def findings(self) -> Iterator[Finding]:
-        output, repeated = self.subject.output, self._repeated
+        output, repeated = self.subject.output, self._repeated_records
         are_alone = repeated.are_other and repeated.alone >= repeated.copies
         if output is None or repeated.copies < 2 or not (are_alone or repeated.are_near):
             return
@@ -99,7 +100,7 @@ class SeveralTrainingsInOneLog(OutputRule):
 
 
 def _advice(copies: int, *, are_alone: bool) -> str:
-    """How one run is made of them: of single processes, or of launches that do not meet."""
+    """Advice how to make one run of single processes, or of launches that do not meet."""
     if not are_alone:
         return (
             f"make one run of the {copies} starts: on one node one torchrun --nproc-per-node for all GPUs, on several"

@@ -86,12 +86,12 @@ class ShortcutLoss(LogRule):
             return OTHER_LOSS
         if not self.subject.epochs:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
-        if self._unseen().size or self.subject.data is not None:
+        if self._losses_of_first_epoch().size or self.subject.data is not None:
             return None
         return Unmet("no loss was logged before the first epoch ended", LOG_MORE)
 
     def figure(self) -> str:
-        loss, data = self._unseen(), self.subject.data
+        loss, data = self._losses_of_first_epoch(), self.subject.data
         lowest = (
             f"the loss on rows not seen before is {loss.min():.4g} at the lowest"
             if loss.size
@@ -104,8 +104,8 @@ class ShortcutLoss(LogRule):
             f" {data.unigram:.3g}"
         )
 
-    def _unseen(self) -> Floats:
-        """The losses before the first epoch ended."""
+    def _losses_of_first_epoch(self) -> Floats:
+        """The losses before the first epoch ended, whose rows were new."""
         loss = self.subject.curve("loss").finite()
         return loss.value[self.subject.epoch_at(loss.step) < MAX_NEW_EPOCH]
 
@@ -114,23 +114,25 @@ class ShortcutLoss(LogRule):
         loss, data = log.curve("loss").finite(), log.data
         if not log.has_token_loss or loss.step.size < 3 or not log.epochs:
             return
-        near_zero = self._near_zero_from(loss)
+        near_zero = self._step_of_near_zero(loss)
         if near_zero is not None:
-            yield self._near_zero(loss, near_zero)
+            yield self._finding_on_near_zero(loss, near_zero)
         elif self._falls_to_copying(loss):
-            yield self._near_zero(loss, float(loss.step[self._unseen().size - 1]), is_sure=False)
+            yield self._finding_on_near_zero(
+                loss, float(loss.step[self._losses_of_first_epoch().size - 1]), is_sure=False
+            )
         if data is None:
             return
-        if data.commonest >= 0.5 and self._settles(loss, data.answer, 0.1):
-            yield self._level(
+        if data.commonest >= 0.5 and self._settles_at_level(loss, data.answer, 0.1):
+            yield self._finding_on_level(
                 loss,
                 data.answer,
                 f"never reads the prompt: {data.commonest:.0%} of the examples have the same"
                 " answer",
                 "thin out the most common answer, and test with prompts that need another one",
             )
-        if self._settles(loss, data.unigram, 0.03):
-            yield self._level(
+        if self._settles_at_level(loss, data.unigram, 0.03):
+            yield self._finding_on_level(
                 loss,
                 data.unigram,
                 "knows only how frequent each token is",
@@ -146,11 +148,11 @@ class ShortcutLoss(LogRule):
         most = data.examples * np.log(data.examples)
         return bool(data.answer * data.supervised > MIN_ANSWER_SPREAD * most)
 
-    def _near_zero_from(self, loss: Curve) -> float | None:
+    def _step_of_near_zero(self, loss: Curve) -> float | None:
         """The step from which on the loss stays near zero on rows that are new; None where it does not."""
         data, differ = self.subject.data, self._answers_differ()
         is_new = self.subject.epoch_at(loss.step) < MAX_NEW_EPOCH
-        is_new &= ~_is_hidden_nan(loss, self.subject.curve("grad_norm"))
+        is_new &= ~_are_zeros_hidden_nans(loss, self.subject.curve("grad_norm"))
         new = Curve(loss.step[is_new], loss.value[is_new])
         floor = MAX_KNOWN_LOSS
         if data is not None and differ:
@@ -168,7 +170,7 @@ class ShortcutLoss(LogRule):
 
     def _falls_to_copying(self, loss: Curve) -> bool:
         """Does the loss fall to hundredths on new rows, and without a leap, as where each target can be copied?"""
-        new = self._unseen()
+        new = self._losses_of_first_epoch()
         if self.subject.data is not None and not self._answers_differ():
             return False
         if new.size < MIN_SMOOTH_RECORDS or new[0] < FIRST_LOSS or new[-3:].max() > LOW_LOSS:
@@ -177,7 +179,7 @@ class ShortcutLoss(LogRule):
         # Rows that are seen again can't be told from those that are known by heart.
         return falling >= MIN_FALLING and bool(loss.value[-1] <= new[-1])
 
-    def _near_zero(self, loss: Curve, step: float, *, is_sure: bool = True) -> Finding:
+    def _finding_on_near_zero(self, loss: Curve, step: float, *, is_sure: bool = True) -> Finding:
         """The finding of a loss near zero on new rows, from `step` on."""
         log, data = self.subject, self.subject.data
         new = loss.value[log.epoch_at(loss.step) < MAX_NEW_EPOCH]
@@ -211,7 +213,7 @@ class ShortcutLoss(LogRule):
             figure=draw_curves("loss", {"loss": loss}, {"near zero": step}, log=True),
         )
 
-    def _settles(self, loss: Curve, floor: float, near: float) -> bool:
+    def _settles_at_level(self, loss: Curve, floor: float, near: float) -> bool:
         """Do the last two fifths stay at this level, after a beginning far above it?"""
         k = max(3, loss.value.size // 5)
         middle, tail = np.split(loss.value[-2 * k :], [k])
@@ -221,7 +223,7 @@ class ShortcutLoss(LogRule):
             stays and loss.value.size >= 4 * k and loss.value[0] > max(1.2 * floor, floor + room)
         )
 
-    def _level(self, loss: Curve, floor: float, of: str, remedy: str) -> Finding:
+    def _finding_on_level(self, loss: Curve, floor: float, of: str, remedy: str) -> Finding:
         """The finding of a loss that stays at `floor`, which is that of a model `of` this kind."""
         return self.finding(
             f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model"
@@ -233,7 +235,7 @@ class ShortcutLoss(LogRule):
         )
 
 
-def _is_hidden_nan(loss: Curve, norm: Curve) -> NDArray[np.bool_]:
+def _are_zeros_hidden_nans(loss: Curve, norm: Curve) -> NDArray[np.bool_]:
     """(points,) whether a loss of exactly 0 has no finite gradient norm beside it: transformers logs a NaN so."""
     if not norm:
         return np.zeros(loss.step.size, dtype=np.bool_)

@@ -66,8 +66,8 @@ LONG_WARMUP = 0.5
 """Share of the steps from which a warm-up is worth a word"""
 
 
-class _Plan(NamedTuple):
-    """What the trainer counted before its first step."""
+class _TrainingPlan(NamedTuple):
+    """The counts that the trainer printed before its first step."""
 
     rows: int
     rows_a_step: int
@@ -78,10 +78,11 @@ class _Plan(NamedTuple):
 
     @property
     def epochs(self) -> float:
+        """Passes over the rows that the planned steps make."""
         return self.steps * self.rows_a_step / self.rows
 
     @property
-    def product(self) -> str:
+    def batch_product(self) -> str:
         """`4 x 4 x 8 = 128`, as far as the factors are known"""
         factors = (self.batch, self.accumulation, self.processes)
         if any(factor is None for factor in factors):
@@ -103,19 +104,19 @@ class StepsOfManyRows(OutputRule):
             return unmet
         if self.subject.kind not in self.kinds:
             return Unmet("it is about runs whose steps are made of rows that are at hand")
-        if self._plan() is None:
+        if self._training_plan() is None:
             return Unmet("the output does not say how many rows and steps the run has")
         return None
 
     def figure(self) -> str:
-        plan = self._plan()
+        plan = self._training_plan()
         assert plan is not None, "else the rule is not judged"
         return (
             f"{plan.steps:,} optimizer steps over {plan.rows:,} rows, {plan.rows_a_step:,} a step"
         )
 
     def findings(self) -> Iterator[Finding]:
-        plan = self._plan()
+        plan = self._training_plan()
         if plan is None or self.unmet() is not None or plan.epochs < WHOLE:
             return
         by_processes = (plan.processes or 1) > 1 and plan.steps * (plan.processes or 1) >= SCARCE
@@ -128,12 +129,12 @@ class StepsOfManyRows(OutputRule):
         )
         yield self.finding(
             f"the whole run is {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too few"
-            f" to learn from; {grew} {plan.product}",
+            f" to learn from; {grew} {plan.batch_product}",
             _remedy(plan, by_processes=by_processes),
             evidence=[*self._evidence(plan)],
         )
 
-    def _plan(self) -> _Plan | None:
+    def _training_plan(self) -> _TrainingPlan | None:
         """What the trainer printed; None where a count is missing."""
         output = self.subject.output
         settings = output.settings if output is not None else None
@@ -144,7 +145,7 @@ class StepsOfManyRows(OutputRule):
         if not rows_a_step:
             return None
         processes = run.processes if run is not None else None
-        return _Plan(
+        return _TrainingPlan(
             settings.examples,
             rows_a_step,
             settings.steps,
@@ -153,8 +154,8 @@ class StepsOfManyRows(OutputRule):
             processes,
         )
 
-    def _evidence(self, plan: _Plan) -> Iterator[str]:
-        """How the steps come about, and what else does not fit a run as short."""
+    def _evidence(self, plan: _TrainingPlan) -> Iterator[str]:
+        """Evidence: how few steps come about, and what else does not fit a run as short."""
         an_epoch = max(1, math.ceil(plan.rows / plan.rows_a_step))
         yield (
             f"{plan.rows:,} rows / {plan.rows_a_step:,} are {an_epoch:,} steps an epoch,"
@@ -182,8 +183,8 @@ class StepsOfManyRows(OutputRule):
         return float(loss.value[0] - loss.value[-1]) >= FALL * float(loss.value[0])
 
 
-def _remedy(plan: _Plan, *, by_processes: bool) -> str:
-    """What gives more steps, the cheapest first."""
+def _remedy(plan: _TrainingPlan, *, by_processes: bool) -> str:
+    """The remedy: what gives more steps, the cheapest first."""
     more = "and train for more epochs where that is not enough"
     if by_processes and plan.accumulation and plan.accumulation > 1:
         fewer = max(1, plan.accumulation // (plan.processes or 1))

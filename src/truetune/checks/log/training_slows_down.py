@@ -56,7 +56,7 @@ class TrainingSlowsDown(LogRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        count = int(self._rate()[1].step.size)
+        count = int(self._counted_unit_and_rate()[1].step.size)
         if count >= MIN_POINTS:
             return None
         if not self.subject.curve("wall_time") and not count:
@@ -66,7 +66,7 @@ class TrainingSlowsDown(LogRule):
         return explain_too_short_curve(count, MIN_POINTS, "a rate")
 
     def figure(self) -> str:
-        unit, rate = self._rate()
+        unit, rate = self._counted_unit_and_rate()
         first, last = end_medians(rate.value)
         return (
             f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,}"
@@ -74,7 +74,7 @@ class TrainingSlowsDown(LogRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        unit, rate = self._rate()
+        unit, rate = self._counted_unit_and_rate()
         if rate.step.size < MIN_POINTS:
             return
         # A step that saved or evaluated is slow by right: medians of blocks leave it out. Speeds differ by factors, so
@@ -95,8 +95,10 @@ class TrainingSlowsDown(LogRule):
             figure=draw_curves(f"{unit} a second", {unit: rate}, {"slower": step}),
         )
 
-    def _rate(self) -> tuple[str, Curve]:
-        """What is counted (tokens, or steps where tokens are not logged), and how many a second."""
+    def _counted_unit_and_rate(self) -> tuple[str, Curve]:
+        """What is counted (tokens, or steps where tokens are not logged), and the curve of how many
+        a second.
+        """
         log = self.subject
         for name in ("tokens_per_second", "train_tokens_per_second"):
             curve = log.curve(name).finite()
