@@ -23,8 +23,8 @@ from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
 from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
-from truetune.report.merge_terminal import merged_page
-from truetune.report.page import page_of
+from truetune.report.merge_terminal import merge_page_values
+from truetune.report.page import html_page_of_json
 from truetune.training.atomic_folder import MARK_FILE, MODEL_FOLDER, _mark_bytes, atomic_folder
 from truetune.training.fidelity_proof import compare_form, make_proof, observe_model
 from truetune.training.merge import MERGE_FILE, merge
@@ -118,10 +118,10 @@ def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(
 ) -> None:
     done = merge(made / "lora", out=tmp_path / "m", prompts=1)
     assert done.proof is not None
-    lost = merged_page(replace(done, proof=replace(done.proof, effect=0.0)))
+    lost = merge_page_values(replace(done, proof=replace(done.proof, effect=0.0)))
     assert (lost["failed"], lost["findings"]) == (True, [])
-    for value, fine in ((lost, False), (merged_page(done), True)):
-        text = page_of(value)
+    for value, fine in ((lost, False), (merge_page_values(done), True)):
+        text = html_page_of_json(value)
         assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (
             fine,
             not fine,
