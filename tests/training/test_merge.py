@@ -25,7 +25,12 @@ from truetune.errors import UsageError
 from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
 from truetune.report.merge_terminal import merge_page_values
 from truetune.report.page import html_page_of_json
-from truetune.training.atomic_folder import MARK_FILE, MODEL_FOLDER, _mark_bytes, atomic_folder
+from truetune.training.atomic_folder import (
+    MARK_FILE,
+    MODEL_FOLDER,
+    _work_mark_bytes,
+    write_folder_atomically,
+)
 from truetune.training.fidelity_proof import compare_form, make_proof, observe_model
 from truetune.training.merge import MERGE_FILE, merge
 
@@ -275,16 +280,19 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     left = tmp_path / ".m.999999999.part"
     (left / MODEL_FOLDER).mkdir(parents=True)
-    (left / MARK_FILE).write_bytes(_mark_bytes("999999999"))
+    (left / MARK_FILE).write_bytes(_work_mark_bytes("999999999"))
     (left / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part,
+    ):
         _stopped(part)
     with (
         pytest.raises(UsageError, match="are free"),
-        atomic_folder(tmp_path / "m", size=1 << 60, inputs=[]),
+        write_folder_atomically(tmp_path / "m", size=1 << 60, inputs=[]),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -301,10 +309,10 @@ def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
     (bare / MODEL_FOLDER).mkdir(parents=True)
     (bare / MODEL_FOLDER / "model.safetensors").write_bytes(b"mine")
     (marked / MODEL_FOLDER).mkdir(parents=True)
-    (marked / MARK_FILE).write_bytes(_mark_bytes("999999998"))
+    (marked / MARK_FILE).write_bytes(_work_mark_bytes("999999998"))
     (marked / MODEL_FOLDER / "thesis.tex").write_text("mine")
     (marked / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
-    with atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
+    with write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part:
         (part / "config.json").write_text("{}")
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {

@@ -74,4 +74,4 @@ def _page_title(result: Result) -> str:
     return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
 
 
-__all__ = ["SECTIONS", "Section", "fragment", "html_page_of_json", "page"]
+__all__ = ["SECTIONS", "Section", "html_page_of_json", "html_page_of_report", "notebook_html"]
