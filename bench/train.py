@@ -220,7 +220,7 @@ def _ours(
     work: Path,
 ) -> Any:
     from truetune.settings.settings_files import spec_of
-    from truetune.training.load_training_rows import load_rows
+    from truetune.training.load_training_rows import load_training_data
     from truetune.training.prepare_model import prepare_model
     from truetune.training.supervised_trainer import make_supervised_trainer
     from truetune.training.training_recipe import make_recipe
@@ -247,7 +247,7 @@ def _ours(
         },
         "bench",
     )
-    rows = load_rows(make_recipe(spec, rows=None, gpu=False, bf16=False).spec)
+    rows = load_training_data(make_recipe(spec, rows=None, gpu=False, bf16=False).spec)
     made = make_recipe(spec, rows=len(rows.train), gpu=False, bf16=False)
     return make_supervised_trainer(made, prepare_model(made.spec, made.training), rows)
 

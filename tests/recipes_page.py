@@ -23,7 +23,7 @@ from truetune.training.propose_settings import (
     StartingSettings,
     propose_settings,
 )
-from truetune.training.settings_file import render_settings
+from truetune.training.settings_file import render_settings_yaml
 from truetune.training.survey_data import survey_data
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
@@ -89,7 +89,7 @@ def parts() -> dict[str, str]:
     with workshop():
         made = starts()
         sheets = {
-            name: render_settings(found, Path(), settings_schema.SCHEMA_NAME)
+            name: render_settings_yaml(found, Path(), settings_schema.SCHEMA_NAME)
             for name, found in made.items()
         }
     others = []

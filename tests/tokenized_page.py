@@ -30,8 +30,8 @@ from truetune.checks.reports import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.settings.run_spec import RunSpec
-from truetune.training.load_training_rows import load_rows
-from truetune.training.preference_rows import load_preferences
+from truetune.training.load_training_rows import load_training_data
+from truetune.training.preference_rows import load_preference_data
 from truetune.training.preference_trainers import ORPOConfig, ORPOTrainer, make_preference_trainer
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer
@@ -269,7 +269,7 @@ def by_truetune(method: str) -> Build:
              "training": training, "trainer": {"report_to": "none", "disable_tqdm": True}}
         )  # fmt: skip
         made = make_recipe(spec, rows=None, gpu=False, bf16=False)
-        load = load_rows if method == "sft" else load_preferences
+        load = load_training_data if method == "sft" else load_preference_data
         data = load(made.spec)
         trainer = make_supervised_trainer if method == "sft" else make_preference_trainer
         return trainer(made, prepare_model(made.spec, made.training), data)

@@ -140,10 +140,10 @@ def _packed_against_alone(
     """The losses of packed rows, in the collator that truetune chooses, against each example by itself."""
     from truetune.collate import PaddingFreeCollator
     from truetune.training.choose_collator import choose_collator
-    from truetune.training.packing_attention import find_attention
+    from truetune.training.packing_attention import probe_packing_attention
 
     model = _model(size, material, device, dtype, attention, family).eval()
-    tried = find_attention(model)
+    tried = probe_packing_attention(model)
     chosen = choose_collator(tried, material.tokenizer, model)
     alone = losses_by_line(model, material.alone, chosen, rows_per_batch=1)
     packed = losses_by_line(model, material.packed, chosen, rows_per_batch=2)
@@ -195,14 +195,14 @@ def losses_by_line(
     """
     import torch
 
-    from truetune.training.supervised_token_losses import token_losses
+    from truetune.training.supervised_token_losses import compute_token_losses
 
     bordered = rows if like is None else like.packed
     parts: dict[tuple[int, int], Any] = {}
     for start in range(0, len(rows), rows_per_batch):
         batch = _to_device(collate(list(rows[start : start + rows_per_batch])), model.device)
         with torch.no_grad():
-            losses = token_losses(model, batch).losses.float().cpu()
+            losses = compute_token_losses(model, batch).losses.float().cpu()
         counts = [
             (key, count)
             for row in bordered[start : start + rows_per_batch]
@@ -267,11 +267,11 @@ def _gradient_difference(gradients: Mapping[str, Any], others: Mapping[str, Any]
 def _gradients(model: Any, material: Material) -> dict[str, Any]:
     """Each tensor's gradient of the mean loss of one packed row, in float32."""
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.supervised_token_losses import token_losses
+    from truetune.training.supervised_token_losses import compute_token_losses
 
     model.zero_grad()
     batch = _to_device(PaddingFreeCollator()(material.packed[:1]), model.device)
-    token_losses(model, batch).losses.mean().backward()
+    compute_token_losses(model, batch).losses.mean().backward()
     return {key: tensor.grad.float().clone() for key, tensor in model.named_parameters()}
 
 
@@ -280,14 +280,14 @@ def _kernel_against_none(
 ) -> Entry:
     """The losses of packed rows with a kernel that `truetune train` uses on a GPU, and without."""
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.supervised_token_losses import fuse_head
+    from truetune.training.supervised_token_losses import use_fused_head
 
     if kernel == "liger" and (device == "cpu" or not is_liger_installed()):
         return Entry(SECTION, name, "not run", note="needs a card and liger-kernel")
     model = _model(size, material, device, dtype, "sdpa", spread=NARROW_SPREAD)
     plain = losses_by_line(model, material.packed, PaddingFreeCollator(), rows_per_batch=1)
     plain_gradients = _gradients(model, material)
-    if kernel == "fused head" and not fuse_head(model):
+    if kernel == "fused head" and not use_fused_head(model):
         return Entry(
             SECTION, name, "failed", note="TRL's fused head does not give this model's own losses"
         )

@@ -332,13 +332,13 @@ def _truetune_trainer(race: Race, model: Any, material: Material, folder: Path, 
     from transformers import TrainingArguments
 
     from truetune.training.choose_collator import choose_collator
-    from truetune.training.packing_attention import find_attention
-    from truetune.training.supervised_token_losses import fuse_head
+    from truetune.training.packing_attention import probe_packing_attention
+    from truetune.training.supervised_token_losses import use_fused_head
     from truetune.training.supervised_trainer import SupervisedTrainer
 
-    attention = find_attention(model)
+    attention = probe_packing_attention(model)
     if device == "cuda":
-        fuse_head(model)
+        use_fused_head(model)
     collate = choose_collator(attention, material.tokenizer, model)
     if race.trains == "lora":
         if race.checkpointing:

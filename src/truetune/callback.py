@@ -60,9 +60,9 @@ class AuditCallback(TrainerCallback):
 
 
 def _draw(report: Any) -> None:
-    from truetune.report.report_terminal import as_text
+    from truetune.report.report_terminal import report_as_text
 
-    print(as_text(report), file=sys.stderr)
+    print(report_as_text(report), file=sys.stderr)
 
 
 def _lacking(report: Any) -> str:

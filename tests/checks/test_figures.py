@@ -27,7 +27,7 @@ from truetune.checks.rule_catalogue import DATA, all_rules
 from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
-from truetune.report.report_terminal import as_text
+from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
 
@@ -313,8 +313,8 @@ def test_the_figure_reaches_json_and_the_terminal() -> None:
         200,
     )
     figure = "fine: no-supervised-token (LEN006): rows without a supervised token: 0 of 200"
-    assert figure in as_text(report, verbose=True)
-    assert figure not in as_text(report)
+    assert figure in report_as_text(report, verbose=True)
+    assert figure not in report_as_text(report)
 
 
 def test_figures_are_the_same_in_every_process() -> None:

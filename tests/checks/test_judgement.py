@@ -34,9 +34,9 @@ from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate_losses_and_answers import judge_results as judge_evaluation
 from truetune.probe.run_record import Record
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import html_page
-from truetune.report.report_terminal import as_text
-from truetune.report.sarif import to_sarif
+from truetune.report.page import html_page_of_report
+from truetune.report.report_terminal import report_as_text
+from truetune.report.sarif import report_as_sarif
 from truetune.serving.check_server import judge_server as judge_service
 from truetune.settings.run_spec import RunSpec, Severity
 
@@ -403,7 +403,7 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
     value = report_as_dict(made)
     jsonschema.validate(value, SCHEMA)
     assert (value["outcome"], value["failed"]) == (outcome, code == 1)
-    log = json.loads(to_sarif(made))
+    log = json.loads(report_as_sarif(made))
     jsonschema.validate(log, SARIF)
     (invocation,) = log["runs"][0]["invocations"]
     assert (invocation["exitCode"], invocation["executionSuccessful"]) == (
@@ -415,15 +415,15 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
         for note in invocation["toolExecutionNotifications"]
     ]
     assert notes == [("warning" if part.asked else "note", part.code) for part in made.not_judged]
-    text = html_page(made)
-    assert ("no findings" in as_text(made)) is (outcome == "no findings")
+    text = html_page_of_report(made)
+    assert ("no findings" in report_as_text(made)) is (outcome == "no findings")
     assert ('<b class="fine">no findings</b>' in text) is (outcome == "no findings")
     assert ('<b class="amiss">not judged</b>' in text) is (outcome == "not judged")
     assert outcome in repr(made) or made.findings
 
 
 def test_what_is_not_judged_stands_in_the_page_with_its_reason() -> None:
-    text = html_page(report(FINE, LOST))
+    text = html_page_of_report(report(FINE, LOST))
     assert "&lt;b&gt;x&lt;/b&gt;" in text
     assert "<b>x</b>" not in text
     assert "checks/a.py:1" in text
@@ -622,8 +622,8 @@ def test_lint_says_what_no_rule_could_look_at(
         (tmp_path / name).write_text(text)
     made = truetune.lint([tmp_path])
     assert made.exit_code() == code
-    assert word in " ".join(as_text(made).split())
-    assert ("no findings" in as_text(made)) is (code == 0)
+    assert word in " ".join(report_as_text(made).split())
+    assert ("no findings" in report_as_text(made)) is (code == 0)
     assert truetune.lint([tmp_path], allow_unjudged=True).exit_code() == 0
 
 

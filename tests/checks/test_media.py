@@ -15,8 +15,8 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.count_media import Media, count_media
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import html_page
-from truetune.report.report_terminal import as_text
+from truetune.report.page import html_page_of_report
+from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
 LENGTHS = (
@@ -96,7 +96,7 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
     row, _ = ROWS["a column alone"]
     found = report(tmp_path, [row])
     says = "the tokens of 2 images are not counted"
-    text = " ".join(as_text(found).split())
+    text = " ".join(report_as_text(found).split())
     assert f"; {says}" in text.partition("in 1 example")[2].partition("no findings")[0], (
         "in the first sentence"
     )
@@ -108,7 +108,7 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
         "videos": 0,
         "says": says,
     }
-    assert f"These are the tokens of the text: {says}." in html_page(found)
+    assert f"These are the tokens of the text: {says}." in html_page_of_report(found)
     assert report_as_dict(report(tmp_path, [{"text": "a"}]))["lengths"]["media"] is None
 
 

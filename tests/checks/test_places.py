@@ -23,8 +23,8 @@ from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import page_of
-from truetune.report.page.rows_of_report import report_rows
+from truetune.report.page import html_page_of_json
+from truetune.report.page.rows_of_report import token_rows_of_report
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
 
@@ -130,7 +130,7 @@ def test_a_case_on_the_rejected_side_says_so(name: str, tmp_path: Path) -> None:
     (finding,) = report.findings
     (case,) = finding.cases
     assert (case.side, case.origin) == ("rejected", Origin(str(data), 1, 0))
-    (shown,) = (one for one in report_rows(report) if one["title"] == "rejected")
+    (shown,) = (one for one in token_rows_of_report(report) if one["title"] == "rejected")
     assert case.token is not None
     assert shown["pieces"][case.token] == token
 
@@ -154,7 +154,9 @@ def test_a_problem_is_found_at_its_message_wherever_that_stands(tmp_path: Path) 
         (case,) = report.findings[0].cases
         assert case.token is not None
         shown = next(
-            one for one in report_rows(report) if one["title"] in (None, case.side or "chosen")
+            one
+            for one in token_rows_of_report(report)
+            if one["title"] in (None, case.side or "chosen")
         )
         found.append((case.turn, case.side, shown["pieces"][case.token]))
     assert found == [(2, None, "S"), (1, None, "7"), (None, "rejected", "9")]
@@ -198,7 +200,7 @@ def test_a_page_shows_the_rows_that_findings_name(
         monkeypatch.undo()
         numbers = [view.example.row.origin.row for view in shown.views]
         assert numbers == ([0, 1, 2, 3, 4, 70] if name.endswith("l") else [0, 1, 2, 3, 4])
-        assert ('href="#row=70&' in page_of(report_as_dict(shown))) is name.endswith("l")
+        assert ('href="#row=70&' in html_page_of_json(report_as_dict(shown))) is name.endswith("l")
         assert (
-            ", row 70: not in this page" in page_of(report_as_dict(shown))
+            ", row 70: not in this page" in html_page_of_json(report_as_dict(shown))
         ) is not name.endswith("l")

@@ -19,7 +19,7 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Rendering
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import page_of
+from truetune.report.page import html_page_of_json
 from truetune.settings.settings_files import spec_of
 
 MASKS = st.lists(st.booleans(), max_size=12)
@@ -218,7 +218,7 @@ def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
     assert [view.example.row.origin.row for view in check(spec).views] == [0, 30, 40]
     more = add_token_views(check(spec), 4)
     assert [view.example.row.origin.row for view in more.views] == [0, 1, 2, 3, 30, 40]
-    assert "6 of 50 rows are shown" in page_of(report_as_dict(more))
+    assert "6 of 50 rows are shown" in html_page_of_json(report_as_dict(more))
     assert len(add_token_views(more).views) == 50
     path.unlink()
     assert add_token_views(more) == more

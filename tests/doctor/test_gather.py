@@ -26,7 +26,7 @@ from truetune.doctor.gather_environment import (
 )
 from truetune.errors import UsageError
 from truetune.report.as_json import report_as_dict
-from truetune.report.report_terminal import as_text
+from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "report-1.json"
@@ -142,7 +142,7 @@ def test_the_report_is_of_its_schema_and_draws() -> None:
     jsonschema.validate(value, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert value["environment"]["packages"]["tokenizers"]
 
-    text = as_text(report, verbose=True)
+    text = report_as_text(report, verbose=True)
     assert "hub cache" in text
     assert "Python 3." in text
 

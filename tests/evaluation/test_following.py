@@ -15,12 +15,12 @@ from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
 from truetune.evaluation.follow_checkpoints import follow_checkpoints
 from truetune.evaluation.sample_report import SampleReport
-from truetune.training.save_checkpoints import mark_whole
+from truetune.training.save_checkpoints import mark_checkpoint_whole
 
 
 def checkpoint(run: Path, step: int, model: Path) -> Path:
     folder = shutil.copytree(model, run / f"checkpoint-{step}")
-    mark_whole(folder, resumes=False)
+    mark_checkpoint_whole(folder, resumes=False)
     return folder
 
 

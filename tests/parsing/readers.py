@@ -205,9 +205,9 @@ def _architecture(path: Path) -> Any:
 
 
 def _result(path: Path) -> Any:
-    from truetune.report.load_results import read_result
+    from truetune.report.load_results import read_result_for_page
 
-    return read_result(str(path))
+    return read_result_for_page(str(path))
 
 
 def _flag(path: Path) -> Any:

@@ -22,7 +22,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 import truetune
 from tests import parts
 from tests.auditing import tiny
-from truetune.report.audit_terminal import loss_line
+from truetune.report.audit_terminal import describe_loss_function
 
 HERE = os.path.relpath(__file__)
 LAWS = ("loss-alive",)
@@ -221,7 +221,7 @@ def test_the_function_is_named(kind: str) -> None:
     functions = functions_of(made)
     weights = [weight.detach().clone() for weight in made.model.parameters()]
     report = truetune.audit(made, laws=LAWS, batches=1)
-    assert loss_line(report.loss) == f"the loss is computed by {expected}"
+    assert describe_loss_function(report.loss) == f"the loss is computed by {expected}"
     assert all(a is b for a, b in zip(functions, functions_of(made), strict=True))
     # A step of the user's own has neither run its backward pass nor that of its optimizer.
     assert all(map(torch.equal, weights, made.model.parameters()))
@@ -240,7 +240,7 @@ def test_the_function_is_named(kind: str) -> None:
 )
 def test_what_leaves_no_doubt_is_named_without_a_pass(kind: str, expected: str) -> None:
     report = truetune.audit(MADE[kind][0](), laws="none", batches=1)
-    assert loss_line(report.loss) == f"the loss is computed by {expected}"
+    assert describe_loss_function(report.loss) == f"the loss is computed by {expected}"
 
 
 @pytest.mark.parametrize(
@@ -249,19 +249,20 @@ def test_what_leaves_no_doubt_is_named_without_a_pass(kind: str, expected: str) 
 def test_what_only_a_pass_can_tell_is_not_known_without_one(kind: str) -> None:
     report = truetune.audit(MADE[kind][0](), laws="none", batches=1)
     assert report.loss["name"] is None
-    assert loss_line(report.loss).startswith("the loss is not known: ")
-    assert loss_line(report.loss).endswith("no pass was watched")
+    assert describe_loss_function(report.loss).startswith("the loss is not known: ")
+    assert describe_loss_function(report.loss).endswith("no pass was watched")
 
 
 def test_a_look_that_fails_leaves_the_loss_unknown() -> None:
     report = truetune.audit(trainer(FailingStep), laws=LAWS, batches=1)
     assert (
-        loss_line(report.loss)
+        describe_loss_function(report.loss)
         == "the loss is not known: the loss of a batch could not be computed (ValueError)"
     )
     report = truetune.audit(trainer(loss=Nowhere()), laws="none", batches=1)
     assert (
-        loss_line(report.loss) == "the loss is not known: the trainer can't be read (RuntimeError)"
+        describe_loss_function(report.loss)
+        == "the loss is not known: the trainer can't be read (RuntimeError)"
     )
 
 
@@ -274,9 +275,12 @@ def test_a_loop_of_its_own() -> None:
         return model(**inputs).loss
 
     report = truetune.audit(tiny.model(), loader, tiny.tokenizer(), laws=LAWS)
-    assert loss_line(report.loss) == "the loss is not known: a loop of its own computes it"
+    assert (
+        describe_loss_function(report.loss)
+        == "the loss is not known: a loop of its own computes it"
+    )
     report = truetune.audit(tiny.model(), loader, tiny.tokenizer(), laws=LAWS, loss=named)
-    assert loss_line(report.loss) == f"the loss is computed by {own(named)}"
+    assert describe_loss_function(report.loss) == f"the loss is computed by {own(named)}"
 
 
 def test_on_a_real_model() -> None:
@@ -289,4 +293,4 @@ def test_on_a_real_model() -> None:
         compute_loss_func=weighted,
     )
     report = truetune.audit(made, laws=LAWS, batches=1)
-    assert loss_line(report.loss) == f"the loss is computed by {WEIGHTED}"
+    assert describe_loss_function(report.loss) == f"the loss is computed by {WEIGHTED}"

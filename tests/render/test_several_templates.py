@@ -23,7 +23,7 @@ from truetune.errors import SpecError, TemplateError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.renderer import Renderer
 from truetune.render.serving_contract import make_serving_contract, verify
-from truetune.report.report_terminal import as_text
+from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
 FAMILIES = ("llama3.1-instruct", "qwen2.5-instruct", "mistral-nemo", "smollm2")
@@ -176,11 +176,11 @@ def test_a_check_counts_rows_by_template(folder: Path, rows: Path) -> None:
     assert report.templates == {"default": 2, "tool_use": 3}
     assert report.facts["template"] == "default; of rows with tools tool_use"
     for verbose in (False, True):
-        assert line in as_text(report, verbose=verbose)
-    assert line not in as_text(report, quiet=True)
+        assert line in report_as_text(report, verbose=verbose)
+    assert line not in report_as_text(report, quiet=True)
     named = check(RunSpec(data=(str(rows),), tokenizer=str(folder), template="rag"))
     assert (named.templates, named.facts["template"]) == ({"rag": 5}, "rag")
-    assert "rows by chat template" not in as_text(named, verbose=True)
+    assert "rows by chat template" not in report_as_text(named, verbose=True)
 
 
 def test_a_row_of_several_examples_is_one_row(tmp_path: Path) -> None:

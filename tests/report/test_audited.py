@@ -24,10 +24,15 @@ from truetune.render.probes import probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
 from truetune.report.as_json import report_as_dict, to_json
-from truetune.report.audit_terminal import audit_verdict, ledger_rows, loss_line, measured_laws
-from truetune.report.page import html_page, laws_section, notebook_html
-from truetune.report.report_terminal import as_text
-from truetune.report.sarif import to_sarif
+from truetune.report.audit_terminal import (
+    audit_verdict,
+    describe_loss_function,
+    ledger_rows,
+    measured_laws,
+)
+from truetune.report.page import html_page_of_report, laws_section, notebook_html
+from truetune.report.report_terminal import report_as_text
+from truetune.report.sarif import report_as_sarif
 from truetune.report.visible_text import visible
 from truetune.settings.run_spec import RunSpec, Severity
 
@@ -137,19 +142,19 @@ def test_the_loss_stands_in_one_line_in_each_form(report: AuditReport) -> None:
         "the loss is computed by loss How many figs? (train <b>.py:3);"
         " not called: compute_loss_func mine (own.py:8)"
     )
-    assert loss_line(report.loss) == line
-    assert line in " ".join(as_text(report).split())
+    assert describe_loss_function(report.loss) == line
+    assert line in " ".join(report_as_text(report).split())
     assert report_as_dict(report)["audit"]["loss"]["summary"] == line
-    assert line in html_tests.Parsed(html_page(report)).text
+    assert line in html_tests.Parsed(html_page_of_report(report)).text
     unknown = replace(report, loss={})
-    assert "the loss is not known\n" in as_text(unknown)
+    assert "the loss is not known\n" in report_as_text(unknown)
     assert report_as_dict(unknown)["audit"]["loss"] == {"summary": "the loss is not known"}
-    assert "the loss is not known" in html_tests.Parsed(html_page(unknown)).text
+    assert "the loss is not known" in html_tests.Parsed(html_page_of_report(unknown)).text
     reason = {"name": None, "reason": "no pass was watched"}
-    assert loss_line(reason) == "the loss is not known: no pass was watched"
+    assert describe_loss_function(reason) == "the loss is not known: no pass was watched"
     called = {"name": "a", "calls": report.loss["not_called"]}
     expected = "the loss is computed by a, which calls compute_loss_func mine (own.py:8)"
-    assert loss_line(called) == expected
+    assert describe_loss_function(called) == expected
 
 
 def test_broken_laws_stand_first(report: AuditReport) -> None:
@@ -174,12 +179,12 @@ def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
         )
         made = replace(report, laws=broken, findings=(*report.findings, *own))
         assert [law.standing for law in measured_laws(made)] == [said]
-        assert said in " ".join(as_text(made, verbose=True).split())
-        assert said in html_page(made)
+        assert said in " ".join(report_as_text(made, verbose=True).split())
+        assert said in html_page_of_report(made)
 
 
 def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
-    text = as_text(replace(report, findings=()))
+    text = report_as_text(replace(report, findings=()))
     for part in (
         "the loss is on",
         "not attended",
@@ -195,13 +200,13 @@ def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
     ):
         assert part in text
     assert "the trainer has no reference model" not in text
-    assert "not tested: dpo-start: the trainer has no reference model" in as_text(
+    assert "not tested: dpo-start: the trainer has no reference model" in report_as_text(
         report, verbose=True
     )
 
 
 def test_figures_are_last_and_folded_where_there_are_findings(report: AuditReport) -> None:
-    short, whole = as_text(report), as_text(report, verbose=True)
+    short, whole = report_as_text(report), report_as_text(report, verbose=True)
     assert "tokens by source" not in short
     assert "\nnote: How many figs?\n" in short, "notes are never folded"
     assert short.endswith("figures by source and length: -v\n")
@@ -216,7 +221,7 @@ def test_figures_are_last_and_folded_where_there_are_findings(report: AuditRepor
         )
     ]
     assert order == sorted(order)
-    quiet = as_text(report, quiet=True)
+    quiet = report_as_text(report, quiet=True)
     assert "tokens by source" not in quiet
     assert "BAT001" in quiet
 
@@ -233,11 +238,11 @@ def test_json_keeps_to_the_schema(report: AuditReport, hostile: AuditReport) -> 
 
 def test_sarif_keeps_to_the_standard(report: AuditReport, hostile: AuditReport) -> None:
     for made in (report, hostile):
-        jsonschema.validate(json.loads(to_sarif(made)), sarif_tests.SARIF)
+        jsonschema.validate(json.loads(report_as_sarif(made)), sarif_tests.SARIF)
 
 
 def test_nothing_of_the_run_becomes_markup(hostile: AuditReport) -> None:
-    text = html_page(hostile)
+    text = html_page_of_report(hostile)
     parsed = html_tests.Parsed(text)
     assert parsed.tags <= html_tests.TAGS
     assert not {"src", "style", "onerror"} & set(parsed.attributes)
@@ -246,7 +251,7 @@ def test_nothing_of_the_run_becomes_markup(hostile: AuditReport) -> None:
 
 
 def test_the_page_shows_each_place(report: AuditReport) -> None:
-    text = html_page(report)
+    text = html_page_of_report(report)
     assert report._repr_html_() == notebook_html(report)
     assert audit_verdict(report) in html_tests.Parsed(text).text.replace("\N{NO-BREAK SPACE}", " ")
     rows = html_tests.data_of(text)["tokens"]["rows"]
@@ -256,7 +261,7 @@ def test_the_page_shows_each_place(report: AuditReport) -> None:
         assert row["supervised"] == "".join(str(int(learned)) for learned in sample.supervised)
     assert any("messages[1].content" in path for _, path, *_ in rows[0]["runs"])
     case = Case(f"{report.samples[1].place}: here")
-    assert 'href="#view=1"' in html_page(
+    assert 'href="#view=1"' in html_page_of_report(
         replace(report, findings=(replace(report.findings[0], cases=(case,)),))
     )
 

@@ -19,7 +19,7 @@ from truetune.checks.check_data import add_token_views, check
 from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import html_page, page_of
+from truetune.report.page import html_page_of_json, html_page_of_report
 from truetune.report.page.data_section import data_section
 from truetune.settings.settings_files import spec_of
 
@@ -178,7 +178,7 @@ def test_a_case_of_the_evaluation_data_leads_to_no_training_row(grouped: DataRep
     result = report_as_dict(grouped)
     leak = next(finding for finding in result["findings"] if finding["rule"] == "train-eval-leak")
     place = f"{leak['cases'][0]['file']}:{leak['cases'][0]['line']}"
-    assert f'<span class="place">{place}</span>' in page_of(result)
+    assert f'<span class="place">{place}</span>' in html_page_of_json(result)
 
 
 def test_pairs(pairs: DataReport) -> None:
@@ -227,7 +227,7 @@ def _spelled(report: DataReport, token: int) -> str:
 
 def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) -> None:
     for name, report in (("grouped", grouped), ("pairs", pairs)):
-        (tmp_path / f"{name}.html").write_text(html_page(report), encoding="utf-8")
+        (tmp_path / f"{name}.html").write_text(html_page_of_report(report), encoding="utf-8")
     with chromium() as browser:
         for name, scheme, size in (
             ("grouped", "light", DESK),

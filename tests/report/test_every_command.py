@@ -16,7 +16,7 @@ from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import report_as_dict
-from truetune.report.page import html_page, page_of
+from truetune.report.page import html_page_of_json, html_page_of_report
 from truetune.serving.adapter_effect import AdapterEffect
 from truetune.serving.compare_adapter_forms import Ladder, Rung
 
@@ -58,7 +58,7 @@ def test_a_run_that_was_looked_at_has_its_charts(command: str, tmp_path: Path) -
         "<b>Next:</b> measure it",
     ):
         assert part in text, part
-    assert page_of(value) == text
+    assert html_page_of_json(value) == text
 
 
 def test_findings_on_a_log_are_pinned_at_their_step(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
     assert '<b class="amiss">failed</b>' in text
     assert "no findings" not in text
     assert "rehearse the run" not in text
-    assert 'class="fine">no findings</b>' in page_of(json.loads(fine.read_text()))
+    assert 'class="fine">no findings</b>' in html_page_of_json(json.loads(fine.read_text()))
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:
@@ -117,7 +117,7 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
             1,
         )
     )
-    text = page_of(made)
+    text = html_page_of_json(made)
     assert "lost at: merged" in text
     assert "merging: another base" in text
     assert "&lt;b&gt;adapter" in text
@@ -143,13 +143,13 @@ def test_each_says_what_it_found(report: Report) -> None:
 def test_the_next_step_is_the_remedy_of_the_gravest_finding(broken: DataReport) -> None:
     worst = next(finding for finding in broken.findings if finding.severity == "error")
     assert report_as_dict(broken)["next"] == worst.remedy
-    assert f'<p class="next"><b>Next:</b> <a href="#{worst.code}">' in html_page(broken)
+    assert f'<p class="next"><b>Next:</b> <a href="#{worst.code}">' in html_page_of_report(broken)
 
 
 def test_they_fit_a_phone_and_are_accessible(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--html", tmp_path / "plan.html")
-    (tmp_path / "service.html").write_text(html_page(service()))
+    (tmp_path / "service.html").write_text(html_page_of_report(service()))
     with chromium() as browser:
         for name, size, theme in (("plan", PHONE, "dark"), ("service", DESK, "light")):
             with opened(

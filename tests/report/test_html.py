@@ -20,7 +20,7 @@ from truetune.checks.findings import Case
 from truetune.checks.reports import DataReport
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import report_as_dict, to_json
-from truetune.report.page import html_page, notebook_html, page_of
+from truetune.report.page import html_page_of_json, html_page_of_report, notebook_html
 from truetune.report.page.html_document import pack_json
 from truetune.report.visible_text import count_noun, spell_token, visible
 from truetune.settings.run_spec import RunSpec
@@ -114,7 +114,7 @@ class Parsed(HTMLParser):
 
 
 def test_nothing_of_the_data_becomes_markup(hostile: DataReport) -> None:
-    text = html_page(hostile)
+    text = html_page_of_report(hostile)
     parsed = Parsed(text)
     assert parsed.tags <= TAGS
     assert not {"src", "style", "onerror", "onload", "onclick"} & set(parsed.attributes)
@@ -126,18 +126,18 @@ def test_nothing_of_the_data_becomes_markup(hostile: DataReport) -> None:
 
 
 def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
-    text = Parsed(html_page(hostile)).text
+    text = Parsed(html_page_of_report(hostile)).text
     assert visible(hostile.findings[0].cases[0].origin.file) in text  # type: ignore[union-attr]
     assert "[a](b)" in text
     assert len(HOSTILE) * 2 == hostile.rows
-    rows = data_of(html_page(hostile))["tokens"]["rows"]
+    rows = data_of(html_page_of_report(hostile))["tokens"]["rows"]
     assert [row["pieces"] for row in rows] == [
         list(view.pieces) for view in add_token_views(hostile).views
     ]
 
 
 def test_the_policy_allows_the_own_style_and_script_alone(broken: DataReport) -> None:
-    text = html_page(broken)
+    text = html_page_of_report(broken)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     rules = dict(rule.split(" ", 1) for rule in unescape(policy).split("; "))
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
@@ -155,7 +155,7 @@ def _hashed(text: str) -> str:
 
 
 def test_verdict_findings_and_ledger(broken: DataReport) -> None:
-    text = Parsed(html_page(broken)).text.replace("\N{NO-BREAK SPACE}", " ")
+    text = Parsed(html_page_of_report(broken)).text.replace("\N{NO-BREAK SPACE}", " ")
     for finding in broken.findings:
         assert visible(finding.message) in text
         assert visible(finding.remedy) in text
@@ -167,7 +167,7 @@ def test_verdict_findings_and_ledger(broken: DataReport) -> None:
     assert f"supervised {100 * broken.ledger.supervised / broken.ledger.total:.1f} %" in text
     fine = count_noun(len(broken.examined), "check")
     assert (
-        html_page(replace(broken, findings=(), not_judged=())).count(
+        html_page_of_report(replace(broken, findings=(), not_judged=())).count(
             f"<p>No findings: {fine} examined and fine</p>"
         )
         == 1
@@ -177,7 +177,7 @@ def test_verdict_findings_and_ledger(broken: DataReport) -> None:
 def test_the_bar_covers_the_ledger(broken: DataReport) -> None:
     bars = re.findall(
         r'<rect class="s-\w+ (supervised|context)" x="([\d.]+)" y="0" width="([\d.]+)"',
-        html_page(broken),
+        html_page_of_report(broken),
     )
     assert abs(sum(float(width) for _, _, width in bars) - 1000) < 0.1
     supervised = sum(float(width) for kind, _, width in bars if kind == "supervised")
@@ -185,8 +185,8 @@ def test_the_bar_covers_the_ledger(broken: DataReport) -> None:
 
 
 def test_a_case_leads_to_its_row(broken: DataReport) -> None:
-    parsed = Parsed(html_page(broken))
-    shown = {row["row"] for row in data_of(html_page(broken))["tokens"]["rows"]}
+    parsed = Parsed(html_page_of_report(broken))
+    shown = {row["row"] for row in data_of(html_page_of_report(broken))["tokens"]["rows"]}
     links = [link.removeprefix("#") for link in parsed.attributes["href"]]
     rows = [link for link in links if link.startswith("row=")]
     assert rows
@@ -198,20 +198,22 @@ def test_a_case_leads_to_its_row(broken: DataReport) -> None:
         broken.findings[0],
         cases=(Case("here", given, turn=2), Case("there", given, turn=2, token=5)),
     )
-    text = html_page(replace(broken, findings=(finding,)))
+    text = html_page_of_report(replace(broken, findings=(finding,)))
     assert f'href="#row={given.row}&amp;turn=2"' in text
     assert f'href="#row={given.row}&amp;turn=2&amp;tok=5"' in text
 
 
 def test_the_page_is_made_of_the_json(broken: DataReport) -> None:
-    assert page_of(json.loads(to_json(add_token_views(broken)))) == html_page(broken)
+    assert html_page_of_json(json.loads(to_json(add_token_views(broken)))) == html_page_of_report(
+        broken
+    )
 
 
 def test_notebooks_show_the_page_in_a_frame_of_its_own(broken: DataReport) -> None:
     made = notebook_html(broken)
     assert broken._repr_html_() == made
     assert Parsed(made).attributes["sandbox"] == ["allow-scripts"]
-    assert Parsed(made).attributes["srcdoc"] == [page_of(report_as_dict(broken))]
+    assert Parsed(made).attributes["srcdoc"] == [html_page_of_json(report_as_dict(broken))]
 
 
 def test_data_survives_the_packing() -> None:
@@ -242,6 +244,6 @@ def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
 
 
 def test_the_demo_page_is_small() -> None:
-    text = html_page(truetune.check(data=str(DATA), tokenizer=str(TOKENIZER)))
+    text = html_page_of_report(truetune.check(data=str(DATA), tokenizer=str(TOKENIZER)))
     assert len(text) < 400_000
     assert len(re.findall(r"<script>.*?</script>", text, re.DOTALL)[0]) < 70_000

@@ -21,10 +21,10 @@ from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.fixing.fix_file import fix_data_file
 from truetune.report.as_json import report_as_dict
-from truetune.report.cited_rows import cited_rows
-from truetune.report.page import html_page
-from truetune.report.page.mark_cited_rows import marks_of
-from truetune.report.sarif import to_sarif
+from truetune.report.cited_rows import cited_rows_as_jsonl
+from truetune.report.page import html_page_of_report
+from truetune.report.page.mark_cited_rows import marks_of_cited_rows
+from truetune.report.sarif import report_as_sarif
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.view import marks_for_data
 
@@ -75,7 +75,7 @@ def test_rows_with_findings_are_marked_and_listed(
     browser: Browser, many: Path, tmp_path: Path, viewport: dict[str, int], scheme: str
 ) -> None:
     report = checked(many)
-    html = html_page(report)
+    html = html_page_of_report(report)
     assert len(html) < 4_000_000
     cited = {
         case.origin.row for f in report.findings for case in f.cases if case.origin is not None
@@ -112,7 +112,7 @@ def test_rows_with_findings_are_marked_and_listed(
 
 def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_path: Path) -> None:
     report = checked(many)
-    (tmp_path / "page.html").write_text(html_page(report), encoding="utf-8")
+    (tmp_path / "page.html").write_text(html_page_of_report(report), encoding="utf-8")
     rows = sorted(
         {
             case.origin.row
@@ -187,7 +187,7 @@ def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
         "".join(json.dumps(row) + "\n" for row in (chat("a", "b"), bad)), encoding="utf-8"
     )
     report = checked(data, template=str(template))
-    (tmp_path / "page.html").write_text(html_page(report), encoding="utf-8")
+    (tmp_path / "page.html").write_text(html_page_of_report(report), encoding="utf-8")
     with opened(browser, f"{(tmp_path / 'page.html').as_uri()}#row=1") as view:
         expect(view.locator("[data-amiss]")).to_contain_text("no <b>system</b> role")
         raw = view.locator("[data-raw]").text_content() or ""
@@ -262,13 +262,13 @@ def test_one_numbering_of_rows_everywhere(names: tuple[str, ...], tmp_path: Path
 
 
 def _of_rows_out(report: Report) -> set[tuple[str, int, int]]:
-    rows = [json.loads(line) for line in cited_rows(report).splitlines()]
+    rows = [json.loads(line) for line in cited_rows_as_jsonl(report).splitlines()]
     return {(row["file"], row["line"], row["row"]) for row in rows}
 
 
 def _of_sarif(report: Report) -> set[tuple[str, int]]:
     found = set()
-    for part in json.loads(to_sarif(report))["runs"][0]["results"]:
+    for part in json.loads(report_as_sarif(report))["runs"][0]["results"]:
         for location in part.get("locations", []):
             physical = location["physicalLocation"]
             if line := physical.get("region", {}).get("startLine"):
@@ -277,7 +277,7 @@ def _of_sarif(report: Report) -> set[tuple[str, int]]:
 
 
 def _of_marks(result: dict[str, Any]) -> set[tuple[str, int]]:
-    return {(case[0], case[1]) for case in marks_of(result)["cases"]}
+    return {(case[0], case[1]) for case in marks_of_cited_rows(result)["cases"]}
 
 
 def _view_agrees(paths: list[Path], places: set[tuple[str, int, int]]) -> None:

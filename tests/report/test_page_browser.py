@@ -22,9 +22,9 @@ from tests.report.conftest import HOSTILE
 from tests.report.test_audited import audited
 from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
-from truetune.report.page import html_page, notebook_html
+from truetune.report.page import html_page_of_report, notebook_html
 from truetune.report.page.html_document import html_document
-from truetune.report.page.tokens_section import tokens_section
+from truetune.report.page.tokens_section import token_view_section
 from truetune.report.visible_text import spell_token, visible
 
 Open = Callable[..., Page]
@@ -45,7 +45,7 @@ def see(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     def call(what: str | list[Row], hash: str = "", **options: Any) -> Page:
         path = tmp_path / "page.html"
         html = (
-            html_document("rows", [tokens_section({"rows": what})], {})
+            html_document("rows", [token_view_section({"rows": what})], {})
             if isinstance(what, list)
             else what
         )
@@ -158,9 +158,9 @@ def test_hostile_rows_are_text_and_nothing_else(see: Open) -> None:
 
 
 def test_the_whole_page_of_hostile_data(see: Open, hostile: DataReport) -> None:
-    view = see(html_page(hostile))
+    view = see(html_page_of_report(hostile))
     assert view.locator("main :is(script, img, iframe, style, link, object)").count() == 0
-    audit = see(html_page(audited(list(HOSTILE))), "#view=3")
+    audit = see(html_page_of_report(audited(list(HOSTILE))), "#view=3")
     assert audit.locator("[data-title]").inner_text().startswith("batch ")
     assert violations(audit) == []
 
@@ -172,7 +172,7 @@ def test_ranges_count_characters_as_python_does(see: Open, tmp_path: Path) -> No
     report = truetune.check(data=str(tmp_path / "split.jsonl"), tokenizer=str(TOKENIZER))
     assert isinstance(report, DataReport)
     (given,) = report.views
-    view = see(html_page(report))
+    view = see(html_page_of_report(report))
     places = view.evaluate(
         "async () => truetune.spelling.places((await truetune.unpack('data')).tokens.rows[0])"
     )
@@ -307,7 +307,7 @@ def test_a_finding_on_the_rejected_side_opens_it(see: Open, tmp_path: Path) -> N
     report = truetune.check(
         data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="PREF005"
     )
-    view = see(html_page(report))
+    view = see(html_page_of_report(report))
     view.locator("#findings .case a").nth(1).click()
     assert shown(view)[-1] == "1"
     assert focused(view) == len(shown(view)) - 1
@@ -348,7 +348,7 @@ def test_a_limit_is_drawn_where_it_cuts(see: Open, kept: list[int]) -> None:
 
 
 def test_findings_lead_to_their_tokens(see: Open, broken: DataReport) -> None:
-    view = see(html_page(broken))
+    view = see(html_page_of_report(broken))
     link = view.locator("#findings a[href*='turn=']").first
     place = link.get_attribute("href") or ""
     link.click()
@@ -492,7 +492,7 @@ def test_packed_rows_show_their_borders(see: Open) -> None:
 
 def test_a_thousand_rows_are_small_and_few_are_drawn(see: Open) -> None:
     made = [row(i, *words(i, 300), supervised="0" * 150 + "1" * 150) for i in range(1000)]
-    html = html_document("rows", [tokens_section({"rows": made})], {})
+    html = html_document("rows", [token_view_section({"rows": made})], {})
     assert len(html) < 3_000_000
     view = see(html)
     assert view.locator(".entry").count() < 40
@@ -530,14 +530,16 @@ class Rows(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, text = self.path.partition("?")
         query = {name: values[0] for name, values in parse_qs(text).items()}
-        body = {"/": self.html_page, "/rows": self.rows, "/search": self.search}[path](query)
+        body = {"/": self.html_page_of_report, "/rows": self.rows, "/search": self.search}[path](
+            query
+        )
         self.send_response(200)
         self.send_header("Content-Type", "text/html" if path == "/" else "application/json")
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def html_page(self, query: dict[str, str]) -> str:
-        return html_document("rows", [tokens_section({"remote": "rows"})], {}, connect=True)
+    def html_page_of_report(self, query: dict[str, str]) -> str:
+        return html_document("rows", [token_view_section({"remote": "rows"})], {}, connect=True)
 
     def rows(self, query: dict[str, str]) -> str:
         start, count = int(query["start"]), min(int(query["count"]), 8)
@@ -616,7 +618,7 @@ def test_a_row_of_20_000_tokens(see: Open) -> None:
 def test_axe_is_content_and_nothing_sticks_out(
     see: Open, broken: DataReport, theme: str, size: dict[str, int]
 ) -> None:
-    view = see(html_page(broken), "#row=7&tok=20", color_scheme=theme, viewport=size)
+    view = see(html_page_of_report(broken), "#row=7&tok=20", color_scheme=theme, viewport=size)
     if theme == "light":
         assert violations(view) == []
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -642,7 +644,7 @@ def test_axe_finds_nothing_in_packs_twins_and_losses(see: Open) -> None:
 
 
 def test_the_theme_can_be_changed(see: Open, broken: DataReport) -> None:
-    view = see(html_page(broken), color_scheme="light")
+    view = see(html_page_of_report(broken), color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
     before = view.evaluate(ground)
     view.get_by_role("button", name="Light or dark").click()
@@ -650,7 +652,7 @@ def test_the_theme_can_be_changed(see: Open, broken: DataReport) -> None:
 
 
 def test_many_findings_can_be_sifted(see: Open, broken: DataReport) -> None:
-    view = see(html_page(broken))
+    view = see(html_page_of_report(broken))
     total, errors = view.locator(".finding").count(), view.locator(".finding.error").count()
     view.get_by_role("button", name=re.compile(r"warnings?$")).click()
     assert view.locator(".finding:visible").count() == errors < total
@@ -672,7 +674,7 @@ def test_the_policy_stops_what_is_not_ours(
         "<script>window.owned = 1</script>"
     )
     (tmp_path / "page.html").write_text(
-        html_page(broken).replace("</main>", attack + "</main>"), encoding="utf-8"
+        html_page_of_report(broken).replace("</main>", attack + "</main>"), encoding="utf-8"
     )
     view, said = browser.new_page(), list[str]()
     view.on("console", lambda message: said.append(message.text))

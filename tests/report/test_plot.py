@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
-from truetune.report.figure_plot import PLOT_ROWS, figure_svg, terminal_plot
+from truetune.report.figure_plot import PLOT_ROWS, figure_svg, plot_on_terminal
 
 FALLING = Series(
     "loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101))
@@ -21,7 +21,7 @@ POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
 
 
 def drawn(figure: Figure, width: int = 60, unicode: bool = True) -> list[str]:
-    return terminal_plot(figure, width, unicode).plain.split("\n")
+    return plot_on_terminal(figure, width, unicode).plain.split("\n")
 
 
 def test_a_falling_line_falls() -> None:

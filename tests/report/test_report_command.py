@@ -21,7 +21,7 @@ from truetune.evaluation.run_report import shortest_names
 from truetune.logs.curve_downsampling import MAX_POINTS, downsample_curve, smooth_curve
 from truetune.logs.run_log import Curve
 from truetune.report.as_json import to_json
-from truetune.report.page import page_of
+from truetune.report.page import html_page_of_json
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def test_json_is_the_same_report(folder: Path) -> None:
     kept = json.loads(Path("run.json").read_text())
     assert kept["runs"] == value["runs"]
     assert run("run.json", "-o", "again.html").return_value == 0
-    assert page_of(kept) == Path("again.html").read_text()
+    assert html_page_of_json(kept) == Path("again.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["healthy-dpo", "learning-rate-huge", "healthy-resumed"])

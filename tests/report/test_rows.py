@@ -18,16 +18,16 @@ from tests.parts import available, folder
 from tests.report.test_audited import audited
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
-from truetune.report.page.compare_rendered_rows import RowRenderer
-from truetune.report.page.rows_of_report import report_rows
+from truetune.report.page.compare_rendered_rows import TokenRowRenderer
+from truetune.report.page.rows_of_report import token_rows_of_report
 from truetune.report.page.token_rows import (
     MAX_ROW_TOKENS,
     TokenRow,
-    cut_row,
-    fit_rows,
+    cut_row_to_limit,
+    fit_rows_into_budget,
     row_of_batch_line,
 )
-from truetune.report.page.trainer_masks import mask_after_marker
+from truetune.report.page.trainer_masks import mask_after_last_marker
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 
@@ -48,8 +48,8 @@ TOKENIZERS = ["demo", "qwen3", "llama2-chat"]
 
 
 @cache
-def rendered(name: str, **changes: Any) -> RowRenderer:
-    return RowRenderer(
+def rendered(name: str, **changes: Any) -> TokenRowRenderer:
+    return TokenRowRenderer(
         RunSpec(tokenizer=str(TOKENIZER if name == "demo" else folder(name)), **changes)
     )
 
@@ -89,7 +89,7 @@ def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answe
         "messages[0].content": f"two words {question}",
         "messages[1].content": f"two more {answer}",
     }
-    (row,) = rendered(name).rows(chat(*contents.values()))
+    (row,) = rendered(name).token_rows(chat(*contents.values()))
     count = len(row["ids"])
     assert {len(row[key]) for key in ("pieces", "source", "supervised")} == {count}
     found = list(places(row))
@@ -108,7 +108,7 @@ def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answe
 
 
 def test_a_token_that_goes_on_behind_its_field_claims_no_more_than_the_field() -> None:
-    made = rendered("demo").rows(
+    made = rendered("demo").token_rows(
         Conversation(Origin("a", 1, 0), "prompt-completion", prompt="one t", completion="wo")
     )
     found = [
@@ -127,7 +127,7 @@ def test_a_token_that_goes_on_behind_its_field_claims_no_more_than_the_field() -
 def test_a_space_that_the_tokenizer_adds_holds_no_character() -> None:
     if not available("phi3"):
         pytest.skip("not to be had here")
-    (row,) = rendered("phi3").rows(chat("one", "日本"))
+    (row,) = rendered("phi3").token_rows(chat("one", "日本"))
     found = [
         place
         for piece, place in zip(row["pieces"], places(row), strict=True)
@@ -137,7 +137,7 @@ def test_a_space_that_the_tokenizer_adds_holds_no_character() -> None:
 
 
 def test_a_character_of_several_tokens() -> None:
-    (row,) = rendered("demo").rows(chat("ab👩cd", "e"))
+    (row,) = rendered("demo").token_rows(chat("ab👩cd", "e"))
     own = [
         (piece, start, end)
         for piece, (path, start, end) in zip(row["pieces"], places(row), strict=True)
@@ -158,8 +158,8 @@ def test_what_the_contract_wants_stands_beside_another_mask(
     changes: dict[str, Any], supervised: str
 ) -> None:
     spec = RunSpec(tokenizer=str(TOKENIZER), **changes)
-    (row,) = RowRenderer(spec).rows(chat("one", "two", "three", "four"))
-    (contract,) = rendered("demo").rows(chat("one", "two", "three", "four"))
+    (row,) = TokenRowRenderer(spec).token_rows(chat("one", "two", "three", "four"))
+    (contract,) = rendered("demo").token_rows(chat("one", "two", "three", "four"))
     assert row["ids"] == contract["ids"]
     assert row["expected"] == contract["supervised"] != row["supervised"]
     assert "expected" not in contract
@@ -185,7 +185,7 @@ def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> 
         + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     spec = RunSpec(tokenizer=str(TOKENIZER), template=str(template), mask_by="generation-tags")
-    (row,) = RowRenderer(spec).rows(chat("one", "two"))
+    (row,) = TokenRowRenderer(spec).token_rows(chat("one", "two"))
     learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
     assert set(learned) == {"messages[1].content"}
     assert row["expected"].count("1") == row["supervised"].count("1") + 1, (
@@ -195,18 +195,20 @@ def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> 
 
 def test_a_marker_that_is_not_there_leaves_nothing() -> None:
     ids = np.array([5, 1, 2, 7, 1, 2, 9], np.int32)
-    assert mask_after_marker(np.array([1, 2], np.int32), ids).tolist() == [False] * 6 + [True]
-    assert not mask_after_marker(np.array([2, 1], np.int32), ids).any()
-    assert not mask_after_marker(np.array([], np.int32), ids).any()
-    assert not mask_after_marker(np.array([1] * 9, np.int32), ids).any()
+    assert mask_after_last_marker(np.array([1, 2], np.int32), ids).tolist() == [False] * 6 + [True]
+    assert not mask_after_last_marker(np.array([2, 1], np.int32), ids).any()
+    assert not mask_after_last_marker(np.array([], np.int32), ids).any()
+    assert not mask_after_last_marker(np.array([1] * 9, np.int32), ids).any()
 
 
 def test_a_row_without_its_end_has_a_twin_with_it() -> None:
-    (row,) = rendered("demo").rows(Conversation(Origin("a", 1, 0), "text", text="Once upon a time"))
+    (row,) = rendered("demo").token_rows(
+        Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    )
     assert row["twin"]["ids"][:-1] == row["ids"]
     assert row["twin"]["supervised"][-1] == "1"
     assert "end token" in row["twin_name"]
-    (ended,) = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), append_eos=True)).rows(
+    (ended,) = TokenRowRenderer(RunSpec(tokenizer=str(TOKENIZER), append_eos=True)).token_rows(
         Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
     )
     assert "twin" not in ended
@@ -216,13 +218,13 @@ def test_both_sides_of_a_pair_and_verdicts() -> None:
     pair = chat(
         "one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three"}]
     )
-    made = rendered("demo").rows(pair)
+    made = rendered("demo").token_rows(pair)
     assert [row["title"] for row in made] == ["chosen", "rejected"]
     assert [
         "".join(row["pieces"]).count(text) for row, text in zip(made, ("two", "three"), strict=True)
     ] == [1, 1]
-    (wanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=True))
-    (unwanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=False))
+    (wanted,) = rendered("demo").token_rows(chat("one", "two", prompt_messages=1, label=True))
+    (unwanted,) = rendered("demo").token_rows(chat("one", "two", prompt_messages=1, label=False))
     assert (wanted["title"], unwanted["title"]) == ("wanted answer", "unwanted answer")
 
 
@@ -231,7 +233,7 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
     rows = [{"prompt": "one", "chosen": "two", "rejected": "three"}] * 2
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER))
-    assert [row["title"] for row in report_rows(report)][:2] == ["chosen", "rejected"]
+    assert [row["title"] for row in token_rows_of_report(report)][:2] == ["chosen", "rejected"]
     data.write_text(
         "".join(
             json.dumps(
@@ -251,19 +253,19 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
         "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     )
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), template=str(template))
-    refused = [row for row in report_rows(report) if row.get("error")]
+    refused = [row for row in token_rows_of_report(report) if row.get("error")]
     assert [(row["row"], row["line"], row["ids"]) for row in refused] == [(1, 2, [])]
 
 
 def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     template.write_text("{{ raise_exception('only <b>short</b> chats') }}")
-    (row,) = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(
+    (row,) = TokenRowRenderer(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).token_rows(
         chat("one", "two")
     )
     assert row["ids"] == []
     assert "only <b>short</b> chats" in row["error"]
-    (nothing,) = rendered("demo").rows(
+    (nothing,) = rendered("demo").token_rows(
         Conversation(Origin("a", 1, 0), "messages", [{"role": "user", "content": "x"}])
     )
     assert nothing["supervised"].count("1") == 0
@@ -271,7 +273,7 @@ def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
 
 def test_lines_of_an_audit() -> None:
     report = audited(["How many figs?", "Nine"])
-    rows = report_rows(report)
+    rows = token_rows_of_report(report)
     assert len(rows) == len(report.samples)
     for row, sample in zip(rows, report.samples, strict=True):
         assert row == row_of_batch_line(sample)
@@ -293,23 +295,23 @@ def test_a_row_says_what_a_limit_leaves_of_it() -> None:
         prompt_messages=1,
         rejected=[{"role": "assistant", "content": "three and more of it"}],
     )
-    chosen, rejected = (len(row["ids"]) for row in rendered("demo").rows(pair))
-    limited = rendered("demo", max_length=chosen).rows(pair)
+    chosen, rejected = (len(row["ids"]) for row in rendered("demo").token_rows(pair))
+    limited = rendered("demo", max_length=chosen).token_rows(pair)
     assert [row.get("kept") for row in limited] == [None, [0, chosen]]
-    from_end = RowRenderer(
+    from_end = TokenRowRenderer(
         RunSpec(
             tokenizer=str(TOKENIZER),
             max_length=10,
             training=Training(other={"truncation_mode": "keep_end"}),
         )
     )
-    assert [row["kept"] for row in from_end.rows(pair)] == [
+    assert [row["kept"] for row in from_end.token_rows(pair)] == [
         [chosen - 10, chosen],
         [rejected - 10, rejected],
     ]
-    (alone,) = from_end.rows(chat("one", "two"))
+    (alone,) = from_end.token_rows(chat("one", "two"))
     assert alone["kept"] == [0, 10]
-    (text,) = rendered("demo", max_length=3).rows(
+    (text,) = rendered("demo", max_length=3).token_rows(
         Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
     )
     assert text["kept"] == text["twin"]["kept"] == [0, 3]
@@ -329,25 +331,25 @@ def test_no_limit_is_drawn_where_long_rows_go_on(settings: dict[str, Any], form:
         if form == "messages"
         else Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
     )
-    assert "kept" in rendered("demo", max_length=3).rows(row)[0]
-    going_on = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
-    assert "kept" not in going_on.rows(row)[0]
+    assert "kept" in rendered("demo", max_length=3).token_rows(row)[0]
+    going_on = TokenRowRenderer(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
+    assert "kept" not in going_on.token_rows(row)[0]
 
 
 def test_a_page_holds_so_many_tokens_and_says_what_it_leaves_out() -> None:
-    (row,) = rendered("demo").rows(chat("one " * 50, "two"))
+    (row,) = rendered("demo").token_rows(chat("one " * 50, "two"))
     size = len(row["ids"])
-    found = list(fit_rows([row] * 5, "row", budget=3 * size))
+    found = list(fit_rows_into_budget([row] * 5, "row", budget=3 * size))
     assert [len(one["ids"]) for one in found] == [size] * 3 + [0]
     assert found[-1]["error"].startswith("2 more rows")
-    assert list(fit_rows([row], "row", budget=size)) == [row]
+    assert list(fit_rows_into_budget([row], "row", budget=size)) == [row]
 
 
 def test_a_very_long_row_is_cut_and_says_so() -> None:
-    (row,) = rendered("demo").rows(chat("one " * 50, "two"))
-    short = cut_row(row | {"twin": row}, 20)
+    (row,) = rendered("demo").token_rows(chat("one " * 50, "two"))
+    short = cut_row_to_limit(row | {"twin": row}, 20)
     assert {len(short[key]) for key in ("ids", "pieces", "source", "supervised")} == {20}
     assert all(run[0] < 20 for run in short["runs"])
     assert short["error"] == f"the first 20 of its {len(row['ids'])} tokens are shown"
-    assert cut_row(row) is row
+    assert cut_row_to_limit(row) is row
     assert MAX_ROW_TOKENS >= 20_000

@@ -13,7 +13,7 @@ from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from tests.report.runs import sampled, write_run
 from truetune.evaluation.run_report import build_run_report
-from truetune.report.page import html_page
+from truetune.report.page import html_page_of_report
 from truetune.settings.run_spec import RunSpec
 
 Open = Callable[..., Page]
@@ -36,9 +36,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     one, other = write_run(folder / "calm"), write_run(folder / "<i>evil", rate=3e-4, texts=TEXTS)
     made = {
-        "one": html_page(build_run_report([str(one)], RunSpec())),
-        "two": html_page(build_run_report([str(one), str(other)], RunSpec())),
-        "models": html_page(sampled(TEXTS)),
+        "one": html_page_of_report(build_run_report([str(one)], RunSpec())),
+        "two": html_page_of_report(build_run_report([str(one), str(other)], RunSpec())),
+        "models": html_page_of_report(sampled(TEXTS)),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ import jsonschema
 
 from truetune.checks.reports import DataReport
 from truetune.checks.rule_catalogue import all_rules
-from truetune.report.sarif import LEVELS, to_sarif
+from truetune.report.sarif import LEVELS, report_as_sarif
 
 
 def fields(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
@@ -85,12 +85,12 @@ SARIF = fields({"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": listed(R
 
 def test_it_keeps_to_the_standard(broken: DataReport, hostile: DataReport) -> None:
     for report in (broken, hostile):
-        assert to_sarif(report).isascii()
-        jsonschema.validate(json.loads(to_sarif(report)), SARIF)
+        assert report_as_sarif(report).isascii()
+        jsonschema.validate(json.loads(report_as_sarif(report)), SARIF)
 
 
 def test_it_holds_every_rule_and_every_finding(broken: DataReport) -> None:
-    (run,) = json.loads(to_sarif(broken))["runs"]
+    (run,) = json.loads(report_as_sarif(broken))["runs"]
     driver = run["tool"]["driver"]
     assert [rule["id"] for rule in driver["rules"]] == [rule.code for rule in all_rules()]
     for result, finding in zip(run["results"], broken.findings, strict=True):
@@ -101,7 +101,7 @@ def test_it_holds_every_rule_and_every_finding(broken: DataReport) -> None:
 
 
 def test_data_is_neither_placeholder_nor_link(hostile: DataReport) -> None:
-    (run,) = json.loads(to_sarif(hostile))["runs"]
+    (run,) = json.loads(report_as_sarif(hostile))["runs"]
     assert run["results"]
     for result in run["results"]:
         texts = [

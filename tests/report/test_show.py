@@ -17,7 +17,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Example
 from truetune.render.rendering import Rendering, Source
-from truetune.report.token_view_terminal import SOURCE_COLOURS, render_view
+from truetune.report.token_view_terminal import SOURCE_COLOURS, render_token_view
 from truetune.report.visible_text import spell_token
 from truetune.settings.run_spec import RunSpec
 
@@ -33,7 +33,7 @@ def drawn(token_view: TokenView, *, ids: bool = False, colour: bool = False) -> 
     colours: dict[str, Any] = {}
     if colour:
         colours = {"force_terminal": True, "color_system": "standard", "_environ": {}}
-    render_view(token_view, Console(file=buffer, width=80, **colours), ids=ids)
+    render_token_view(token_view, Console(file=buffer, width=80, **colours), ids=ids)
     return buffer.getvalue()
 
 
@@ -123,7 +123,7 @@ def test_one_example_a_turn_names_its_turn(tmp_path: Path) -> None:
     made = views(path)
     for number, token_view in enumerate(made):
         buffer = io.StringIO()
-        render_view(token_view, Console(file=buffer, width=80), number=number)
+        render_token_view(token_view, Console(file=buffer, width=80), number=number)
         turn = token_view.example.rendering.turn
         assert (f"example {number + 1}: trains turn {turn} alone" in buffer.getvalue()) == (
             turn is not None

@@ -22,8 +22,8 @@ from truetune.rehearsal.mutation_score import Mutant, MutationTest
 from truetune.rehearsal.rehearsal_report import PreferencePair, RecitedRow, RehearsalReport
 from truetune.render.rendering import Source
 from truetune.report.as_json import report_as_dict, to_json
-from truetune.report.page import html_page, page_of
-from truetune.report.record_drawing import report_drawing
+from truetune.report.page import html_page_of_json, html_page_of_report
+from truetune.report.record_drawing import record_report_details
 from truetune.report.report_terminal import render_report
 from truetune.serving.service_report import ServiceReport
 from truetune.settings.run_spec import RunSpec
@@ -75,10 +75,10 @@ def rehearsal() -> RehearsalReport:
 def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
     console = Console(file=io.StringIO(), width=1_000, color_system=None)
     render_report(report, console, verbose=True)
-    drawn = html_page(report)
+    drawn = html_page_of_report(report)
     assert "<img" not in drawn
     assert "\x1b" not in drawn
-    for part in report_drawing(report):
+    for part in record_report_details(report):
         texts = [cell["text"] for row in part["rows"] for cell in row["cells"]] if part["kind"] == "table" else [part["text"]]  # fmt: skip  # noqa: E501
         assert texts
         for text in texts:
@@ -89,7 +89,7 @@ def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
     "report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"]
 )
 def test_the_page_of_the_json_is_the_page_of_the_report(report: Report) -> None:
-    assert page_of(json.loads(to_json(report))) == html_page(report)
+    assert html_page_of_json(json.loads(to_json(report))) == html_page_of_report(report)
 
 
 def test_a_rehearsal_has_its_answers_in_json() -> None:
@@ -100,8 +100,10 @@ def test_a_rehearsal_has_its_answers_in_json() -> None:
 
 
 def test_a_check_has_nothing_of_the_kind(broken: DataReport) -> None:
-    assert report_drawing(broken) == []
+    assert record_report_details(broken) == []
 
 
 def test_what_is_bad_is_marked() -> None:
-    assert '<td class="bad bold words">1 of 2 equal, by their ids</td>' in html_page(service())
+    assert '<td class="bad bold words">1 of 2 equal, by their ids</td>' in html_page_of_report(
+        service()
+    )

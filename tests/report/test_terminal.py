@@ -17,9 +17,9 @@ from truetune.checks.reports import DataReport, Lengths
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
-from truetune.report.report_terminal import as_text, render_report
+from truetune.report.report_terminal import render_report, report_as_text
 from truetune.report.rules_terminal import render_rules
-from truetune.report.visible_text import format_share, visible, wrap_text
+from truetune.report.visible_text import format_per_cent_share, visible, wrap_text
 from truetune.settings.run_spec import RunSpec
 
 PAD = Finding(
@@ -205,7 +205,7 @@ def test_quiet_draws_findings_alone() -> None:
         drawn(report(DATE), quiet=True)
         == "info[TPL007] date-in-template: the template writes today's date\n"
     )
-    assert as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
+    assert report_as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
 
 
 def test_a_run_without_findings_and_one_that_learns_nothing() -> None:
@@ -238,7 +238,11 @@ def test_no_line_is_wider_than_the_window(broken: DataReport, width: int) -> Non
 
 
 def test_nothing_reaches_the_terminal_but_text(hostile: DataReport) -> None:
-    for text in (drawn(hostile), drawn(hostile, verbose=True), as_text(hostile, verbose=True)):
+    for text in (
+        drawn(hostile),
+        drawn(hostile, verbose=True),
+        report_as_text(hostile, verbose=True),
+    ):
         assert all(line.isprintable() for line in text.split("\n"))
         assert "[bold red]x[/]" in text
         assert "<b>&\\x1b[31m{0}[a](b)\\u202e.jsonl:1" in text
@@ -288,7 +292,7 @@ def test_what_is_visible() -> None:
         visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800")
         == "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
     )
-    assert (format_share(1, 8), format_share(0, 0)) == ("12.5 %", "0.0 %")
+    assert (format_per_cent_share(1, 8), format_per_cent_share(0, 0)) == ("12.5 %", "0.0 %")
 
 
 def test_a_table_of_many_answers_ends_with_how_many_are_left_out() -> None:

@@ -20,7 +20,7 @@ from truetune.generation.backends.http_client import Server
 from truetune.generation.backends.model_source import find_model_source
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.server_observations import ServerObservations
-from truetune.report.report_terminal import as_text
+from truetune.report.report_terminal import report_as_text
 from truetune.serving.check_server import judge_server, serve_check
 from truetune.serving.compare_prompts import compare_server_prompts
 from truetune.serving.infer_prompt_from_answers import compare_by_answers
@@ -97,7 +97,7 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:
     assert {ending["finish"] for ending in seen["stopping"]["endings"]} == {"stop"}
     assert seen["context"]["counted"] >= seen["context"]["sent"] >= 512
     assert {"logprobs", "n"} <= {*service.ignored}
-    drawn = as_text(report)
+    drawn = report_as_text(report)
     assert re.search(r"prompts +11 of 11 equal, by their number of tokens", drawn)
     assert re.search(r"the same greedy request +7 of 7 answers are equal", drawn)
 

@@ -19,7 +19,7 @@ from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
 from truetune.settings.run_spec import RunSpec
 from truetune.training.distributed_run import (
-    FailedElsewhere,
+    FirstProcessFailed,
     as_single_process,
     first_process_first,
     join_processes,
@@ -100,7 +100,7 @@ def turns() -> dict[str, np.ndarray]:
     try:
         with first_process_first() as leads:
             outcome = str(1 // (not leads))
-    except (ZeroDivisionError, FailedElsewhere) as error:
+    except (ZeroDivisionError, FirstProcessFailed) as error:
         outcome = type(error).__name__
     outcomes = gather_object([outcome])
     return {

@@ -31,13 +31,13 @@ FAMILIES = (
 
 def both(path: Path) -> tuple[Report, Report]:
     """What `truetune check` and `truetune train` say of a settings file before the first step."""
-    from truetune.training.preflight_checks import check_data
+    from truetune.training.preflight_checks import check_settings_and_data
     from truetune.training.progress_output import SilentListener
     from truetune.training.training_recipe import make_recipe
 
     given, source = find_settings(str(path), path.parent)
     spec = spec_of(given, str(path))
-    return check_paths((), spec, settings=source), check_data(
+    return check_paths((), spec, settings=source), check_settings_and_data(
         make_recipe(spec, rows=None, gpu=False, bf16=False).spec, SilentListener()
     )
 

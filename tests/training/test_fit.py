@@ -21,15 +21,15 @@ from truetune.memory.plan_memory import Plan
 from truetune.settings.run_spec import RunSpec
 from truetune.training import fit_memory as fits
 from truetune.training.fit_memory import (
-    Fitting,
+    MemoryFitting,
+    advice_where_it_does_not_fit,
     apply_changes,
-    change_lines,
-    fit_changes,
-    misfit_advice,
-    plan_run,
-    relief_changes,
+    changes_after_out_of_memory,
+    changes_as_yaml_lines,
+    changes_until_fit,
+    plan_run_memory,
 )
-from truetune.training.out_of_memory import is_out_of_memory
+from truetune.training.out_of_memory import is_out_of_memory_error
 from truetune.training.progress_output import PlainListener
 from truetune.training.training_recipe import make_recipe
 
@@ -53,7 +53,7 @@ def filled(spec: RunSpec) -> RunSpec:
 
 
 def plan_of(spec: RunSpec, gib: float | None) -> Plan:
-    found = plan_run(filled(spec), None if gib is None else gib * GIB)
+    found = plan_run_memory(filled(spec), None if gib is None else gib * GIB)
     assert found is not None
     return found
 
@@ -80,7 +80,7 @@ def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any]
     spec = asked(tmp_path, training)
     before = plan_of(spec, gpu)
     assert before.verdict == "too large"
-    changes = fit_changes(before)
+    changes = changes_until_fit(before)
     after = plan_of(apply_changes(spec, changes), gpu)
     assert after.verdict == "fits"
     assert after.estimate.peak.total / GIB <= changes[-1].total * (1 + 1e-9)
@@ -91,8 +91,8 @@ def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any]
 
 
 def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
-    lora = fit_changes(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
-    full = fit_changes(plan_of(asked(tmp_path, FULL), 48))
+    lora = changes_until_fit(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
+    full = changes_until_fit(plan_of(asked(tmp_path, FULL), 48))
     assert lora
     assert not any(change.costs or change.restarts for change in lora)
     costs = [change.costs for change in full]
@@ -104,7 +104,7 @@ def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
 def test_an_adapter_gets_its_own_learning_rate_and_dtype(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "dtype": "float32"})
     found = plan_of(spec, 40)
-    made = filled(apply_changes(spec, fit_changes(found))).training
+    made = filled(apply_changes(spec, changes_until_fit(found))).training
     assert made.lora is not None
     assert (made.learning_rate, made.dtype) == (2e-4, "bfloat16")
 
@@ -114,7 +114,7 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
         tmp_path, {"lora": {}}, trainer={**FULL, "activation_checkpointing": False, "seed": 7}
     )
     found = plan_of(spec, 24)
-    made = apply_changes(spec, fit_changes(found))
+    made = apply_changes(spec, changes_until_fit(found))
     assert made.trainer == {"seed": 7}
     assert filled(made).training.gradient_checkpointing
     assert effective(filled(made)) == 16
@@ -123,9 +123,9 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
 def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
     spec = asked(tmp_path, FULL)
     found = plan_of(spec, 24)
-    changes = fit_changes(found)
+    changes = changes_until_fit(found)
     pasted: dict[str, Any] = {}
-    for line in change_lines(changes):
+    for line in changes_as_yaml_lines(changes):
         if line.startswith("       "):
             ((name, value),) = yaml.safe_load(line).items()
             pasted[name.removeprefix("training.")] = value
@@ -135,14 +135,14 @@ def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
         assert value == (
             held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held
         )
-    assert next(misfit_advice(found)).startswith("memory: ")
+    assert next(advice_where_it_does_not_fit(found)).startswith("memory: ")
 
 
 def test_what_fits_stays(tmp_path: Path) -> None:
     found = plan_of(asked(tmp_path, {"lora": {}, "gradient_checkpointing": True}), 80)
-    assert fit_changes(found) == []
-    assert list(misfit_advice(found)) == []
-    assert plan_run(RunSpec(model=str(tmp_path / "nothing")), GIB) is None
+    assert changes_until_fit(found) == []
+    assert list(advice_where_it_does_not_fit(found)) == []
+    assert plan_run_memory(RunSpec(model=str(tmp_path / "nothing")), GIB) is None
 
 
 def test_relief_comes_to_an_end(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
     for _ in range(12):
         found = plan_of(spec, None)
         peaks.append(found.estimate.peak.total)
-        changes = relief_changes(found)
+        changes = changes_after_out_of_memory(found)
         if not changes:
             break
         spec = apply_changes(spec, changes[:1])
@@ -163,7 +163,7 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
 def test_an_evaluation_that_runs_out_gets_smaller_batches(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "per_device_eval_batch_size": 8})
     found = plan_of(spec, None)
-    made = apply_changes(spec, relief_changes(found, evaluating=True)[:1]).training
+    made = apply_changes(spec, changes_after_out_of_memory(found, evaluating=True)[:1]).training
     assert (made.per_device_eval_batch_size, made.per_device_train_batch_size) == (1, 8)
 
 
@@ -173,29 +173,35 @@ def test_only_what_can_be_done_here_is_proposed(
     spec = asked(tmp_path, {**FULL, "devices": 2})
     found = plan_of(spec, 8)
     monkeypatch.setattr(fits, "find_spec", lambda name: None)
-    names = {name for change in fit_changes(found) for name in change.settings.get("training", {})}
+    names = {
+        name for change in changes_until_fit(found) for name in change.settings.get("training", {})
+    }
     assert not names & {"optim", "load_in", "use_liger_kernel", "fsdp"}
 
 
 def test_a_run_that_is_taken_up_keeps_its_changes(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "lora": {}})
     said: list[str] = []
-    first = Fitting(True, 24 * GIB, said.append)
-    made = first.over(spec, filled(spec), ())
-    again = Fitting(False, None, said.append)
-    assert again.over(spec, filled(spec), json.loads(json.dumps(first.record()))) == made != spec
+    first = MemoryFitting(True, 24 * GIB, said.append)
+    made = first.settings_that_fit(spec, filled(spec), ())
+    again = MemoryFitting(False, None, said.append)
+    assert (
+        again.settings_that_fit(spec, filled(spec), json.loads(json.dumps(first.as_record())))
+        == made
+        != spec
+    )
     assert said[: len(said) // 2] == said[len(said) // 2 :]
 
 
 def test_the_end_of_memory_is_known() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 55, dtype=torch.uint8)
-    assert is_out_of_memory(caught.value)
-    assert is_out_of_memory(
+    assert is_out_of_memory_error(caught.value)
+    assert is_out_of_memory_error(
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     )
-    assert is_out_of_memory(MemoryError())
-    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+    assert is_out_of_memory_error(MemoryError())
+    assert not is_out_of_memory_error(RuntimeError("shapes do not match"))
 
 
 class Small(TrainerCallback):

@@ -10,7 +10,11 @@ import torch
 import transformers
 
 from truetune.collate import PaddingCollator, PaddingFreeCollator
-from truetune.training.supervised_token_losses import FUSED_FLAG, fuse_head, token_losses
+from truetune.training.supervised_token_losses import (
+    FUSED_FLAG,
+    compute_token_losses,
+    use_fused_head,
+)
 
 SHAPE = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -65,7 +69,7 @@ def gradients(of: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def mean(of: Any, batch: dict[str, Any]) -> torch.Tensor:
-    found = token_losses(of, batch)
+    found = compute_token_losses(of, batch)
     return found.losses.mean() + (0 if found.auxiliary is None else found.auxiliary)
 
 
@@ -86,7 +90,7 @@ def test_losses_and_gradients_are_the_models_own(kind: str) -> None:
 
 
 def test_a_head_in_16_bits_is_fused() -> None:
-    assert fuse_head(model("gemma2").to(torch.bfloat16))
+    assert use_fused_head(model("gemma2").to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "granite", "cohere", "mixtral"])
@@ -94,7 +98,7 @@ def test_a_fused_head_gives_the_same(kind: str) -> None:
     made, batch = model(kind), PaddingCollator(0)(rows())
     expected = mean(made, batch)
     before = gradients(made, expected)
-    assert fuse_head(made)
+    assert use_fused_head(made)
     found = mean(made, batch)
     assert abs(expected.item() - found.item()) < 3e-6
     same(before, gradients(made, found), 3e-6)
@@ -105,11 +109,11 @@ def test_a_head_that_cannot_be_fused_stays_as_it_was(dtype: torch.dtype) -> None
     made, batch = model().to(dtype), PaddingCollator(0)(rows())
     made.config.logit_scale = 0.5
     """Of which Llama's own forward knows nothing, and TRL's does"""
-    expected = token_losses(made, batch).losses
-    assert not fuse_head(made)
+    expected = compute_token_losses(made, batch).losses
+    assert not use_fused_head(made)
     assert FUSED_FLAG not in vars(made)
     assert "forward" not in vars(made)
-    assert torch.equal(token_losses(made, batch).losses, expected)
+    assert torch.equal(compute_token_losses(made, batch).losses, expected)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -133,7 +137,7 @@ def test_an_adapter_on_any_layer_learns_as_by_the_full_logits(
 def test_documents_of_one_row_have_the_losses_that_they_have_padded() -> None:
     made = model()
     padded, packed = (
-        token_losses(made, collate(rows())).losses
+        compute_token_losses(made, collate(rows())).losses
         for collate in (PaddingCollator(0), PaddingFreeCollator())
     )
     assert torch.allclose(padded, packed, atol=1e-5)
@@ -141,7 +145,7 @@ def test_documents_of_one_row_have_the_losses_that_they_have_padded() -> None:
 
 def test_a_batch_without_labels_has_a_loss_of_zero_with_a_gradient() -> None:
     made, batch = model(), PaddingCollator(0)(rows()[2:])
-    found = token_losses(made, batch)
+    found = compute_token_losses(made, batch)
     assert found.losses.shape == found.first.shape == (0,)
     assert all(not bool(g.any()) for g in gradients(made, found.losses.sum()).values())
 
@@ -155,7 +159,7 @@ def test_weights_sources_and_first_tokens_stand_beside_their_losses() -> None:
         }
         for row in rows()
     ]
-    found = token_losses(model(), PaddingCollator(0)(given))
+    found = compute_token_losses(model(), PaddingCollator(0)(given))
     assert found.sources is not None
     assert found.weights is not None
     assert found.sources.tolist() == [*range(5, 12), *range(3, 9)]
@@ -168,12 +172,12 @@ def test_the_head_is_given_supervised_places_alone() -> None:
     made.lm_head.register_forward_hook(
         lambda module, args, output: seen.append(tuple(output.shape))
     )
-    token_losses(made, PaddingCollator(0)(rows()))
+    compute_token_losses(made, PaddingCollator(0)(rows()))
     assert seen == [(1, 13, 97)]
 
 
 def test_a_model_without_an_output_embedding_gives_all_logits() -> None:
     made, batch = model(), PaddingCollator(0)(rows())
-    expected = token_losses(made, batch).losses
+    expected = compute_token_losses(made, batch).losses
     made.get_output_embeddings = lambda: None
-    assert torch.equal(token_losses(made, batch).losses, expected)
+    assert torch.equal(compute_token_losses(made, batch).losses, expected)

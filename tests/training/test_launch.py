@@ -20,22 +20,22 @@ from truetune.training import launch_processes as launching
 from truetune.training.distributed_run import (
     describe_idle_gpus,
     join_processes,
-    spread_over_processes,
+    settings_for_processes,
 )
-from truetune.training.launch_processes import build_command, launch_processes
-from truetune.training.trainer_arguments import make_arguments
+from truetune.training.launch_processes import build_launch_command, launch_processes
+from truetune.training.trainer_arguments import make_trainer_arguments
 
 
 def test_gpus_are_accelerates(tmp_path: Path) -> None:
-    line = build_command(2, None, ["train", "a.yaml"], gpus=2)
+    line = build_launch_command(2, None, ["train", "a.yaml"], gpus=2)
     assert line[:2] == ["accelerate", "launch"]
     assert line[-4:] == ["-m", "truetune", "train", "a.yaml"]
     assert "--multi_gpu" in line
     assert line[line.index("--num_processes") + 1] == "2"
-    assert "--multi_gpu" not in build_command(1, None, ["train"], gpus=2)
+    assert "--multi_gpu" not in build_launch_command(1, None, ["train"], gpus=2)
     config = tmp_path / "fsdp.yaml"
     config.touch()
-    line = build_command(8, str(config), ["train"], gpus=0)
+    line = build_launch_command(8, str(config), ["train"], gpus=0)
     assert line[:6] == [
         "accelerate",
         "launch",
@@ -47,7 +47,7 @@ def test_gpus_are_accelerates(tmp_path: Path) -> None:
 
 
 def test_cpus_are_torchruns() -> None:
-    line = build_command(2, None, ["train", "a.yaml"], gpus=0)
+    line = build_launch_command(2, None, ["train", "a.yaml"], gpus=0)
     assert line == [
         "torchrun",
         "--standalone",
@@ -66,7 +66,7 @@ def test_cpus_are_torchruns() -> None:
 )
 def test_what_can_not_be_launched(processes: int, config: str | None, gpus: int, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        build_command(processes, config, ["train"], gpus=gpus)
+        build_launch_command(processes, config, ["train"], gpus=gpus)
 
 
 def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,15 +128,15 @@ def test_several_gpus_without_a_launcher_are_one(
     from transformers import TrainingArguments
 
     monkeypatch.setattr(TrainingArguments, "n_gpu", 4)
-    made = make_arguments(TrainingArguments, {"output_dir": str(tmp_path), "use_cpu": True})
+    made = make_trainer_arguments(TrainingArguments, {"output_dir": str(tmp_path), "use_cpu": True})
     assert made._n_gpu == 1
 
 
 def test_settings_know_the_processes_that_there_are() -> None:
     spec = RunSpec.model_validate({"training": {"devices": 4}, "trainer": {"seed": 1}})
     state = join_processes(spec)
-    assert spread_over_processes(spec, state).training.devices == 1
-    assert spread_over_processes(spec, state).trainer == {"seed": 1}
+    assert settings_for_processes(spec, state).training.devices == 1
+    assert settings_for_processes(spec, state).trainer == {"seed": 1}
     with pytest.raises(UsageError, match="expected seconds"):
         join_processes(RunSpec(trainer={"ddp_timeout": "soon"}))
 

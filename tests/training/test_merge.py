@@ -23,9 +23,14 @@ from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
 from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
-from truetune.report.merge_terminal import merged_page
-from truetune.report.page import page_of
-from truetune.training.atomic_folder import MARK_FILE, MODEL_FOLDER, _mark_bytes, atomic_folder
+from truetune.report.merge_terminal import merge_page_values
+from truetune.report.page import html_page_of_json
+from truetune.training.atomic_folder import (
+    MARK_FILE,
+    MODEL_FOLDER,
+    _work_mark_bytes,
+    write_folder_atomically,
+)
 from truetune.training.fidelity_proof import compare_form, make_proof, observe_model
 from truetune.training.merge import MERGE_FILE, merge
 
@@ -118,10 +123,10 @@ def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(
 ) -> None:
     done = merge(made / "lora", out=tmp_path / "m", prompts=1)
     assert done.proof is not None
-    lost = merged_page(replace(done, proof=replace(done.proof, effect=0.0)))
+    lost = merge_page_values(replace(done, proof=replace(done.proof, effect=0.0)))
     assert (lost["failed"], lost["findings"]) == (True, [])
-    for value, fine in ((lost, False), (merged_page(done), True)):
-        text = page_of(value)
+    for value, fine in ((lost, False), (merge_page_values(done), True)):
+        text = html_page_of_json(value)
         assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (
             fine,
             not fine,
@@ -275,16 +280,19 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     left = tmp_path / ".m.999999999.part"
     (left / MODEL_FOLDER).mkdir(parents=True)
-    (left / MARK_FILE).write_bytes(_mark_bytes("999999999"))
+    (left / MARK_FILE).write_bytes(_work_mark_bytes("999999999"))
     (left / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part,
+    ):
         _stopped(part)
     with (
         pytest.raises(UsageError, match="are free"),
-        atomic_folder(tmp_path / "m", size=1 << 60, inputs=[]),
+        write_folder_atomically(tmp_path / "m", size=1 << 60, inputs=[]),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -301,10 +309,10 @@ def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
     (bare / MODEL_FOLDER).mkdir(parents=True)
     (bare / MODEL_FOLDER / "model.safetensors").write_bytes(b"mine")
     (marked / MODEL_FOLDER).mkdir(parents=True)
-    (marked / MARK_FILE).write_bytes(_mark_bytes("999999998"))
+    (marked / MARK_FILE).write_bytes(_work_mark_bytes("999999998"))
     (marked / MODEL_FOLDER / "thesis.tex").write_text("mine")
     (marked / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
-    with atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
+    with write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part:
         (part / "config.json").write_text("{}")
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {

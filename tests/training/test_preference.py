@@ -22,7 +22,11 @@ from truetune.errors import DataError, SpecError, UsageError  # noqa: E402 - nee
 from truetune.settings.run_spec import Encoding, RunSpec, Watch  # noqa: E402 - needs the packages asked for above
 from truetune.settings.training_settings import Lora, Training  # noqa: E402 - needs the packages asked for above
 from truetune.training import preference_trainers  # noqa: E402 - needs the packages asked for above
-from truetune.training.preference_rows import PreferenceRows, choose_neighbours, load_preferences  # noqa: E402 - needs the packages asked for above
+from truetune.training.preference_rows import (  # noqa: E402 - needs the packages asked for above
+    PreferenceRows,
+    choose_kl_answers,
+    load_preference_data,
+)
 from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402 - needs the packages asked for above
 from truetune.training.prepare_model import prepare_model  # noqa: E402 - needs the packages asked for above
 from truetune.training.run_training import train_run  # noqa: E402 - needs the packages asked for above
@@ -99,12 +103,12 @@ def spec_of(base: Path, folder: Path, rows: list[Row], method: str, **training: 
 def trainer_of(spec: RunSpec) -> Any:
     made = make_recipe(spec, rows=None, gpu=False, bf16=False)
     return make_preference_trainer(
-        made, prepare_model(made.spec, made.training), load_preferences(made.spec)
+        made, prepare_model(made.spec, made.training), load_preference_data(made.spec)
     )
 
 
 def rows_of(spec: RunSpec) -> PreferenceRows:
-    rows = load_preferences(make_recipe(spec, rows=None, gpu=False, bf16=False).spec).train
+    rows = load_preference_data(make_recipe(spec, rows=None, gpu=False, bf16=False).spec).train
     assert isinstance(rows, PreferenceRows)
     return rows
 
@@ -132,7 +136,7 @@ def ids_of_trl(method: str, rows: list[Row], folder: Path) -> list[Row]:
 
 
 def test_pairs_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
-    mine = rows_of(spec_of(base, tmp_path, pairs(6), "dpo")).dataset()
+    mine = rows_of(spec_of(base, tmp_path, pairs(6), "dpo")).as_dataset()
     behind = tokenizer()(BEHIND)["input_ids"]
     for own, row in zip(mine, ids_of_trl("dpo", pairs(6), tmp_path), strict=True):
         assert own["prompt_ids"] == row["prompt_ids"]
@@ -152,7 +156,7 @@ def test_pairs_of_orpo_have_the_ids_of_trl_without_its_second_stop(
 
 
 def test_verdicts_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
-    mine = rows_of(spec_of(base, tmp_path, verdicts(6), "kto")).dataset()
+    mine = rows_of(spec_of(base, tmp_path, verdicts(6), "kto")).as_dataset()
     behind = tokenizer()(BEHIND)["input_ids"]
     found = sorted(
         (row["prompt_ids"], row["completion_ids"] + behind, row["label"]) for row in mine
@@ -167,13 +171,13 @@ def test_verdicts_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_one_by_one_are_those_of_the_data_set(method: str, base: Path, tmp_path: Path) -> None:
     rows = rows_of(spec_of(base, tmp_path, pairs(), method))
-    assert [rows[i] for i in range(len(rows))] == rows.dataset().to_list()
+    assert [rows[i] for i in range(len(rows))] == rows.as_dataset().to_list()
     assert len(rows) == (80 if method == "kto" else 40)
 
 
 def test_held_out_rows_are_not_trained_on(base: Path, tmp_path: Path) -> None:
     for method in METHODS:
-        data = load_preferences(spec_of(base, tmp_path, pairs(), method, val_size=10))
+        data = load_preference_data(spec_of(base, tmp_path, pairs(), method, val_size=10))
         assert data.held_out is not None
         apart = {tuple(data.held_out[i]["prompt_ids"]) for i in range(len(data.held_out))}
         assert len(apart) == 10
@@ -185,7 +189,7 @@ def test_rows_that_tell_nothing_are_left_out_and_counted(base: Path, tmp_path: P
     first["rejected"] = first["chosen"]
     second["chosen"] = [*second["chosen"], turn("user", "Sure?"), turn("assistant", "Yes.")]
     third["rejected"] = [turn("assistant", "well, " * 200)]
-    data = load_preferences(spec_of(base, tmp_path, [first, second, third, *others], "dpo"))
+    data = load_preference_data(spec_of(base, tmp_path, [first, second, third, *others], "dpo"))
     assert len(data.train) == 9
     assert data.encoded.counts["dropped"] == 3
     dropped = (data.encoded.folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
@@ -196,14 +200,16 @@ def test_rows_that_tell_nothing_are_left_out_and_counted(base: Path, tmp_path: P
 def test_a_pair_is_never_cut(base: Path, tmp_path: Path) -> None:
     spec = spec_of(base, tmp_path, pairs(4), "dpo")
     with pytest.raises(SpecError, match="cut the two sides of a pair differently"):
-        load_preferences(spec.model_copy(update={"encode": Encoding(overflow="truncate-prompt")}))
+        load_preference_data(
+            spec.model_copy(update={"encode": Encoding(overflow="truncate-prompt")})
+        )
 
 
 def test_rows_of_the_wrong_kind_are_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="compares two answers"):
-        load_preferences(spec_of(base, tmp_path, [*pairs(2), *verdicts(2)], "dpo"))
+        load_preference_data(spec_of(base, tmp_path, [*pairs(2), *verdicts(2)], "dpo"))
     with pytest.raises(DataError, match="neither a pair of answers nor"):
-        load_preferences(
+        load_preference_data(
             spec_of(
                 base,
                 tmp_path,
@@ -221,7 +227,7 @@ def test_encoded_pairs_are_found_again(base: Path, tmp_path: Path) -> None:
     again = encode(spec)
     assert again.reused
     assert again.counts["documents"] == 80
-    assert again.dataset()["label"][:4] == [True, False, True, False]
+    assert again.as_dataset()["label"][:4] == [True, False, True, False]
 
 
 def test_rows_of_a_batch_answer_different_questions(base: Path, tmp_path: Path) -> None:
@@ -246,7 +252,7 @@ def test_wanted_and_unwanted_answers_are_spread_evenly(base: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("count", "batch"), [(8, 4), (9, 4), (7, 4), (2, 4), (40, 2)])
 def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None:
-    found = choose_neighbours(np.full(count, 5), np.full(count, 5), batch, 10)
+    found = choose_kl_answers(np.full(count, 5), np.full(count, 5), batch, 10)
     places = np.arange(count)
     assert (found != places).all()
     assert (
@@ -256,8 +262,8 @@ def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None
 
 def test_a_neighbour_has_room_behind_the_prompt() -> None:
     prompts, answers = np.array([2, 8, 2, 2]), np.array([7, 1, 2, 8])
-    assert choose_neighbours(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
-    assert choose_neighbours(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
+    assert choose_kl_answers(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
+    assert choose_kl_answers(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
 
 
 @pytest.mark.slow
@@ -274,7 +280,7 @@ def test_margins_grow(method: str, lora: Lora | None, base: Path, tmp_path: Path
     assert steps[-1]["loss"] < 0.99 * steps[0]["loss"]
     assert margins[-1] > margins[0] + 0.01
     prompt = torch.tensor(
-        [load_preferences(spec_of(base, tmp_path, pairs(), method)).train[0]["prompt_ids"]]
+        [load_preference_data(spec_of(base, tmp_path, pairs(), method)).train[0]["prompt_ids"]]
     )
     assert (
         trainer.model.generate(input_ids=prompt, max_new_tokens=3, do_sample=False).shape[1]
@@ -316,10 +322,10 @@ def test_batches_of_other_ids_are_refused(method: str, base: Path, tmp_path: Pat
         made[name][0, place] = -100 if method == "orpo" else 0
         return made
 
-    preference_trainers._prove_batches(trainer, rows)
+    preference_trainers._check_first_batches(trainer, rows)
     trainer.data_collator = begins_late
     with pytest.raises(UsageError, match="labels of line 0"):
-        preference_trainers._prove_batches(trainer, rows)
+        preference_trainers._check_first_batches(trainer, rows)
 
 
 def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path) -> None:
@@ -327,7 +333,7 @@ def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path
     with torch.no_grad():
         trainer.ref_model.lm_head.weight.mul_(1.5)
     with pytest.raises(UsageError, match="policy and reference differ by"):
-        preference_trainers._prove_reference(trainer)
+        preference_trainers._check_reference_equals_policy(trainer)
     with pytest.raises(UsageError, match="init_lora_weights"):
         trainer_of(
             spec_of(base, tmp_path, pairs(), "kto", lora=Lora(r=4, init_lora_weights="pissa"))
@@ -340,7 +346,7 @@ def test_dropout_that_stays_on_is_seen(base: Path, tmp_path: Path) -> None:
         assert layer.self_attn.attention_dropout == 0.0
         layer.self_attn.attention_dropout = 0.3
     with pytest.raises(UsageError, match="Dropout that stays on"):
-        preference_trainers._prove_reference(trainer)
+        preference_trainers._check_reference_equals_policy(trainer)
 
 
 def test_single_rows_of_the_embedding_are_refused(base: Path, tmp_path: Path) -> None:

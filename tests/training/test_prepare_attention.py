@@ -19,8 +19,12 @@ from truetune.training.choose_collator import (
     choose_collator,
     is_padding_free_cheaper,
 )
-from truetune.training.packing_attention import ModelAttention, find_attention, honours_packing
-from truetune.training.supervised_token_losses import token_losses
+from truetune.training.packing_attention import (
+    ModelAttention,
+    keeps_documents_apart,
+    probe_packing_attention,
+)
+from truetune.training.supervised_token_losses import compute_token_losses
 
 SHAPE = {
     "vocab_size": 97,
@@ -50,7 +54,7 @@ def model(kind: str, **more: Any) -> Any:
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gpt2"])
 def test_attention_keeps_documents_apart(kind: str) -> None:
     more = {"n_embd": 32, "n_head": 4, "n_layer": 2} if kind == "gpt2" else {}
-    honoured, why = honours_packing(model(kind, **more))
+    honoured, why = keeps_documents_apart(model(kind, **more))
     assert honoured, why
 
 
@@ -58,7 +62,7 @@ def test_attention_keeps_documents_apart(kind: str) -> None:
 def test_of_any_implementation_that_makes_a_mask(implementation: str) -> None:
     made = tiny()
     made.set_attn_implementation(implementation)
-    found = find_attention(made)
+    found = probe_packing_attention(made)
     assert (found.implementation, found.varlen, found.packs) == (implementation, False, True)
 
 
@@ -68,7 +72,7 @@ def test_of_any_implementation_that_makes_a_mask(implementation: str) -> None:
 def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(
     kind: str, more: dict[str, Any]
 ) -> None:
-    found = find_attention(model(kind, **more))
+    found = probe_packing_attention(model(kind, **more))
     assert not found.packs
     assert "packed row" in found.why
 
@@ -76,7 +80,7 @@ def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(
 def test_looking_changes_nothing() -> None:
     made = tiny().train()
     state = torch.get_rng_state()
-    find_attention(made)
+    probe_packing_attention(made)
     assert made.training
     assert torch.equal(state, torch.get_rng_state())
 
@@ -110,9 +114,11 @@ def test_packs_are_taken_apart_for_a_model_that_would_mix_them() -> None:
     batch = UnpackingCollator(0)([pack])
     assert batch["input_ids"].tolist() == [[*range(3, 10)], [*range(10, 15), 0, 0]]
     assert batch["sources"].tolist() == [[*range(7)], [*range(7, 12), 0, 0]]
-    expected = torch.cat([token_losses(made, PaddingCollator(0)([row])).losses for row in alone])
-    assert torch.allclose(token_losses(made, batch).losses, expected, atol=1e-6)
-    mixed = token_losses(made, PaddingFreeCollator()([pack])).losses
+    expected = torch.cat(
+        [compute_token_losses(made, PaddingCollator(0)([row])).losses for row in alone]
+    )
+    assert torch.allclose(compute_token_losses(made, batch).losses, expected, atol=1e-6)
+    mixed = compute_token_losses(made, PaddingFreeCollator()([pack])).losses
     assert not torch.allclose(mixed, expected, atol=1e-6)
 
 

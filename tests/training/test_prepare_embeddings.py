@@ -19,7 +19,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Training
 from truetune.training.enlarge_embeddings import enlarge_embeddings
 from truetune.training.prepare_model import PreparedModel, prepare_model
-from truetune.training.supervised_token_losses import token_losses
+from truetune.training.supervised_token_losses import compute_token_losses
 from truetune.training.write_extended_tokenizer import extend_tokenizer
 
 NEW = "<step>"
@@ -55,7 +55,7 @@ def step(model: Any, id: int) -> None:
     model.train()
     ids = torch.tensor([[5, id, 6, id, 7]])
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.05)
-    token_losses(model, {"input_ids": ids, "labels": ids}).losses.mean().backward()
+    compute_token_losses(model, {"input_ids": ids, "labels": ids}).losses.mean().backward()
     optimizer.step()
     model.eval()
 

@@ -28,7 +28,7 @@ from truetune.training.training_recipe import (
     SHARED_ARGUMENTS,
     Recipe,
     make_recipe,
-    recipe_arguments,
+    trainer_arguments_of_recipe,
 )
 
 METHODS = ("sft", "dpo", "orpo", "kto")
@@ -71,7 +71,7 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
         training={"output_dir": str(tmp_path), "lora": {}},
         trainer={"adam_epsilon": "1e-7"},
     )
-    arguments = arguments_class(method)(**recipe_arguments(chosen))
+    arguments = arguments_class(method)(**trainer_arguments_of_recipe(chosen))
     training = chosen.training
     assert arguments.learning_rate == DEFAULTS[training.method].adapter
     assert arguments.warmup_steps == DEFAULTS[training.method].warmup
@@ -88,7 +88,7 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
     assert arguments.eval_strategy == "steps"
     assert (
         arguments.gradient_accumulation_steps * arguments.per_device_train_batch_size
-        == chosen.effective
+        == chosen.effective_batch
         == 16
     )
     if method == "kto":
@@ -99,11 +99,13 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_evaluation_without_rows_for_it(method: str) -> None:
-    arguments = recipe_arguments(made(method), evaluates=False)
+    arguments = trainer_arguments_of_recipe(made(method), evaluates=False)
     assert (arguments["eval_strategy"], "eval_steps" in arguments) == ("no", False)
-    assert recipe_arguments(made(method, training={"val_size": 0}))["eval_strategy"] == "no"
     assert (
-        recipe_arguments(made(method, eval_data="b.jsonl", training={"val_size": 0}))[
+        trainer_arguments_of_recipe(made(method, training={"val_size": 0}))["eval_strategy"] == "no"
+    )
+    assert (
+        trainer_arguments_of_recipe(made(method, eval_data="b.jsonl", training={"val_size": 0}))[
             "eval_strategy"
         ]
         == "steps"
@@ -252,7 +254,7 @@ def test_steps_are_those_of_the_trainer(steps: int, tmp_path: Path) -> None:
         rows=10 * steps + 1,
         training={"output_dir": str(tmp_path), "packing": False, "num_train_epochs": 2},
     )
-    arguments = TrainingArguments(**recipe_arguments(chosen, evaluates=False))
+    arguments = TrainingArguments(**trainer_arguments_of_recipe(chosen, evaluates=False))
     trainer = Trainer(tiny.model(), arguments, train_dataset=[{}] * (10 * steps + 1))
     loader: DataLoader[Any] = trainer.get_train_dataloader()
     assert chosen.steps == trainer.set_initial_training_values(arguments, loader)[-1]
@@ -277,8 +279,8 @@ def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
         start.smallest, asked.get("per_device_train_batch_size", 64)
     )
     if not {"per_device_train_batch_size", "gradient_accumulation_steps"} & asked.keys():
-        assert chosen.effective < 16 + training.per_device_train_batch_size * training.devices
-        assert chosen.effective >= start.fewest
+        assert chosen.effective_batch < 16 + training.per_device_train_batch_size * training.devices
+        assert chosen.effective_batch >= start.fewest
     assert (chosen.steps is None) == (rows is None and asked.get("max_steps", -1) < 1)
     again = make_recipe(chosen.spec, rows=rows, gpu=False, bf16=False)
     assert (again.spec, again.choices) == (chosen.spec, ())
@@ -329,7 +331,7 @@ def test_what_the_user_passes_to_the_trainer_wins() -> None:
             "per_device_train_batch_size": 1,
         },
     )
-    arguments = recipe_arguments(chosen)
+    arguments = trainer_arguments_of_recipe(chosen)
     assert arguments["learning_rate"] == 3e-4
     assert (arguments["activation_checkpointing"], arguments["seed"], chosen.seed) == (True, 7, 7)
     assert (arguments["report_to"], chosen.spec.trainer) == (

@@ -18,8 +18,12 @@ from truetune.checkpoint.run_folder import RUN_FILE, WHOLE_FILE, find_checkpoint
 from truetune.errors import UsageError
 from truetune.training.claim_folder import LOCK_NAME, claim_folder, lock_folder
 from truetune.training.run_files import remove_checkpoint
-from truetune.training.save_checkpoints import collect_sums, mark_whole, restore_sums
-from truetune.training.write_run_record import describe_differences
+from truetune.training.save_checkpoints import (
+    collect_log_sums,
+    mark_checkpoint_whole,
+    restore_log_sums,
+)
+from truetune.training.write_run_record import describe_input_differences
 
 CASE = "lora:full8+save8+sigint10"
 
@@ -87,7 +91,7 @@ def test_what_was_summed_is_put_back_to_the_bit() -> None:
     before._stored_metrics["train"]["nll_loss"] += [torch.tensor(0.7), torch.tensor(2.0)]
     before._tr_loss += 1 / 3
     before._globalstep_last_logged, before._total_train_tokens = 3, 700
-    restore_sums(after, json.loads(json.dumps(collect_sums(before))))
+    restore_log_sums(after, json.loads(json.dumps(collect_log_sums(before))))
     assert after._metrics == before._metrics
     assert after._stored_metrics["train"]["nll_loss"] == [torch.tensor(0.7).item(), 2.0]
     assert torch.equal(after._tr_loss, before._tr_loss)
@@ -101,7 +105,7 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         checkpoint = folder / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         (checkpoint / "optimizer.pt").write_bytes(b"state" * 100)
-        mark_whole(checkpoint, resumes=True)
+        mark_checkpoint_whole(checkpoint, resumes=True)
     files: dict[str, Any] = {}
     facts = {
         "format": 1,
@@ -136,7 +140,7 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
         UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"
     ):
         claim_folder(tmp_path, here)
-    assert describe_differences(here | {"base": None}, there) == [
+    assert describe_input_differences(here | {"base": None}, there) == [
         "training.learning_rate (0.1 there, 0.2 now)"
     ]
 

@@ -33,12 +33,12 @@ from truetune.settings.training_settings import Lora, Training
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
     RECIPES,
-    propose_recipe,
+    propose_recipe_name,
     propose_settings,
 )
 from truetune.training.setting_conflicts import OTHER_STACKS
 from truetune.training.settings_file import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
-from truetune.training.settings_file import render_settings as sheet
+from truetune.training.settings_file import render_settings_yaml as sheet
 from truetune.training.survey_data import MAX_ROWS_SURVEYED, survey_data
 from truetune.training.training_recipe import make_recipe
 
@@ -278,7 +278,7 @@ def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folde
 def test_what_is_found(folder: Path) -> None:
     spec = spec_of({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
     found = survey_data(spec)
-    assert (found.format, found.rows, found.exact, found.notes, propose_recipe(found)) == (
+    assert (found.format, found.rows, found.exact, found.notes, propose_recipe_name(found)) == (
         "preference",
         40,
         True,
@@ -290,7 +290,7 @@ def test_what_is_found(folder: Path) -> None:
     assert (found.lengths.examples, found.shape.positions) == (40, 4096)
     assert found.lengths.most == found.lengths.longest
     poor = survey_data(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
-    assert (poor.lengths, poor.shape, propose_recipe(poor)) == (None, None, "lora")
+    assert (poor.lengths, poor.shape, propose_recipe_name(poor)) == (None, None, "lora")
     assert ["not known" in note for note in poor.notes] == [True, True]
     made = propose_settings(
         spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"), poor, "lora", gpu=False
@@ -339,7 +339,7 @@ def test_a_gpu(folder: Path) -> None:
     for size, verdict in ((2**30, "too large, see `truetune plan`"), (2**40, "fits")):
         made = propose_settings(spec, found, "lora", gpu=True, gpu_memory=size)
         assert made.recipe.training.bf16
-        assert made.lines[-1].endswith(f"GiB on a GPU: {verdict}")
+        assert made.summary_lines[-1].endswith(f"GiB on a GPU: {verdict}")
     assert (
         yaml.safe_load(sheet(made, folder, settings_schema.SCHEMA_NAME))["training"][
             "gradient_checkpointing"

@@ -16,9 +16,9 @@ from truetune.errors import DataError, FindingsError, UsageError
 from truetune.settings.settings_files import spec_of
 from truetune.training import preflight_checks
 from truetune.training.load_training_rows import (
-    choose_held_out_rows,
-    load_rows,
-    with_copies_of_held_out,
+    add_copies_of_held_out,
+    choose_held_out_by_hash,
+    load_training_data,
 )
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer
@@ -99,9 +99,9 @@ def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
 def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> None:
     given = settings(base, rows(tmp_path, tiny.chats(40)), val_size=0)
     made = make_recipe(spec_of(given, "test"), rows=40, gpu=False, bf16=False)
-    data = load_rows(made.spec)
+    data = load_training_data(made.spec)
     trainer = make_supervised_trainer(made, prepare_model(made.spec, made.training), data)
-    assert not preflight_checks.audit_run(trainer, made.spec, data.train, laws="none").failed()
+    assert not preflight_checks.audit_trainer(trainer, made.spec, data.train, laws="none").failed()
     collate = trainer.data_collator
 
     def shifted(batch: Any) -> Any:
@@ -109,24 +109,24 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
         return {**made, "labels": torch.roll(made["labels"], 1, dims=1)}
 
     trainer.data_collator = shifted
-    report = preflight_checks.audit_run(trainer, made.spec, data.train, laws="none")
+    report = preflight_checks.audit_trainer(trainer, made.spec, data.train, laws="none")
     assert report.failed()
     assert "BAT023" in {finding.code for finding in report.findings}
 
 
 def test_copies_of_a_held_out_row_are_held_out_too() -> None:
     numbers = np.arange(6)
-    assert with_copies_of_held_out(
+    assert add_copies_of_held_out(
         [b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})
     ) == {0, 2}
-    assert with_copies_of_held_out([b"a"] * 6, numbers, frozenset({0})) == frozenset()
+    assert add_copies_of_held_out([b"a"] * 6, numbers, frozenset({0})) == frozenset()
 
 
 def test_as_many_rows_are_held_out_as_asked() -> None:
     numbers = np.repeat(np.arange(100), 2)
-    assert len(choose_held_out_rows(numbers, 0.25)) == 25
-    assert len(choose_held_out_rows(numbers, None)) == 8
-    assert choose_held_out_rows(np.arange(20), None) == frozenset()
+    assert len(choose_held_out_by_hash(numbers, 0.25)) == 25
+    assert len(choose_held_out_by_hash(numbers, None)) == 8
+    assert choose_held_out_by_hash(np.arange(20), None) == frozenset()
     for wrong in (-1, 100, 1e9):
         with pytest.raises(UsageError, match="val_size"):
-            choose_held_out_rows(numbers, wrong)
+            choose_held_out_by_hash(numbers, wrong)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from truetune.render.rendering import Source
-from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
+from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
 
 
 def test_means_by_source_and_of_first_tokens() -> None:
@@ -43,12 +43,14 @@ def test_cleared_is_nothing() -> None:
 
 def test_losses_of_a_log() -> None:
     by_source = {"step": 10, "loss": 2.0, "loss/stop token": 5.0, "loss/assistant content": 1.5}
-    found = read_step_losses([by_source, {"step": 10, "eval_loss": 2.0}, {"step": 20, "loss": 1.0}])
+    found = losses_from_log_history(
+        [by_source, {"step": 10, "eval_loss": 2.0}, {"step": 20, "loss": 1.0}]
+    )
     assert [(record.step, dict(record.by_source)) for record in found] == [
         (10, {"stop token": 5.0, "assistant content": 1.5}),
         (20, {"all": 1.0}),
     ]
-    assert read_step_losses([{"step": 1, "loss": 0.69, "rewards/margins": 0.1}]) == ()
+    assert losses_from_log_history([{"step": 1, "loss": 0.69, "rewards/margins": 0.1}]) == ()
 
 
 def test_a_restored_state_goes_on() -> None:

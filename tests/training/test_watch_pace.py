@@ -56,13 +56,13 @@ def watched(
         now += step if at else 0.0
         if at == 0:
             pace.looks.append((at, look))
-            now, following = now + look, pace.after(0, 6)
+            now, following = now + look, pace.next_step(0, 6)
         elif at in (following, total):
             following = at + every
-            if pace.due(at, at, now):
+            if pace.is_due(at, at, now):
                 pace.looks.append((at, look))
                 now += look
-                following = pace.after(at, pace.left(at, at, now))
+                following = pace.next_step(at, pace.passes_left(at, at, now))
     return pace
 
 
@@ -90,10 +90,10 @@ def test_looks_keep_to_the_budget() -> None:
 
 def test_a_first_look_that_was_slow_does_not_count_for_all() -> None:
     pace = PassSchedule(1000, 0.03, 100, looks=[(0, 12.0)], expected=1.0)
-    assert pace.due(100, 100, 112.0)
+    assert pace.is_due(100, 100, 112.0)
     pace.looks.append((100, 2.0))
-    assert int(pace.left(100, 100, 114.0)) == 8
-    assert pace.after(100, 8) == 213
+    assert int(pace.passes_left(100, 100, 114.0)) == 8
+    assert pace.next_step(100, 8) == 213
 
 
 def test_a_run_that_ends_at_once() -> None:

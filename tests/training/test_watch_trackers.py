@@ -13,7 +13,7 @@ from tests.auditing import tiny
 from tests.training.watched import prompts, trainer, watcher
 from truetune.generation.answer_samples import Answer, SamplingPass
 from truetune.training.watch.experiment_trackers import TABLE_COLUMNS, track_pass
-from truetune.training.watch.sample_answers import make_sampler
+from truetune.training.watch.sample_answers import make_answer_sampler
 
 
 def test_tensorboard_gets_curves_and_samples(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_tracker_that_fails_is_named() -> None:
     look = SamplingPass(
         3,
         (
-            make_sampler(tiny.tokenizer(), [2], None).read(
+            make_answer_sampler(tiny.tokenizer(), [2], None).score(
                 prompts(1)[0], Answer((5,), "five", 2, 0.9)
             ),
         ),

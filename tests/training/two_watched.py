@@ -18,7 +18,7 @@ from tests.training.watched import LIMIT, prompts, trainer, watcher
 from truetune.render.rendering import Source
 from truetune.training.watch.losses_by_source import SourceLosses
 from truetune.training.watch.process_group import describe_sharding
-from truetune.training.watch.sample_answers import measure_costs
+from truetune.training.watch.sample_answers import measure_pass_costs
 
 folder = Path(sys.argv[1])
 rank = int(os.environ["RANK"])
@@ -36,15 +36,15 @@ sums.add(
 )
 same = all(map(torch.equal, run.model.parameters(), plain.model.parameters()))
 model: Any = peft.get_peft_model(tiny.model(), peft.LoraConfig(r=2, target_modules="all-linear"))
-alone = callback.speech.ask(model, prompts(), LIMIT, inf)
+alone = callback.speech.generate(model, prompts(), LIMIT, inf)
 mesh = init_device_mesh("cpu", (2,))
 for part in (*model.get_base_model().model.layers, model):
     fully_shard(part, mesh=mesh)
-measure_costs(callback.speech, model, prompts())
-together = [callback.speech.ask(model, prompts(), LIMIT, inf)]
+measure_pass_costs(callback.speech, model, prompts())
+together = [callback.speech.generate(model, prompts(), LIMIT, inf)]
 ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()
-together.append(callback.speech.ask(model, prompts(), LIMIT, inf))
+together.append(callback.speech.generate(model, prompts(), LIMIT, inf))
 
 found = {
     "same": same,

@@ -25,7 +25,7 @@ from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.report.page.compare_rendered_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import TokenRowRenderer
 from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.conversation_rows import ConversationRows
@@ -201,11 +201,11 @@ def test_a_search_that_fails_says_why_and_so_does_a_view_that_was_ended(tmp_path
 
 def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
     made = answers(DATA)
-    rendered = RowRenderer(spec(DATA))
+    rendered = TokenRowRenderer(spec(DATA))
     expected = [
         row
         for _, conversation in zip(range(9), read_conversations([str(DATA)]), strict=False)
-        for row in rendered.rows(conversation)
+        for row in rendered.token_rows(conversation)
     ]
     assert made.rows(0, 9)["rows"] == expected
     assert made.rows(4, 2)["rows"] == expected[4:6]

@@ -261,7 +261,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """
     from truetune.checks.check_data import view_row_tokens
     from truetune.checks.inspect_tokenized import is_tokenized, view_tokenized_row
-    from truetune.report.token_view_terminal import render_view, view_json
+    from truetune.report.token_view_terminal import render_token_view, token_view_json
 
     line = None
     # FILE:46, as findings name a place; a file may really be called so.
@@ -275,11 +275,11 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     else:
         views = view_row_tokens(spec, row, line=line)
     if output_format == "json":
-        print_json("show", {"examples": [view_json(example) for example in views]})
+        print_json("show", {"examples": [token_view_json(example) for example in views]})
         return 0
     terminal = make_console()
     for number, token_view in enumerate(views):
         if number:
             terminal.print()
-        render_view(token_view, terminal, ids=ids, number=number)
+        render_token_view(token_view, terminal, ids=ids, number=number)
     return 0

@@ -147,7 +147,7 @@ def encode(
       truetune encode truetune.yaml             (settings from a file)
     """
     from truetune.encoding.encode_run import encode as run
-    from truetune.report.encode_and_verify_terminal import encoded_page, render_encoded
+    from truetune.report.encode_and_verify_terminal import encoded_page_values, render_encoded
     from truetune.report.progress_bars import encoding_bar
 
     if dry_run and html:
@@ -169,7 +169,7 @@ def encode(
             err=True,
         )
         raise
-    value = encoded_page(encoded, spec.tokenizer)
+    value = encoded_page_values(encoded, spec.tokenizer)
     write_page(html, "encode", value)
     if output_format == "json":
         print_json("encode", value)
@@ -207,7 +207,7 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
-    from truetune.report.encode_and_verify_terminal import render_comparison
+    from truetune.report.encode_and_verify_terminal import render_cache_comparison
     from truetune.tokenized.token_cache import open_token_cache
     from truetune.tokenized.verify_token_cache import verify_cache
 
@@ -215,5 +215,5 @@ def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     if output_format == "json":
         print_json("verify", found.as_json())
     else:
-        render_comparison(found, path, make_console())
+        render_cache_comparison(found, path, make_console())
     return 0 if found.is_same else 1

@@ -92,7 +92,7 @@ def fix(
       truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --unsafe
     """
     from truetune.fixing.fix_file import fix_data_file as run
-    from truetune.report.fix_terminal import fixed_json, render_fixed
+    from truetune.report.fix_terminal import fix_result_json, render_fix_result
     from truetune.report.progress_bars import checking_bar
 
     if out is None and not diff:
@@ -111,11 +111,11 @@ def fix(
         click.echo("truetune: interrupted; nothing was written", err=True)
         raise
     if as_json:
-        print_json("fix", fixed_json(fixed))
+        print_json("fix", fix_result_json(fixed))
     elif quiet and not diff:
         click.echo(fixed.output)
     elif not quiet:
-        render_fixed(fixed, make_console(err=diff), spec, only_shown=diff)
+        render_fix_result(fixed, make_console(err=diff), spec, dry_run=diff)
     return fixed.exit_code()
 
 

@@ -95,7 +95,7 @@ def init(
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
     """
     from truetune.settings.settings_schema import SCHEMA_NAME, settings_schema_text
-    from truetune.training.settings_file import render_settings
+    from truetune.training.settings_file import render_settings_yaml
 
     if schema is not None:
         if schema == "-":
@@ -118,7 +118,7 @@ def init(
     start = _propose_start(
         _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
     )
-    body = render_settings(start, path.parent, SCHEMA_NAME).encode()
+    body = render_settings_yaml(start, path.parent, SCHEMA_NAME).encode()
     write_output_file(
         path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.settings)]
     )
@@ -130,7 +130,7 @@ def init(
                 "file": str(path),
                 "schema_file": str(beside),
                 "recipe": start.name,
-                "found": start.lines,
+                "found": start.summary_lines,
                 "notes": start.notes,
             },
         )
@@ -169,19 +169,25 @@ def _ask_for_missing(
 
 def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
     from truetune.memory.read_machine import read_machine
-    from truetune.training.propose_settings import RECIPE_MEANINGS, propose_recipe, propose_settings
+    from truetune.training.propose_settings import (
+        RECIPE_MEANINGS,
+        propose_recipe_name,
+        propose_settings,
+    )
     from truetune.training.survey_data import survey_data
 
     found = survey_data(spec)
     if recipe is None and ask:
         click.echo("\n".join(f"  {name:<6} {means}" for name, means in RECIPE_MEANINGS.items()))
-        recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose_recipe(found))
+        recipe = click.prompt(
+            "Recipe", type=click.Choice(RECIPES), default=propose_recipe_name(found)
+        )
     here = read_machine()
     gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
     return propose_settings(
         spec,
         found,
-        recipe or propose_recipe(found),
+        recipe or propose_recipe_name(found),
         gpu=bool(gpus),
         gpu_memory=gpus[0].memory if gpus else None,
     )
@@ -204,7 +210,7 @@ def _write_schema(path: Path, text: str) -> None:
 
 def _print_start(start: StartingSettings, path: Path) -> None:
     terminal = make_console()
-    for line in (*start.lines, *(f"note: {note}" for note in start.notes)):
+    for line in (*start.summary_lines, *(f"note: {note}" for note in start.notes)):
         terminal.print(line, soft_wrap=True)
     terminal.print(
         f"wrote {path}; next: `truetune check {path}`, `truetune train {path}`", soft_wrap=True

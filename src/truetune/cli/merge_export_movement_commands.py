@@ -72,13 +72,17 @@ def merge(
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    from truetune.report.merge_terminal import merged_page, merged_report, render_merged
+    from truetune.report.merge_terminal import (
+        merge_findings_report,
+        merge_page_values,
+        render_merged,
+    )
     from truetune.training.fidelity_proof import quiet_transformers as hush
     from truetune.training.merge import merge as run
 
     hush()
     made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
-    value, report = merged_page(made), merged_report(made)
+    value, report = merge_page_values(made), merge_findings_report(made)
     write_page(html, "merge", value)
     if output_format == "json":
         print_json("merge", value)
@@ -136,7 +140,7 @@ def export(
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
     """
-    from truetune.report.merge_terminal import exported_page, render_exported
+    from truetune.report.merge_terminal import export_page_values, render_exported
     from truetune.training.export import export as run
     from truetune.training.fidelity_proof import quiet_transformers as hush
 
@@ -144,7 +148,7 @@ def export(
     made = run(
         model, options.pop("out"), prove=not no_proof, say=status_printer(quiet=quiet), **options
     )
-    value = exported_page(made)
+    value = export_page_values(made)
     write_page(html, "export", value)
     if output_format == "json":
         print_json("export", value)

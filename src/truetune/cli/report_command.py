@@ -116,15 +116,15 @@ def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) 
     """All that the paths hold, as one report's JSON."""
     from truetune.evaluation.run_report import build_run_report
     from truetune.report.as_json import report_as_dict
-    from truetune.report.load_results import is_result, join_results, read_result
+    from truetune.report.load_results import is_truetune_json, join_results, read_result_for_page
     from truetune.settings.run_spec import RunSpec
 
-    written = [path for path in paths if is_result(path)]
+    written = [path for path in paths if is_truetune_json(path)]
     runs = [path for path in paths if path not in written]
     if len(runs) > MAX_RUNS:
         raise UsageError(f"{len(runs)} runs; at most {MAX_RUNS} stand side by side on one page")
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
-    of_files = [(path, read_result(path)) for path in written]
+    of_files = [(path, read_result_for_page(path)) for path in written]
     of_runs = [("the run", report_as_dict(build_run_report(runs, spec)))] if runs else []
     result = join_results([*of_runs, *of_files])
     result["failed"] = _is_failed(result, [one for _, one in of_files], spec.fail_on)
@@ -146,10 +146,10 @@ def _draw_page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
     """Raises DataError where a part of a result is not as its schema says."""
     from jinja2 import TemplateError
 
-    from truetune.report.page import page_of
+    from truetune.report.page import html_page_of_json
 
     try:
-        return page_of(result)
+        return html_page_of_json(result)
     except (
         LookupError,
         TypeError,

@@ -101,9 +101,9 @@ def print_json(kind: str, value: Mapping[str, Any]) -> None:
 
 def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     from truetune.package import __version__
-    from truetune.report.audit_terminal import json_safe
+    from truetune.report.audit_terminal import replace_non_finite
 
-    made: dict[str, Any] = json_safe(
+    made: dict[str, Any] = replace_non_finite(
         {"schema": f"truetune.{kind}/1", "truetune": __version__, **value}
     )
     return made
@@ -123,9 +123,9 @@ html_option = click.option(
 def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
     """The page of what `emit` prints, where a file is named for it."""
     if path is not None:
-        from truetune.report.page import page_of
+        from truetune.report.page import html_page_of_json
 
-        write_file(path, page_of(_headed(kind, value)), "html")
+        write_file(path, html_page_of_json(_headed(kind, value)), "html")
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,20 +208,20 @@ class Delivery:
         return report.exit_code()
 
     def _known(self) -> frozenset[str]:
-        from truetune.report.load_results import read_baseline
+        from truetune.report.load_results import read_baseline_fingerprints
 
-        return read_baseline(self.baseline or "")
+        return read_baseline_fingerprints(self.baseline or "")
 
     def write(self, report: Report) -> None:
         """Into files, as far as they are asked for."""
         if self.rows_out is not None:
-            from truetune.report.cited_rows import cited_rows
+            from truetune.report.cited_rows import cited_rows_as_jsonl
 
-            write_file(self.rows_out, cited_rows(report), "rows", report.spec)
+            write_file(self.rows_out, cited_rows_as_jsonl(report), "rows", report.spec)
         if self.html is not None:
-            from truetune.report.page import html_page
+            from truetune.report.page import html_page_of_report
 
-            write_file(self.html, html_page(report), "html", report.spec)
+            write_file(self.html, html_page_of_report(report), "html", report.spec)
         if self.output is not None:
             text = self._drawn(report)
             if self.output_format == "terminal":
@@ -250,12 +250,12 @@ class Delivery:
 
             return to_json(report)
         if self.output_format == "sarif":
-            from truetune.report.sarif import to_sarif
+            from truetune.report.sarif import report_as_sarif
 
-            return to_sarif(report)
-        from truetune.report.report_terminal import as_text
+            return report_as_sarif(report)
+        from truetune.report.report_terminal import report_as_text
 
-        return as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
+        return report_as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
 
 
 def check_file(path: str, form: str, context: click.Context | None = None) -> None:

@@ -68,21 +68,21 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
     """
     from truetune.checks.explaining.search_topics import list_topics, search_topics
     from truetune.report.explain_terminal import (
-        find_topic,
-        hits_json,
-        render_hits,
-        render_topic,
-        topic_json,
+        find_message_or_guide,
+        message_or_guide_json,
+        render_message_or_guide,
+        render_search_hits,
+        search_hits_json,
     )
 
     question = " ".join(words)
     as_json = output_format == "json"
-    topic = find_topic(question)
+    topic = find_message_or_guide(question)
     if topic is not None:
         if as_json:
-            print_json("topic", topic_json(topic))
+            print_json("topic", message_or_guide_json(topic))
         else:
-            render_topic(topic, make_console())
+            render_message_or_guide(topic, make_console())
         return 0
     if is_rule(question) and not question.startswith("-"):
         note_former_codes([question])
@@ -101,9 +101,9 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             " the commands"
         )
     if as_json:
-        print_json("topics", hits_json(hits))
+        print_json("topics", search_hits_json(hits))
     else:
-        render_hits(question, hits, make_console())
+        render_search_hits(question, hits, make_console())
     return 0
 
 

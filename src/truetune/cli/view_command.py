@@ -91,9 +91,9 @@ def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str
     if name is not None and checks:
         raise UsageError("--report and --check: give one of them")
     if name is not None:
-        from truetune.report.load_results import read_result
+        from truetune.report.load_results import read_result_for_page
 
-        return read_result(name)
+        return read_result_for_page(name)
     if not checks:
         return None
     from truetune.checks.check_data import check

@@ -24,8 +24,8 @@ from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.demo.train_with_both_pads import STEPS, BothTrainings, train_with_both_pads
-from truetune.report.report_terminal import render_brief
-from truetune.report.token_view_terminal import render_view
+from truetune.report.report_terminal import render_data_report_brief
+from truetune.report.token_view_terminal import render_token_view
 from truetune.report.visible_text import visible
 from truetune.settings.run_spec import RunSpec
 
@@ -44,7 +44,7 @@ def run_demo(console: Console) -> int:
     console.rule("2. The same chats, corrected")
     repaired = _check_data(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
-    render_view(repaired.views[0], console)
+    render_token_view(repaired.views[0], console)
     console.rule("4. The proof: one tiny model, trained twice")
     is_as_expected = spoiled.failed() and not repaired.failed()
     if all(importlib.util.find_spec(name) for name in NEEDED_PACKAGES):
@@ -94,7 +94,7 @@ def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
     # Paths of an installed package fill half of the terminal.
     with chdir(data.parent):
         report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
-    render_brief(report, console)
+    render_data_report_brief(report, console)
     return report
 
 

@@ -27,7 +27,7 @@ from truetune.generation.answer_verdicts import (
     main_verdict,
 )
 from truetune.report.draw_by_kind import draw_details_by_kind
-from truetune.report.terminal_output import borderless_table, print_visible, shorten_line
+from truetune.report.terminal_output import borderless_table, print_visible, shorten_to_one_line
 from truetune.report.visible_text import count_noun, visible
 
 MAX_QUESTION_CHARACTERS, OTHER_COLUMNS_CELLS, MAX_BAR_CHARACTERS = 60, 50, 40
@@ -47,11 +47,11 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
     # One look is the answers below; several are a run that was watched, whose course is a
     # table.
     if len(report.looks) > 1:
-        console.print(_look_table(report))
+        console.print(_sampling_pass_table(report))
         console.print()
     if verbose:
         for sample in report.samples:
-            _print_answer(sample, report, console)
+            _print_whole_answer(sample, report, console)
     elif report.compared is None:
         console.print(_answer_table(report, console.width))
         left_out = len(report.samples) - MAX_TABLE_ROWS
@@ -63,11 +63,8 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
     if report.compared is not None:
         _print_comparison(report, report.compared, console)
     for prompt in report.unanswered:
-        print_visible(
-            console,
-            f"no answer: {_row_place(prompt, report)} {shorten_line(prompt.question, MAX_QUESTION_CHARACTERS)}",
-            "yellow",
-        )
+        question = shorten_to_one_line(prompt.question, MAX_QUESTION_CHARACTERS)
+        print_visible(console, f"no answer: {_row_address(prompt, report)} {question}", "yellow")
     for note in report.notes:
         print_visible(console, f"note: {note}", "dim")
     print_visible(console, describe_success(report), "bold")
@@ -86,27 +83,29 @@ def describe_success(report: SampleReport) -> str:
     # Answers of a file may come without a sign of how they ended: then "stop by themselves"
     # can't be said of them.
     ends_known = any(sample.scores.end_known for sample in report.samples)
-    fine = _describe_form(report, ends_known=ends_known)
+    fine = _describe_good_form(report, ends_known=ends_known)
     form = "no answer could be judged"
     if report.success.of:
-        form = f"{_format_success(report.success)} {fine}"
+        form = f"{_format_success_rate(report.success)} {fine}"
     if others:
         form += ": " + ", ".join(
             f"{VERDICT_PHRASES[name]} {count}" for name, count in others.most_common()
         )
-    parts = [*_describe_agreement(report), form]
+    parts = [*_describe_correctness(report), form]
     if report.stop_probability is not None:
         parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
     return "; ".join(parts)
 
 
-def _describe_form(report: SampleReport, *, ends_known: bool) -> str:
-    """What is said of the answers whose form is good."""
+def _describe_good_form(report: SampleReport, *, ends_known: bool) -> str:
+    """What is said of the answers whose form is good, chosen so that it is no all-clear where most
+    are wrong.
+    """
     # An all-clear beside an error on most answers is read first.
     if _has_error_on_most(report):
         return "show no other fault than the error above"
     # "Without a fault" over answers of which most are wrong reads as an all-clear.
-    if _are_mostly_wrong(report) or _are_mostly_other_texts(report):
+    if _are_mostly_wrong(report) or _most_differ_from_reference(report):
         unknown = "" if ends_known else " (how they ended is not known)"
         return f"have a sound form{unknown}, which says nothing of whether they are right"
     if ends_known:
@@ -123,7 +122,7 @@ def _has_error_on_most(report: SampleReport) -> bool:
 
 
 def _are_mostly_wrong(report: SampleReport) -> bool:
-    """Are more than half of the answers wrong, of those that can be told?"""
+    """Are more than half of the answers wrong, of those whose correctness is known?"""
     told = [
         score.gives if score.agrees is None else score.agrees
         for score in (sample.scores for sample in report.samples)
@@ -132,22 +131,22 @@ def _are_mostly_wrong(report: SampleReport) -> bool:
     return 2 * sum(known) < len(known)
 
 
-def _is_other_text(scores: Scores) -> bool:
+def _differs_from_reference(scores: Scores) -> bool:
     """Is an answer another text than its reference, which it does not give in its own words either?"""
     return scores.exact is False and not scores.agrees and not scores.gives
 
 
-def _are_mostly_other_texts(report: SampleReport) -> bool:
+def _most_differ_from_reference(report: SampleReport) -> bool:
     """Have most answers another text than their reference, without giving it in their own words?
 
     Free texts may be right all the same: that they are is not said, and no more than their form is judged.
     """
     compared = [one.scores for one in report.samples if one.scores.exact is not None]
-    return 2 * sum(map(_is_other_text, compared)) > len(compared)
+    return 2 * sum(map(_differs_from_reference, compared)) > len(compared)
 
 
-def _describe_agreement(report: SampleReport) -> Iterator[str]:
-    """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
+def _describe_correctness(report: SampleReport) -> Iterator[str]:
+    """Sentences on how many answers are right, and how many equal their reference."""
     scores = [sample.scores for sample in report.samples]
     agreements = [score.agrees for score in scores if score.agrees is not None]
     if agreements:
@@ -169,41 +168,43 @@ def _describe_agreement(report: SampleReport) -> Iterator[str]:
 
 
 def _answer_table(report: SampleReport, width: int) -> Table:
-    """Two lines a row."""
+    """A table of the answers: row, verdict, question and answer, and P(stop) where it was measured."""
     table = _new_table("row", "verdict", "question", "answer")
     if report.stop_probability is not None:
         table.add_column("P(stop)", justify="right", no_wrap=True)
     # 50 cells at least: in a narrower terminal rich folds the columns, which is still better
     # than two words a line.
     room = max(50, width - OTHER_COLUMNS_CELLS)
-    codes = _codes_by_place(report)
+    codes = _first_finding_code_by_line(report)
     for sample in report.samples[:MAX_TABLE_ROWS]:
         probability = sample.answer.stop_probability
         texts = [
-            shorten_line(sample.prompt.question, room // 2),
-            shorten_line(sample.answer.text, room * 2 // 3),
+            shorten_to_one_line(sample.prompt.question, room // 2),
+            shorten_to_one_line(sample.answer.text, room * 2 // 3),
         ]
         if report.stop_probability is not None:
             texts.append("" if probability is None else f"{probability:.2g}")
         table.add_row(
-            _row_place(sample.prompt, report), _verdict_in_table(sample, report, codes), *texts
+            _row_address(sample.prompt, report),
+            _verdict_or_citing_code(sample, report, codes),
+            *texts,
         )
     return table
 
 
-def _print_comparison(report: SampleReport, beside: SampleComparison, console: Console) -> None:
-    """Pair by pair, then the figures."""
+def _print_comparison(report: SampleReport, comparison: SampleComparison, console: Console) -> None:
+    """Print the answers of two models side by side, pair by pair, then the table of figures."""
     names = [
         _short_model_name(name, other)
-        for name, other in ((report.name, beside.name), (beside.name, report.name))
+        for name, other in ((report.name, comparison.name), (comparison.name, report.name))
     ]
-    for pair in beside.pairs:
+    for pair in comparison.pairs:
         prompt = pair.mine.prompt
         print_visible(
             console,
             Text.assemble(
-                (_row_place(prompt, report), "bold"),
-                f" {shorten_line(prompt.question, console.width - 20)}",
+                (_row_address(prompt, report), "bold"),
+                f" {shorten_to_one_line(prompt.question, console.width - 20)}",
             ),
         )
         table = Table(
@@ -214,16 +215,16 @@ def _print_comparison(report: SampleReport, beside: SampleComparison, console: C
         sides = (pair.mine, pair.other)
         table.add_row(
             *(
-                Text.assemble((f"{name}: ", "dim"), _verdict_text(side, report.limit))
+                Text.assemble((f"{name}: ", "dim"), _coloured_verdict(side, report.limit))
                 for name, side in zip(names, sides, strict=True)
             )
         )
-        table.add_row(*(shorten_line(side.answer.text, console.width) for side in sides))
+        table.add_row(*(shorten_to_one_line(side.answer.text, console.width) for side in sides))
         console.print(table)
         console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
     console.print()
-    console.print(_comparison_table(beside, names))
-    for row in beside.rows:
+    console.print(_comparison_table(comparison, names))
+    for row in comparison.rows:
         if row.only is not None and any(row.only):
             print_visible(
                 console,
@@ -232,31 +233,32 @@ def _print_comparison(report: SampleReport, beside: SampleComparison, console: C
             )
     print_visible(
         console,
-        f"{beside.same} of {count_noun(len(beside.pairs), 'answer')} the same, token by token",
+        f"{comparison.same} of {count_noun(len(comparison.pairs), 'answer')} the same, token by token",
     )
-    for note in beside.notes:
+    for note in comparison.notes:
         print_visible(console, f"note: {note}", "dim")
     console.print()
 
 
-def _comparison_table(beside: SampleComparison, names: Sequence[str]) -> Table:
-    """A line for each figure: both models, the change with its interval, and p."""
+def _comparison_table(comparison: SampleComparison, names: Sequence[str]) -> Table:
+    """A table with a line for each figure: both models, the change with its interval, and p."""
     table = _new_table("")
     for name in (*names, "change", "95 %", "p"):
         table.add_column(name, justify="right", overflow="fold")
-    for row in beside.rows:
+    for row in comparison.rows:
         if row.mine is None or row.other is None:
             table.add_row(row.name, "-", "-", "", "", "")
             continue
         change, low, high = (
-            _format_figure(row, value, "+") for value in (row.mine - row.other, row.low, row.high)
+            _format_compared_figure(row, value, "+")
+            for value in (row.mine - row.other, row.low, row.high)
         )
         between = f"{low} to {high}" if row.low is not None and row.high is not None else ""
         p = "" if row.p is None else f"{row.p:.2g}"
         table.add_row(
             row.name,
-            _format_figure(row, row.mine),
-            _format_figure(row, row.other),
+            _format_compared_figure(row, row.mine),
+            _format_compared_figure(row, row.other),
             change,
             between,
             p,
@@ -264,15 +266,15 @@ def _comparison_table(beside: SampleComparison, names: Sequence[str]) -> Table:
     return table
 
 
-def _short_model_name(name: str, other: str) -> str:
-    """The last part of a path, where that tells the two apart."""
+def _short_model_name(name: str, other_name: str) -> str:
+    """The last part of a model's path; the whole path where the other model's ends alike."""
     # Two checkpoints of one run have the same last part; then the paths are printed whole.
-    short = [PurePath(path).name for path in (name, other)]
+    short = [PurePath(path).name for path in (name, other_name)]
     return visible(name if short[0] == short[1] else short[0])
 
 
-def _look_table(report: SampleReport) -> Table:
-    """A line for each step at which the run was sampled."""
+def _sampling_pass_table(report: SampleReport) -> Table:
+    """A table with a line for each step at which the run was sampled."""
     table = _new_table("step")
     for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
@@ -284,15 +286,15 @@ def _look_table(report: SampleReport) -> Table:
         table.add_row(
             f"{look.step:,}",
             f"{success.good} of {success.of}",
-            _format_interval(success),
+            _format_success_interval(success),
             stopped,
             f"{sum(known) / len(known):.2f}" if known else "",
         )
     return table
 
 
-def _print_answer(sample: Sample, report: SampleReport, console: Console) -> None:
-    """All of one answer."""
+def _print_whole_answer(sample: Sample, report: SampleReport, console: Console) -> None:
+    """Print one answer in full: its verdict, the question, the answer and the reference."""
     named_faults = answer_faults(sample, report.limit)
     more = (
         f" ({', '.join(VERDICT_PHRASES[fault] for fault in named_faults[1:])} too)"
@@ -302,9 +304,9 @@ def _print_answer(sample: Sample, report: SampleReport, console: Console) -> Non
     print_visible(
         console,
         Text.assemble(
-            (_row_place(sample.prompt, report), "bold"),
+            (_row_address(sample.prompt, report), "bold"),
             " ",
-            _verdict_text(sample, report.limit),
+            _coloured_verdict(sample, report.limit),
             more,
         ),
     )
@@ -328,8 +330,8 @@ def _new_table(*names: str) -> Table:
     return table
 
 
-def _codes_by_place(report: SampleReport) -> dict[tuple[str | None, int], str]:
-    """The first finding, a warning at least, that names an answer as one of its cases: file and line -> its code."""
+def _first_finding_code_by_line(report: SampleReport) -> dict[tuple[str | None, int], str]:
+    """(file, line) of an answer -> code of the first finding, a warning at least, that cites it."""
     codes: dict[tuple[str | None, int], str] = {}
     for finding in report.findings:
         if finding.severity == "info":
@@ -340,17 +342,19 @@ def _codes_by_place(report: SampleReport) -> dict[tuple[str | None, int], str]:
     return codes
 
 
-def _verdict_in_table(
+def _verdict_or_citing_code(
     sample: Sample, report: SampleReport, codes: dict[tuple[str | None, int], str]
 ) -> Text:
-    """The verdict of an answer; of one that has no fault by itself, the finding that names it all the same."""
+    """The verdict of an answer for the table; `see CODE` where its form is sound but a finding
+    cites it.
+    """
     code = codes.get((sample.prompt.file, sample.prompt.line))
     if code is not None and main_verdict(sample, report.limit) == "sound":
         return Text(f"see {code}", style="yellow")
-    return _verdict_text(sample, report.limit)
+    return _coloured_verdict(sample, report.limit)
 
 
-def _verdict_text(sample: Sample, limit: int) -> Text:
+def _coloured_verdict(sample: Sample, limit: int) -> Text:
     """The verdict of an answer in its colour: green for right, red for a fault, yellow for not judged."""
     is_good = is_good_answer(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
@@ -363,7 +367,9 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     verdict = main_verdict(sample, limit)
     # "No fault" beside a reference that says something else reads as "right".
     said = (
-        "sound form" if verdict == "sound" and _is_other_text(scores) else VERDICT_PHRASES[verdict]
+        "sound form"
+        if verdict == "sound" and _differs_from_reference(scores)
+        else VERDICT_PHRASES[verdict]
     )
     return Text(
         said,
@@ -371,8 +377,10 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     )
 
 
-def _format_figure(row: ComparedFigure, value: float | None, sign: str = "") -> str:
-    """A figure as its shape asks for: a share in per cent, a count of tokens, or a number; `sign` is "+" of changes."""
+def _format_compared_figure(row: ComparedFigure, value: float | None, sign: str = "") -> str:
+    """A figure in the format of its kind: a share in per cent, a count of tokens, or a number;
+    `sign` is "+" of changes.
+    """
     if value is None:
         return ""
     # Losses and likelihoods go down to 1e-5, where two decimals would show nothing but zeros.
@@ -382,18 +390,18 @@ def _format_figure(row: ComparedFigure, value: float | None, sign: str = "") -> 
     return format(value, sign + shape)
 
 
-def _format_success(success: Success) -> str:
-    """`4 of 6 (95 %: 30 to 90 %)`"""
-    return f"{success.good} of {success.of} (95 %: {_format_interval(success)})"
+def _format_success_rate(success: Success) -> str:
+    """How many are good, with the confidence interval: `4 of 6 (95 %: 30 to 90 %)`"""
+    return f"{success.good} of {success.of} (95 %: {_format_success_interval(success)})"
 
 
-def _format_interval(success: Success) -> str:
-    """`30 to 90 %`"""
+def _format_success_interval(success: Success) -> str:
+    """The confidence interval of a success rate in per cent: `30 to 90 %`"""
     return f"{100 * success.low:.0f} to {100 * success.high:.0f} %"
 
 
-def _row_place(prompt: Prompt, report: SampleReport) -> str:
-    """file:line; where all rows stand on one line, the number of the row."""
+def _row_address(prompt: Prompt, report: SampleReport) -> str:
+    """Where a prompt's row is: file:line; where all rows are on one line, the number of the row."""
     # In a JSON list on one line all rows are "line 1": their numbers tell them apart.
     alike = sum(
         (sample.prompt.file, sample.prompt.line) == (prompt.file, prompt.line)

@@ -23,8 +23,8 @@ from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
 from truetune.report import audit_terminal
 from truetune.report.headline import next_step_of_report, report_verdict
-from truetune.report.page.rows_of_report import report_rows
-from truetune.report.record_drawing import report_drawing
+from truetune.report.page.rows_of_report import token_rows_of_report
+from truetune.report.record_drawing import record_report_details
 
 SCHEMA = "truetune.report/1"
 
@@ -64,8 +64,8 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "subjects": [
             {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
         ],
-        **(_data_json(report) if isinstance(report, DataReport) else {}),
-        **({"audit": _audit_json(report)} if isinstance(report, AuditReport) else {}),
+        **(_data_report_json(report) if isinstance(report, DataReport) else {}),
+        **({"audit": _audit_report_json(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
         "known": findings_json(report.known),
@@ -76,13 +76,13 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         # Drawn tables and rows are kept in the file, so that a page that is made of it later is
         # the same.
-        "shown": report_drawing(report),
-        "views": report_rows(report),
+        "shown": record_report_details(report),
+        "views": token_rows_of_report(report),
     }
 
 
 def examined_json(parts: Iterable[Examined]) -> list[dict[str, Any]]:
-    """What was looked for and is not there."""
+    """The checks that were made and found nothing, as JSON."""
     return [
         {
             "rule": part.rule,
@@ -97,7 +97,7 @@ def examined_json(parts: Iterable[Examined]) -> list[dict[str, Any]]:
 
 
 def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
-    """What could not be judged, and why."""
+    """What could not be judged, and why, as JSON."""
     return [
         {
             "what": part.what,
@@ -112,7 +112,9 @@ def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
 
 
 def _run_log_json(report: Report) -> dict[str, Any]:
-    """The run whose log was looked at; its sentence is the verdict where no data has one."""
+    """The part of the JSON on the run's log: its curves, and the verdict on them where no data has
+    one; empty without a log.
+    """
     # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
@@ -128,8 +130,10 @@ def _run_log_json(report: Report) -> dict[str, Any]:
     )
 
 
-def _data_json(report: DataReport) -> dict[str, Any]:
-    """What a report on data has besides: the tokenizer, counts, the ledger, lengths and figures."""
+def _data_report_json(report: DataReport) -> dict[str, Any]:
+    """The parts that only a report on data has: the tokenizer, counts, the ledger, lengths and
+    figures.
+    """
     lengths = report.lengths
     return {
         "tokenizer": {"folder": report.tokenizer, "facts": report.facts},
@@ -160,8 +164,10 @@ def _data_json(report: DataReport) -> dict[str, Any]:
     }
 
 
-def _audit_json(report: AuditReport) -> dict[str, Any]:
-    """What an audit has besides: the ledger with what is not attended, its lines, loss, laws, canary and notes."""
+def _audit_report_json(report: AuditReport) -> dict[str, Any]:
+    """The parts that only an audit has: the ledger with what is not attended, its lines, loss,
+    laws, canary and notes.
+    """
     return {
         "ledger": {
             row.key: {
@@ -188,16 +194,16 @@ def _audit_json(report: AuditReport) -> dict[str, Any]:
             }
             for sample in report.samples
         ],
-        "label_columns": audit_terminal.label_columns(report),
-        "loss": {**report.loss, "summary": audit_terminal.loss_line(report.loss)},
-        "laws": audit_terminal.json_safe(report.laws),
-        "canary": audit_terminal.json_safe(report.canary),
+        "label_columns": audit_terminal.describe_label_columns(report),
+        "loss": {**report.loss, "summary": audit_terminal.describe_loss_function(report.loss)},
+        "laws": audit_terminal.replace_non_finite(report.laws),
+        "canary": audit_terminal.replace_non_finite(report.canary),
         "notes": list(report.notes),
     }
 
 
 def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
-    """Tokens by source."""
+    """The ledger as JSON: for each source its token counts."""
     return {
         source.name.lower(): {"supervised": supervised, "context": context}
         for source, supervised, context in ledger.rows()
@@ -205,19 +211,19 @@ def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
 
 
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings as in a report."""
+    """Findings as JSON, as a report holds them, with their fingerprints."""
     findings = list(findings)
     # Of all findings at once: places with the same contents are numbered through the whole
     # report, so that a baseline notices one more of them.
     prints = fingerprints_of_findings(findings)
     return [
-        _finding_json(finding) | {"fingerprints": list(own)}
+        _finding_without_fingerprints_json(finding) | {"fingerprints": list(own)}
         for finding, own in zip(findings, prints, strict=True)
     ]
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding without its fingerprints, which depend on the others."""
+def _finding_without_fingerprints_json(finding: Finding) -> dict[str, Any]:
+    """One finding as JSON, without its fingerprints, which depend on the other findings."""
     return {
         "rule": finding.rule,
         "code": finding.code,
@@ -234,7 +240,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _fix_json(fix: Fix) -> dict[str, Any]:
-    """The edits of a fix: characters `start` to `end` of the file become `text`."""
+    """The edits of a fix as JSON: characters `start` to `end` of the file become `text`."""
     # Offsets count characters of the file as it was read, as editors and other programs apply
     # them.
     edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
@@ -242,7 +248,7 @@ def _fix_json(fix: Fix) -> dict[str, Any]:
 
 
 def _figure_json(figure: Figure) -> dict[str, Any]:
-    """NaN, which JSON has not, as null."""
+    """A finding's figure (title, series, marks) as JSON; NaN, which JSON has not, becomes null."""
     return {
         "title": figure.title,
         "log": figure.log,
@@ -261,7 +267,7 @@ def _figure_json(figure: Figure) -> dict[str, Any]:
 
 
 def _case_json(case: Case) -> dict[str, Any]:
-    """One place of a finding."""
+    """One case of a finding as JSON: its text, and the file, line, row, turn or token where it is."""
     # A case is on a row of data, which has an origin, or on a line of a script or a setting,
     # which has a file.
     origin = case.origin

@@ -1,4 +1,5 @@
-"""An audit on a terminal: what the loss is on, tokens by source, the laws, and what became of the canary.
+"""What an audit measured, drawn on a terminal: what the loss is on, tokens by source, the laws, and
+what became of the canary.
 
 The sentence comes first, since loss on the wrong tokens is what an audit is run for; tables follow it. The
 functions that count (`ledger_rows`, `measured_laws`) return records, and the JSON and the page take theirs from
@@ -24,7 +25,7 @@ from truetune.checks.rule import LawRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
+from truetune.report.visible_text import count_noun, format_per_cent_share, visible, wrap_text
 
 # A chat template or the tokenizer writes these itself: they come from no column, however right
 # the columns are.
@@ -73,16 +74,16 @@ def audit_verdict(report: AuditReport) -> str:
         return f"learns nothing: no token of {where} is in the loss"
     parts = sorted(ledger.rows(), key=lambda row: -row[1])
     by_source = ", ".join(
-        f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
+        f"{s.label} {format_per_cent_share(n, ledger.supervised)}" for s, n, _ in parts if n
     )
     count = (
         f"{ledger.supervised:,} of {ledger.total:,} tokens"
-        f" ({format_share(ledger.supervised, ledger.total)})"
+        f" ({format_per_cent_share(ledger.supervised, ledger.total)})"
     )
     return f"the loss is on {count} in {where}: {by_source}"
 
 
-def label_columns(report: AuditReport) -> str:
+def describe_label_columns(report: AuditReport) -> str:
     """Which columns of the given rows reach the labels, in one line; "" where the batches hold no labels.
 
     Shares are of the supervised tokens that are text of a row: template text and stop tokens are from no column.
@@ -100,29 +101,31 @@ def label_columns(report: AuditReport) -> str:
         unknown += int((owners < 0).sum())
         fields, tokens = np.unique(owners[owners >= 0], return_counts=True)
         for field, count in zip(fields.tolist(), tokens.tolist(), strict=True):
-            counts[_column_and_role(sample.fields[field])] += count
+            counts[_name_column_and_role(sample.fields[field])] += count
     total = counts.total() + unknown
     if not total:
         return ""
-    parts = [f"{column} {format_share(count, total)}" for column, count in counts.most_common()]
+    parts = [
+        f"{column} {format_per_cent_share(count, total)}" for column, count in counts.most_common()
+    ]
     if unknown:
         parts.append(
-            f"not recognised {format_share(unknown, total)}"
+            f"not recognised {format_per_cent_share(unknown, total)}"
             if parts
             else "columns that are not recognised"
         )
     return "labels come from: " + ", ".join(parts)
 
 
-def _column_and_role(field: Field) -> str:
-    """`messages (assistant)`, `output`: a column of messages holds texts of several roles."""
+def _name_column_and_role(field: Field) -> str:
+    """The name of a field's column, of messages with the role: `output`, `messages (assistant)`."""
     # The path of a field begins with its column: `messages[2].content` is of the column
     # `messages`.
     column = re.split(r"[.\[]", field.path, maxsplit=1)[0]
     return column if column == field.path else f"{column} ({field.source.label})"
 
 
-def loss_line(loss: Mapping[str, Any]) -> str:
+def describe_loss_function(loss: Mapping[str, Any]) -> str:
     """Which function computes the loss, in one line, from `AuditReport.loss`.
 
     Functions of the user's own that were given and are not called follow: to give a loss to a trainer that has no use
@@ -131,23 +134,25 @@ def loss_line(loss: Mapping[str, Any]) -> str:
     if not loss.get("name"):
         reason = loss.get("reason")
         return f"the loss is not known: {reason}" if reason else "the loss is not known"
-    line = f"the loss is computed by {_named_place(loss)}"
+    line = f"the loss is computed by {_name_function_with_place(loss)}"
     called, passed_by = (
-        " and ".join(f"{one['given_as']} {_named_place(one)}" for one in loss.get(key, ()))
+        " and ".join(
+            f"{one['given_as']} {_name_function_with_place(one)}" for one in loss.get(key, ())
+        )
         for key in ("calls", "not_called")
     )
     line += f", which calls {called}" if called else ""
     return f"{line}; not called: {passed_by}" if passed_by else line
 
 
-def _named_place(function: Mapping[str, Any]) -> str:
-    """`my_loss (train.py:12)`; the name alone where it is a library's."""
+def _name_function_with_place(function: Mapping[str, Any]) -> str:
+    """A function with its place, `my_loss (train.py:12)`; the name alone where it is a library's."""
     name, file = str(function["name"]), function.get("file")
     return f"{name} ({file}:{function['line']})" if file else name
 
 
-def verdict_text(report: AuditReport, width: int) -> Text:
-    """The sentence, in lines of a terminal."""
+def audit_verdict_text(report: AuditReport, width: int) -> Text:
+    """The audit's verdict sentence, wrapped to the width of a terminal."""
     text = Text("\n".join(wrap_text(audit_verdict(report), width)))
     if report.ledger.supervised:
         text.stylize("bold green", 0, len(f"the loss is on {report.ledger.supervised:,}"))
@@ -188,7 +193,7 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
             f"{law['tolerance']:.1g}",
             str(law.get("unit", "")),
             holds,
-            law_standing(name, holds, severity_by_code),
+            describe_law_standing(name, holds, severity_by_code),
         )
         for name, law in report.laws.items()
         if "value" in law
@@ -198,8 +203,9 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
     return sorted(made, key=lambda law: law.holds)
 
 
-def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> str:
-    """A law in words, with the finding that it has.
+def describe_law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> str:
+    """Whether a law holds, is broken, or differs for a known reason, in words, with the codes of
+    its findings.
 
     A law is broken where its rule says so. What differs without a finding
     is explained by another one's, was asked for, or its rule was left out.
@@ -231,8 +237,8 @@ def untested_laws(report: AuditReport) -> list[tuple[str, str]]:
     return [(name, str(law["untested"])) for name, law in report.laws.items() if "untested" in law]
 
 
-def render_audited(report: AuditReport, console: Console, verbose: bool) -> None:
-    """Draw what stands below the findings."""
+def render_audit_tables(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw the audit's tables below the findings."""
     if report.samples:
         console.print(_ledger_table(report))
         console.print()
@@ -243,11 +249,13 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
     if report.canary:
         console.print(_canary_table(report.canary))
         console.print()
-    render_notes(report, console, verbose)
+    render_audit_notes(report, console, verbose)
 
 
-def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
-    """Draw what could not be looked at, and what was made otherwise than in the run; never folded."""
+def render_audit_notes(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw the notes of the audit: what could not be looked at, and what was made otherwise than in
+    the run; never folded.
+    """
     lines = [
         line
         for note in _note_lines(report, verbose)
@@ -257,7 +265,7 @@ def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
         console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
 
 
-def _new_table(first: str, *titles: str) -> Table:
+def _new_number_table(first: str, *titles: str) -> Table:
     """An empty table of a first column and columns of numbers."""
     table = borderless_table()
     table.add_column(first)
@@ -273,7 +281,7 @@ def _ledger_table(report: AuditReport) -> Table:
     # the data.
     text = [row for row in all_rows if row.key != "padding"]
     hidden = any(row.hidden for row in text)
-    table = _new_table(
+    table = _new_number_table(
         "tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ())
     )
     sums = (
@@ -283,7 +291,7 @@ def _ledger_table(report: AuditReport) -> Table:
     )
     for row in [*text, LedgerRow("all", "all", *sums), *all_rows[len(text) :]]:
         pads = row.key == "padding"
-        part = "" if pads else format_share(row.supervised + row.context, total)
+        part = "" if pads else format_per_cent_share(row.supervised + row.context, total)
         cells = [
             f"{row.supervised:,}",
             f"{row.context:,}",
@@ -291,13 +299,17 @@ def _ledger_table(report: AuditReport) -> Table:
             *((f"{row.hidden:,}",) if hidden else ()),
         ]
         table.add_row(
-            Text(row.label, style=_row_style(row)), *cells, style="bold" if row.key == "all" else ""
+            Text(row.label, style=_ledger_row_style(row)),
+            *cells,
+            style="bold" if row.key == "all" else "",
         )
     return table
 
 
-def _row_style(row: LedgerRow) -> str:
-    """Red for what should not be: stop tokens that are not learned, padding that is."""
+def _ledger_row_style(row: LedgerRow) -> str:
+    """The colour of a ledger row: red for what should not be (stop tokens that are not learned,
+    padding that is).
+    """
     if row.key == "padding":
         return "red" if row.supervised else "dim"
     if row.key == "all":
@@ -307,7 +319,7 @@ def _row_style(row: LedgerRow) -> str:
 
 def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
     """A line for each law that was measured; with `verbose` what was compared."""
-    table = _new_table("laws", "measured", "tolerance", "")
+    table = _new_number_table("laws", "measured", "tolerance", "")
     if verbose:
         table.add_column("what was compared")
     for law in measured:
@@ -324,7 +336,7 @@ def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
 
 
 def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
-    """What became of the marker that was put into each field."""
+    """A table of what became of the marker that was put into each field."""
     table = borderless_table()
     table.add_column("canary in")
     table.add_column("became")
@@ -349,11 +361,13 @@ def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
     yield from (f"note: {note}" for note in report.notes)
 
 
-def json_safe(value: Any) -> Any:
-    """JSON of what a law measured: numbers that JSON has not are null."""
+def replace_non_finite(value: Any) -> Any:
+    """A value for JSON: numbers that JSON has not (NaN, infinity) become null, in nested values
+    too.
+    """
     if isinstance(value, dict):
-        return {str(key): json_safe(item) for key, item in value.items()}
+        return {str(key): replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     # A law of a loss that is NaN measures NaN, which JSON has not.
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -55,15 +55,15 @@ def log_ticks(low: float, high: float) -> list[float]:
     inside = [
         v
         for k in range(first - 1, last + 1)
-        for v in _ticks_of_decade(k)
+        for v in _log_ticks_of_decade(k)
         if low - 1e-9 <= math.log10(v) <= high + 1e-9
     ]
     ends = [v for v in (low, high) if abs(v) < 300]
     return inside if len(inside) > 1 else [10.0**v for v in ends]
 
 
-def _ticks_of_decade(power: int) -> Iterator[float]:
-    """1, 2 and 5 times a power of ten that floats can hold."""
+def _log_ticks_of_decade(power: int) -> Iterator[float]:
+    """1, 2 and 5 times ten to `power`, where floats can hold them."""
     if -300 < power < 300:
         yield from (float(f"{k}e{power}") for k in (1, 2, 5))
 

@@ -1,4 +1,5 @@
-"""The rows that findings name, as a file of their own: one JSON object a line, for jq, a notebook or an editor.
+"""The rows that findings cite, written as a file of their own: one JSON object a line, for jq, a
+notebook or an editor.
 
 A report says where a row stands; to look at forty of them one by one in a large file is work. So the rows are read
 again, whole, beside what was said of each. The trade-off: the data is read a second time (up to the last row that
@@ -16,8 +17,9 @@ from truetune.data.conversation import Origin
 from truetune.data.read_rows_as_conversations import read_conversations
 
 
-def cited_rows(report: Report) -> str:
-    """JSON lines {"file", "line", "row", "findings": [{"rule", "code", "text", "turn"}], "data"}, in the order of rows.
+def cited_rows_as_jsonl(report: Report) -> str:
+    """The rows that findings cite, as JSON lines in the order of rows. Each is {"file", "line",
+    "row", "findings": [{"rule", "code", "text", "turn"}], "data"}.
 
     `data` is the row as it was read; null for a line that holds none. Raises DataError where the data can't be read
     again.
@@ -50,7 +52,7 @@ def cited_rows(report: Report) -> str:
 
 
 def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
-    """Each wanted row with its place, in the order of the data."""
+    """Read the data again, and give each wanted row with its place, in the order of the data."""
     # Read under the settings of the check, so that rows have the numbers that the findings
     # cite.
     spec, left = report.spec, len(wanted)
@@ -70,4 +72,4 @@ def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tupl
 
 
 def _ignore_line(*_: object) -> None:
-    """A line without a row has no data."""
+    """Do nothing for a line that holds no row."""

@@ -1,7 +1,9 @@
-"""What `truetune encode` has done or would do, and what `--verify` found in a cache, for a terminal and for a page.
+"""What `truetune encode` has written or would write, and what `--verify` found in a cache, for a
+terminal and for a page.
 
-The terminal prints counts first and the ledger after them, since a wrong number of tokens is seen at once.
-`render_comparison` names examples and not ids: two caches differ by what a row became, not by a position in a file.
+The terminal prints counts first and the ledger after them, since a wrong number of tokens is seen
+at once. `render_cache_comparison` names examples and not ids: two caches differ by what a row
+became, not by a position in a file.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from truetune.encoding.encode_run import Encoded, Estimate
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.report.as_json import ledger_json
 from truetune.report.record_drawing import result_page_values
-from truetune.report.report_terminal import ledger_table, lost_line
+from truetune.report.report_terminal import ledger_table, lost_fields_line
 from truetune.report.terminal_output import print_visible
-from truetune.report.visible_text import count_noun, format_share, visible
+from truetune.report.visible_text import count_noun, format_per_cent_share, visible
 
 if TYPE_CHECKING:
     from truetune.tokenized.verify_token_cache import CacheComparison
@@ -27,7 +29,7 @@ MAX_DIFFERENCES = 3
 
 
 def render_encoded(encoded: Encoded, console: Console) -> None:
-    """Draw counts, ledger and notices."""
+    """Draw what `truetune encode` has written: counts, the ledger and notices."""
     _print_counts(encoded, console)
     console.print()
     console.print(ledger_table(encoded.ledger))
@@ -36,7 +38,7 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
 
 
 def _print_counts(encoded: Encoded, console: Console) -> None:
-    """Rows, tokens, how full packs are, and what was written."""
+    """Print the counts of an encoding: rows, tokens, how full packs are, and what was written."""
     counts = encoded.counts
     files = {shard["file"] for shard in encoded.manifest["shards"]}
     # Only the files of this run: the folder may hold a cache of other settings as well.
@@ -48,19 +50,21 @@ def _print_counts(encoded: Encoded, console: Console) -> None:
     verb = (
         "found again, every byte as written and rows encoded alike" if encoded.reused else "encoded"
     )
-    _print_line(console, f"{count_noun(counts['rows'], 'row')} {verb} in {encoded.seconds:.1f} s")
-    learned = f"{counts['supervised']:,} are learned ({format_share(counts['supervised'], counts['tokens'])})"
-    _print_line(
+    _print_coloured_line(
+        console, f"{count_noun(counts['rows'], 'row')} {verb} in {encoded.seconds:.1f} s"
+    )
+    learned = f"{counts['supervised']:,} are learned ({format_per_cent_share(counts['supervised'], counts['tokens'])})"
+    _print_coloured_line(
         console,
         f"{count_noun(counts['documents'], 'example')}, {count_noun(counts['tokens'], 'token')}: {learned}",
     )
     # Without packing there is no room to be full: the key is missing then.
     if "room" in counts:
-        _print_line(
+        _print_coloured_line(
             console,
-            f"{count_noun(counts['packs'], 'pack')}, {format_share(counts['tokens'], counts['room'])} full",
+            f"{count_noun(counts['packs'], 'pack')}, {format_per_cent_share(counts['tokens'], counts['room'])} full",
         )
-    _print_line(
+    _print_coloured_line(
         console,
         f"{encoded.folder / DATA}: {count_noun(len(files), 'file')}, {size / 1e6:,.1f} MB; "
         f"by {', '.join(encoded.manifest['engines'])}",
@@ -68,13 +72,13 @@ def _print_counts(encoded: Encoded, console: Console) -> None:
 
 
 def _print_notices(encoded: Encoded, console: Console) -> None:
-    """What the run wants to be known: a slower engine, rows that were left out."""
+    """Print the notices of an encoding, such as a slower engine or rows that were left out."""
     for notice in encoded.manifest["notices"]:
-        _print_line(console, f"note: {notice}")
+        _print_coloured_line(console, f"note: {notice}")
 
 
 def encoded_json(encoded: Encoded) -> dict[str, Any]:
-    """What was written, as plain values."""
+    """What `truetune encode` has written, as plain values."""
     return {
         "folder": str(encoded.folder),
         "reused": encoded.reused,
@@ -87,8 +91,8 @@ def encoded_json(encoded: Encoded) -> dict[str, Any]:
     }
 
 
-def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
-    """What was written, with what a page of it needs; it draws the ledger itself."""
+def encoded_page_values(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
+    """What `truetune encode` has written, as plain values with the parts that a page of it needs."""
 
     def draw(console: Console) -> None:
         # Without the ledger: the page draws it itself, from the same JSON.
@@ -96,7 +100,7 @@ def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
         _print_notices(encoded, console)
 
     counts = encoded.counts
-    part = format_share(counts["supervised"], counts["tokens"])
+    part = format_per_cent_share(counts["supervised"], counts["tokens"])
     learned = f"{counts['supervised']:,} of {count_noun(counts['tokens'], 'token')} ({part})"
     return (
         encoded_json(encoded)
@@ -111,7 +115,7 @@ def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
 
 
 def estimate_json(estimate: Estimate) -> dict[str, Any]:
-    """What a run would write, as plain values."""
+    """What `truetune encode` would write, as plain values."""
     return {
         "folder": str(estimate.folder),
         "reused": estimate.reused,
@@ -126,11 +130,13 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
 
 
 def render_estimate(estimate: Estimate, console: Console) -> None:
-    """Draw what a run would write."""
+    """Draw what `truetune encode` would write."""
     if estimate.reused:
-        _print_line(console, f"{estimate.folder} holds this already: nothing would be encoded")
+        _print_coloured_line(
+            console, f"{estimate.folder} holds this already: nothing would be encoded"
+        )
     sample = estimate.rows
-    _print_line(
+    _print_coloured_line(
         console,
         f"of the first {count_noun(sample, 'row')}: {count_noun(estimate.documents, 'example')}, "
         f"{count_noun(estimate.tokens, 'token')}, {estimate.ledger.supervised:,} learned",
@@ -140,16 +146,20 @@ def render_estimate(estimate: Estimate, console: Console) -> None:
         if estimate.whole is not None
         else "not known before the data is read"
     )
-    _print_line(console, f"all of it, about: {whole}; would be written to {estimate.folder}")
+    _print_coloured_line(
+        console, f"all of it, about: {whole}; would be written to {estimate.folder}"
+    )
     console.print()
     console.print(ledger_table(estimate.ledger))
     _print_lost_fields(estimate.lost_fields, console)
     for reason, count in estimate.problems.items():
-        _print_line(console, f"note: {count:,} x {reason}")
+        _print_coloured_line(console, f"note: {count:,} x {reason}")
 
 
-def render_comparison(comparison: CacheComparison, path: str, console: Console) -> None:
-    """Draw counts, and the first places of each kind."""
+def render_cache_comparison(comparison: CacheComparison, path: str, console: Console) -> None:
+    """Draw what `--verify` found in a cache: counts, and the first places of each kind of
+    difference.
+    """
     print_visible(
         console,
         f"{path}: {count_noun(comparison.documents, 'document')}; the data encode to"
@@ -204,12 +214,12 @@ def render_comparison(comparison: CacheComparison, path: str, console: Console) 
 
 
 def _print_lost_fields(fields: Mapping[str, int], console: Console) -> None:
-    """Fields of rows that no token comes from, where there are any."""
+    """Print which fields of rows no token comes from, where there are any."""
     if fields:
-        console.print(lost_line(fields), soft_wrap=True)
+        console.print(lost_fields_line(fields), soft_wrap=True)
 
 
-def _print_line(console: Console, text: str) -> None:
+def _print_coloured_line(console: Console, text: str) -> None:
     """One line, with numbers and paths in colour on a terminal."""
     # Printed as a str, so that rich colours numbers and paths as it does for its own log lines.
     console.print(visible(text), soft_wrap=True)

@@ -1,4 +1,5 @@
-"""An environment on the terminal, below its findings: machine, GPU, packages, and which extras are missing.
+"""What `truetune doctor` found in the environment, on a terminal below the findings: machine, GPU,
+packages, and which extras are missing.
 
 What is missing is said with what it would be good for, so that nobody installs all of it to be safe.
 """
@@ -34,7 +35,7 @@ EXTRA_PURPOSES = {
 
 @draw_details_by_kind.register
 def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> None:
-    """Packages, machine, extras; `verbose` shows what was imported as well."""
+    """Draw packages, machine and extras; `verbose` shows what was imported as well."""
     here = report.environment
     table = borderless_table(header=False)
     table.add_column(no_wrap=True, style="bold")
@@ -54,7 +55,7 @@ def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> N
 
 
 def _machine_lines(here: Environment) -> Iterator[tuple[str, str]]:
-    """(name, value) of the system, each kind of GPU, torch, and the cache of the hub."""
+    """(name, value) of the system, each kind of GPU, torch, and the Hugging Face cache."""
     machine = here.machine
     memory = f", {machine.memory / GIGABYTE:,.0f} GB RAM" if machine.memory else ""
     yield "machine", f"{here.system}; {machine.cpus or '?'} CPUs{memory}"

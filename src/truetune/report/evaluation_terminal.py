@@ -23,7 +23,7 @@ from truetune.generation.evaluation_results import (
 )
 from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible
-from truetune.report.visible_text import count_noun, format_share, visible
+from truetune.report.visible_text import count_noun, format_per_cent_share, visible
 
 if TYPE_CHECKING:
     from truetune.evaluation.lm_eval_tasks import LmEvalResult
@@ -40,7 +40,7 @@ METRIC_NAMES = {"overlap": "overlap (token F1)", "length ratio": "length over th
 
 @draw_details_by_kind.register
 def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -> None:
-    """Losses, stops, answers, tasks; against the other model where there is one."""
+    """Draw losses, stops, answers and tasks; against the other model where there is one."""
     evaluated = report.evaluated
     notes: list[str] = []
     tables: list[Table] = []
@@ -50,7 +50,7 @@ def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -
     if report.metrics:
         tables += _answer_tables(report.metrics)
     if evaluated and evaluated.agreements:
-        tables.append(_agreement_table(evaluated))
+        tables.append(_only_one_right_table(evaluated))
     if report.tasks:
         tables.append(_task_table(report.tasks))
     for table in tables:
@@ -61,20 +61,22 @@ def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -
 
 
 def _likelihood_tables(evaluated: EvaluationResults, level: str, verbose: bool) -> Iterator[Table]:
-    """What is read off the probabilities of the reference answers, without generating any."""
+    """Tables of what is read off the probabilities of the reference answers, without generating:
+    losses, stops, calibration.
+    """
     if evaluated.model.losses:
         yield _loss_table(evaluated, level)
     if evaluated.changes and evaluated.other:
-        yield _change_table(evaluated, evaluated.other, level)
+        yield _loss_change_table(evaluated, evaluated.other, level)
     if evaluated.model.stops:
         yield _stop_table(evaluated, level)
         if verbose:
-            yield _calibration_table(evaluated.model.stops)
+            yield _stop_calibration_table(evaluated.model.stops)
 
 
 def _loss_table(evaluated: EvaluationResults, level: str) -> Table:
-    """The loss by source of the tokens; the whole in bold."""
-    table = _new_table("loss by source", "tokens", "nats a token", level, "perplexity")
+    """A table of the loss by source of the tokens; the whole in bold."""
+    table = _new_number_table("loss by source", "tokens", "nats a token", level, "perplexity")
     for loss in evaluated.model.losses:
         table.add_row(
             loss.source,
@@ -87,9 +89,11 @@ def _loss_table(evaluated: EvaluationResults, level: str) -> Table:
     return table
 
 
-def _change_table(evaluated: EvaluationResults, other: ModelMeasurements, level: str) -> Table:
-    """The difference from the other model's loss by source, with p."""
-    table = _new_table(f"against {_model_name(other)}", "its loss", "difference", level, "p")
+def _loss_change_table(evaluated: EvaluationResults, other: ModelMeasurements, level: str) -> Table:
+    """A table of the difference from the other model's loss by source, with p."""
+    table = _new_number_table(
+        f"against {_short_model_name(other)}", "its loss", "difference", level, "p"
+    )
     for change in evaluated.changes:
         other_loss = other.loss(change.source)
         table.add_row(
@@ -98,15 +102,15 @@ def _change_table(evaluated: EvaluationResults, other: ModelMeasurements, level:
             f"{change.difference:+.4f}",
             _format_interval(change.low, change.high, "+"),
             _format_p_value(change.p),
-            style=_change_style(change.difference, change.p),
+            style=_loss_change_style(change.difference, change.p),
         )
     return table
 
 
 def _stop_table(evaluated: EvaluationResults, level: str) -> Table:
-    """One column a model."""
+    """A table of how likely the model stops at and inside answers, one column a model."""
     models = [model for model in (evaluated.model, evaluated.other) if model and model.stops]
-    table = _new_table("P(stop)", *map(_model_name, models))
+    table = _new_number_table("P(stop)", *map(_short_model_name, models))
     # The lines of both models are made by the same function, so that they can be zipped into
     # one table; a model that was not asked for its stops has no column.
     for name, *cells in zip(
@@ -122,7 +126,7 @@ def _stop_lines(stops: StopCalibration, level: str) -> Iterator[tuple[str, str]]
     yield "  median", _format_number(stops.median)
     yield (
         "  over 1/2",
-        f"{stops.likely:,} of {stops.ends:,} ({format_share(stops.likely, stops.ends)})",
+        f"{stops.likely:,} of {stops.ends:,} ({format_per_cent_share(stops.likely, stops.ends)})",
     )
     yield "inside answers, mean", _format_number(stops.inside_mean)
     yield "  largest", _format_number(stops.largest)
@@ -134,9 +138,9 @@ def _stop_lines(stops: StopCalibration, level: str) -> Iterator[tuple[str, str]]
     yield "expected calibration error", _format_number(stops.error)
 
 
-def _calibration_table(stops: StopCalibration) -> Table:
-    """P(stop) in bins: how many of the places in each are ends."""
-    table = _new_table("P(stop) from", "to", "places", "mean", "of them ends")
+def _stop_calibration_table(stops: StopCalibration) -> Table:
+    """A table of P(stop) in bins: how many of the places in each bin are ends of answers."""
+    table = _new_number_table("P(stop) from", "to", "places", "mean", "of them ends")
     for part in stops.bins:
         table.add_row(
             f"{part.low:.1f}",
@@ -152,7 +156,7 @@ def _calibration_table(stops: StopCalibration) -> Table:
 def _answer_tables(metrics: AnswerMetrics) -> Iterator[Table]:
     """A table for each group of generated answers, and one of the differences from the other model's."""
     for group in metrics.groups:
-        table = _new_table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
+        table = _new_number_table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
         for measure in group.measures:
             table.add_row(
                 METRIC_NAMES.get(measure.name, measure.name),
@@ -162,7 +166,7 @@ def _answer_tables(metrics: AnswerMetrics) -> Iterator[Table]:
             )
         yield table
     if metrics.paired:
-        table = _new_table(
+        table = _new_number_table(
             "answers against the other's", "change", "95%", "p", "better", "worse", "of"
         )
         for pair in metrics.paired:
@@ -178,9 +182,9 @@ def _answer_tables(metrics: AnswerMetrics) -> Iterator[Table]:
         yield table
 
 
-def _agreement_table(evaluated: EvaluationResults) -> Table:
-    """On how many rows only one of the models is right, with McNemar's p."""
-    table = _new_table(
+def _only_one_right_table(evaluated: EvaluationResults) -> Table:
+    """A table of on how many rows only one of the two models is right, with McNemar's p."""
+    table = _new_number_table(
         "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
     )
     for one in evaluated.agreements:
@@ -189,14 +193,14 @@ def _agreement_table(evaluated: EvaluationResults) -> Table:
             one.measure,
             *map(str, counts),
             _format_p_value(one.p),
-            style=_change_style(one.only_other - one.only_this, one.p),
+            style=_loss_change_style(one.only_other - one.only_this, one.p),
         )
     return table
 
 
 def _task_table(lm_eval: LmEvalResult) -> Table:
     """A line for each metric of each lm-eval task."""
-    table = _new_table("lm-eval task", "metric", "value", "standard error", "rows")
+    table = _new_number_table("lm-eval task", "metric", "value", "standard error", "rows")
     for task in lm_eval.tasks:
         for i, (name, value) in enumerate(task.metrics.items()):
             error = task.errors.get(name)
@@ -211,7 +215,7 @@ def _task_table(lm_eval: LmEvalResult) -> Table:
 
 
 def _task_notes(lm_eval: LmEvalResult | None) -> Iterator[str]:
-    """What lm-eval was asked otherwise than usual, and what was compared."""
+    """Notes on the lm-eval tasks: options that differ from the usual ones, and what was compared."""
     if lm_eval:
         yield from (f"lm-eval: {name}: {why}" for name, why in lm_eval.flags.items())
         if lm_eval.compared:
@@ -248,12 +252,12 @@ def _evaluation_notes(evaluated: EvaluationResults) -> Iterator[str]:
         )
 
 
-def _model_name(model: ModelMeasurements) -> str:
-    """The last part of a path."""
+def _short_model_name(model: ModelMeasurements) -> str:
+    """The last part of a model's path."""
     return visible(model.name.rstrip("/").rpartition("/")[2] or model.name)
 
 
-def _new_table(first: str, *others: str) -> Table:
+def _new_number_table(first: str, *others: str) -> Table:
     """An empty table of a first column and columns of numbers."""
     table = borderless_table()
     table.add_column(first)
@@ -263,7 +267,7 @@ def _new_table(first: str, *others: str) -> Table:
 
 
 def _format_interval(low: float | None, high: float | None, sign: str = "") -> str:
-    """`1.000 to 1.500`; empty where there is no interval."""
+    """A confidence interval, `1.000 to 1.500`; empty where there is none."""
     if low is None or high is None:
         return ""
     # Two digits that count, of values so small that three decimals would show 0.000.
@@ -272,15 +276,17 @@ def _format_interval(low: float | None, high: float | None, sign: str = "") -> s
 
 
 def _format_number(value: float) -> str:
-    """Two decimals of usual sizes, three digits of others."""
+    """A number with two decimals of usual sizes, and with three digits of others."""
     return f"{value:,.2f}" if 1 <= value < 1e6 else f"{value:.3g}"
 
 
 def _format_p_value(value: float) -> str:
-    """Three decimals, or `< 0.001`."""
+    """A p-value with three decimals, or `< 0.001`."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _change_style(difference: float, p: float) -> str:
-    """Green where it is better for sure, red where it is worse."""
+def _loss_change_style(difference: float, p: float) -> str:
+    """The colour of a change: green where it is significantly better, red where it is significantly
+    worse.
+    """
     return "" if p >= SIGNIFICANCE_LEVEL else "green" if difference < 0 else "red"

@@ -1,4 +1,5 @@
-"""What `truetune explain` shows besides a rule's page: a known message, a guide, and what a search found.
+"""What `truetune explain` shows other than a rule's page: a known message, a troubleshooting guide,
+or the hits of a search.
 
 Pages are written as Markdown and drawn by rich, so that `--json` can give the same text to a program. A search
 imports neither the rules nor rich's Markdown (tests/checks/test_explaining.py): it must answer while somebody is
@@ -26,25 +27,27 @@ TOPIC_KINDS = {
 }
 
 
-def find_topic(name: str) -> KnownMessage | Guide | None:
+def find_message_or_guide(name: str) -> KnownMessage | Guide | None:
     """The message or guide of that name; None where it is neither."""
     return find_message(name) or next((guide for guide in GUIDES if guide.name == name), None)
 
 
-def render_topic(topic: KnownMessage | Guide, console: Console) -> None:
+def render_message_or_guide(topic: KnownMessage | Guide, console: Console) -> None:
     """Show a message's or a guide's page."""
     from rich.markdown import Markdown  # slow to import, and lists of hits need none
 
-    console.print(Markdown(_topic_page(topic), code_theme="ansi_dark"))
+    console.print(Markdown(_message_or_guide_markdown(topic), code_theme="ansi_dark"))
 
 
-def topic_json(topic: KnownMessage | Guide) -> dict[str, Any]:
+def message_or_guide_json(topic: KnownMessage | Guide) -> dict[str, Any]:
     """A message or a guide as plain values."""
-    return {"name": topic.name, "title": topic.title, "page": _topic_page(topic)}
+    return {"name": topic.name, "title": topic.title, "page": _message_or_guide_markdown(topic)}
 
 
-def _topic_page(topic: KnownMessage | Guide) -> str:
-    """The page as Markdown: what is seen, the causes with the likely ones first, what to do."""
+def _message_or_guide_markdown(topic: KnownMessage | Guide) -> str:
+    """The page of a message or guide as Markdown: what is seen, the causes with the likely ones
+    first, what to do.
+    """
     # A guide begins with the user's words for the problem, so that a reader sees at once that
     # it is theirs.
     if isinstance(topic, Guide):
@@ -71,12 +74,14 @@ def _cause_line(cause: Cause) -> str:
 
 
 def _as_sentence(text: str) -> str:
-    """With a capital and a full stop; empty stays empty."""
+    """The text with a capital and a full stop; empty stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
-    """Show what was found, one subject a line, and how to read it."""
+def render_search_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
+    """Show what a search found: each subject with its causes and the command that shows all of it;
+    advice below the first one.
+    """
     for hit in hits:
         topic = hit.topic
         line = Text()
@@ -88,13 +93,15 @@ def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
         for cause in hit.causes:
             proof = f" ({', '.join(cause.rules)})" if cause.rules else ""
             console.print(Text(f"    cause: {cause.text}{proof}"))
-        advice = _advice_of(hit) if hit is hits[0] else ""
+        advice = _advice_of_message_hit(hit) if hit is hits[0] else ""
         if advice:
             console.print(Text(f"    help: {advice}"))
-        console.print(Text(f"    about: {', '.join(hit.words)} · {_command_for(hit)}", style="dim"))
+        console.print(
+            Text(f"    about: {', '.join(hit.words)} · {_command_that_shows(hit)}", style="dim")
+        )
 
 
-def _advice_of(hit: Hit) -> str:
+def _advice_of_message_hit(hit: Hit) -> str:
     """What to do where the hit is a known message; empty for another kind.
 
     Only the first hit shows it: a message that was pasted is nearly always the first, and five remedies would be four
@@ -104,8 +111,8 @@ def _advice_of(hit: Hit) -> str:
     return "" if message is None else message.advice.replace("{gpu}", "SIZE")
 
 
-def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
-    """What was found as plain values."""
+def search_hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
+    """What a search found, as plain values."""
     return {
         "topics": [
             {
@@ -117,16 +124,16 @@ def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
                 "causes": [
                     {"text": cause.text, "rules": list(cause.rules)} for cause in hit.causes
                 ],
-                "advice": _advice_of(hit),
-                "command": _command_for(hit),
+                "advice": _advice_of_message_hit(hit),
+                "command": _command_that_shows(hit),
             }
             for hit in hits
         ]
     }
 
 
-def _command_for(hit: Hit) -> str:
-    """What shows the whole of it."""
+def _command_that_shows(hit: Hit) -> str:
+    """The command that shows all of what a hit is about."""
     name = hit.topic.name
     if hit.topic.kind == "option":
         return f"truetune {name.split(' ')[0]} -h"

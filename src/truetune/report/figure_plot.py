@@ -1,4 +1,4 @@
-"""A figure as rows of characters for a terminal, and as SVG for a page.
+"""A finding's figure as rows of characters for a terminal, and as SVG for a page.
 
 Both take their ranges from the same `Axes`, so that a spike stands at the same place in both. The terminal draws the
 first series as braille dots, which hold two by four points a cell. The SVG has no library and no script: it is put
@@ -40,7 +40,9 @@ MAX_DOTTED_POINTS = 16
 
 
 class Axes(NamedTuple):
-    """The ranges that a figure covers, y as its logarithm where it is drawn so."""
+    """The ranges of a plot: x from left to right, y from low to high, as logarithms where `log` is
+    set.
+    """
 
     left: float
     right: float
@@ -49,13 +51,15 @@ class Axes(NamedTuple):
     log: bool
 
     def x(self, value: float) -> float:
-        """0 to 1 from left to right."""
+        """Where a value is across the plot: 0 at the left to 1 at the right."""
         # Halves are subtracted: the difference of two finite floats may be infinite, that of
         # their halves is not (test_plot draws any floats there are).
         return (value / 2 - self.left / 2) / (self.right / 2 - self.left / 2)
 
     def y(self, value: float) -> float | None:
-        """0 to 1 from below; None where there is no place for the value."""
+        """How high a value is in the plot: 0 at the bottom to 1 at the top; None where it can't be
+        drawn.
+        """
         # A gap is drawn where there is no value; 0 would be a lie, and a logarithm has no place
         # for it.
         if not math.isfinite(value) or (self.log and value <= 0):
@@ -64,13 +68,13 @@ class Axes(NamedTuple):
         return (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
 
     def label(self, share: float) -> str:
-        """The value at a share of the height."""
+        """The label of the y value at a share of the height."""
         value = (1 - share) * self.low + share * self.high
         # Room above the greatest float would overflow when it is turned back into a value.
         return f"{10 ** min(value, 308.0) if self.log else value:.3g}"
 
 
-def figure_axes(figure: Figure) -> Axes:
+def axes_of_figure(figure: Figure) -> Axes:
     """The ranges of all series and marks; of empty figures 0 to 1. Infinite values and NaN take no place."""
     xs = [x for series in figure.series for x in series.x]
     xs += [mark.x for mark in figure.marks]
@@ -80,34 +84,36 @@ def figure_axes(figure: Figure) -> Axes:
     log = figure.log and bool(positive)
     left, right = _finite_range(xs)
     low, high = _finite_range([math.log10(y) for y in positive] if log else ys)
-    return Axes(*_widen_range(left, right, 0.0), *_widen_range(low, high, 1.0), log)
+    return Axes(*_widen_empty_range(left, right, 0.0), *_widen_empty_range(low, high, 1.0), log)
 
 
 def _finite_range(values: Sequence[float]) -> tuple[float, float]:
-    """The least and the greatest finite value; 0 to 1 where there is none."""
+    """The least and the greatest finite value; (0, 1) where there is none."""
     finite = [value for value in values if math.isfinite(value)]
     return (min(finite), max(finite)) if finite else (0.0, 1.0)
 
 
-def _widen_range(low: float, high: float, below: float) -> tuple[float, float]:
-    """A range that is not empty: where it would be, as much room above it, and `below` times that below."""
+def _widen_empty_range(low: float, high: float, room_below: float) -> tuple[float, float]:
+    """The range, widened where it is empty: by some room above, and by `room_below` times as much
+    below.
+    """
     if high / 2 - low / 2 > 1e-12 * max(abs(high), abs(low), 1e-280):
         return low, high
     # A flat curve is drawn in the middle of a range of its own, instead of on the edge of an
     # empty one.
-    room = max(0.05 * abs(high), 1.0 if high == 0 or not below else 1e-280)
-    return max(low - below * room, -sys.float_info.max), min(high + room, sys.float_info.max)
+    room = max(0.05 * abs(high), 1.0 if high == 0 or not room_below else 1e-280)
+    return max(low - room_below * room, -sys.float_info.max), min(high + room, sys.float_info.max)
 
 
-def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
-    """The figure in PLOT_ROWS rows, with its title above and its x axis below.
+def plot_on_terminal(figure: Figure, width: int, unicode: bool) -> Text:
+    """The figure as text in PLOT_ROWS rows, with its title above and its x axis below.
 
     Args:
         figure: what is drawn; its first series lies over the others.
         width: cells of the terminal, at most so many are used.
         unicode: may braille and box characters be used? Else it is ASCII.
     """
-    frame = figure_axes(figure)
+    frame = axes_of_figure(figure)
     # Three labels: both ends and the middle; with eight rows more would touch.
     labels = {
         0: frame.label(1),
@@ -124,13 +130,15 @@ def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
         for character, style in cells[row]:
             text.append(character, style=style)
     text.rstrip()
-    return text.append("\n" + _axis_line(figure, frame, gutter, columns, unicode))
+    return text.append("\n" + _x_axis_line(figure, frame, gutter, columns, unicode))
 
 
 def _plot_cells(
     figure: Figure, frame: Axes, columns: int, unicode: bool
 ) -> list[list[tuple[str, str]]]:
-    """(PLOT_ROWS, columns) of (character, style); earlier series lie over later ones."""
+    """The characters of a plot, (PLOT_ROWS, columns) of (character, style); earlier series lie over
+    later ones.
+    """
     cells = [[(" ", "")] * columns for _ in range(PLOT_ROWS)]
     for mark in figure.marks:
         if math.isfinite(mark.x):
@@ -141,7 +149,7 @@ def _plot_cells(
     for number, series in reversed(list(enumerate(figure.series))):
         style = SERIES_COLOURS[number % len(SERIES_COLOURS)]
         if unicode and number == 0:
-            for (row, column), bits in _braille_line(series, frame, columns).items():
+            for (row, column), bits in _braille_dots_of_line(series, frame, columns).items():
                 cells[row][column] = (chr(FIRST_BRAILLE + bits), style)
         else:
             point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
@@ -164,8 +172,8 @@ def _column_of(x: float, frame: Axes, columns: int) -> int:
     return min(columns - 1, int(frame.x(x) * columns))
 
 
-def _braille_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, int], int]:
-    """Dots along straight lines between neighbours that are finite."""
+def _braille_dots_of_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, int], int]:
+    """(row, column) -> bits of the braille dots along straight lines between finite neighbours."""
     across, down = 2 * columns - 1, 4 * PLOT_ROWS - 1
     cells: dict[tuple[int, int], int] = {}
     last: tuple[float, float] | None = None
@@ -188,23 +196,27 @@ def _braille_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, 
 
 
 def _title_line(figure: Figure, gutter: int, width: int, unicode: bool) -> Text:
-    """The title; where there are several series, what each is drawn with."""
-    text = Text(" " * gutter + _shorten_text(figure.title, width - gutter, unicode), style="bold")
+    """The title above the plot; where there are several series, with what each is drawn with."""
+    text = Text(
+        " " * gutter + _shorten_visible_text(figure.title, width - gutter, unicode), style="bold"
+    )
     if len(figure.series) > 1:
         for number, series in enumerate(figure.series):
             point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
-            legend = f"   {point} {_shorten_text(series.name, 30, unicode)}"
+            legend = f"   {point} {_shorten_visible_text(series.name, 30, unicode)}"
             if text.cell_len + cell_len(legend) <= width:
                 text.append(legend, style=SERIES_COLOURS[number % len(SERIES_COLOURS)])
     return text
 
 
-def _axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: bool) -> str:
-    """First and last x, and the labels of marks where there is room, below their places."""
+def _x_axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: bool) -> str:
+    """The line below a plot: first and last x, and the labels of marks where there is room, below
+    their places.
+    """
     line = [" "] * columns
     first, last = f"{frame.left:,.10g}", f"{frame.right:,.10g}"
     marked = [
-        (f"{_shorten_text(m.label, 30, unicode)} {m.x:,.10g}", m)
+        (f"{_shorten_visible_text(m.label, 30, unicode)} {m.x:,.10g}", m)
         for m in figure.marks
         if math.isfinite(m.x)
     ]
@@ -223,7 +235,7 @@ def _axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: 
     return " " * gutter + " " + "".join(line).rstrip()
 
 
-def _shorten_text(text: str, width: int, unicode: bool) -> str:
+def _shorten_visible_text(text: str, width: int, unicode: bool) -> str:
     """At most `width` visible characters; without `unicode` in ASCII."""
     text = visible(text)
     if not unicode:
@@ -238,26 +250,26 @@ def figure_svg(figure: Figure) -> str:
     Classes: `figure`, `plot`, `line line-N`, `mark`, `axis`.
     """
     legend = "".join(
-        f'<span class="c-entry">{legend_key(number)} {_escape_text(line.name)}</span> '
+        f'<span class="c-entry">{legend_key_svg(number)} {_escape_html(line.name)}</span> '
         for number, line in enumerate(figure.series)
     )
     several = f'<span class="c-legend">{legend}</span>' if len(figure.series) > 1 else ""
     return (
-        f'<figure class="figure"><figcaption><b>{_escape_text(figure.title)}</b> {several}</figcaption>'
-        f"{plot_svg(figure, with_margins(figure_axes(figure)))}</figure>"
+        f'<figure class="figure"><figcaption><b>{_escape_html(figure.title)}</b> {several}</figcaption>'
+        f"{plot_svg(figure, add_vertical_margins(axes_of_figure(figure)))}</figure>"
     )
 
 
-def with_margins(frame: Axes) -> Axes:
-    """With some room above and below."""
+def add_vertical_margins(frame: Axes) -> Axes:
+    """The axes with some room above and below."""
     # A curve that touches the frame looks cut off. 8 per cent: chosen, not measured.
     more = (frame.high / 2 - frame.low / 2) * 0.08
     low, high = frame.low - more, frame.high + more
     return frame._replace(low=low, high=high) if math.isfinite(high - low) else frame
 
 
-def legend_key(number: int, dash: str | None = None) -> str:
-    """How a line is drawn, for a legend."""
+def legend_key_svg(number: int, dash: str | None = None) -> str:
+    """A short piece of a line as inline SVG, which shows in a legend how that line is drawn."""
     dash = DASHES[number % len(DASHES)] if dash is None else dash
     return (
         '<svg class="c-key" width="22" height="8" viewBox="0 0 22 8" aria-hidden="true"><path'
@@ -291,7 +303,7 @@ def plot_svg(
     )
     return (
         f'<svg class="plot" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
-        f'aria-label="{_escape_text(figure.title)}" font-family="system-ui, sans-serif" font-size="11"'
+        f'aria-label="{_escape_html(figure.title)}" font-family="system-ui, sans-serif" font-size="11"'
         ' fill="currentColor">'
         f'<g class="ticks-y">{"".join(_y_tick_svg(*tick) for tick in y_ticks(frame))}</g>'
         f'<g class="ticks-x">{"".join(_x_tick_svg(*tick) for tick in x_ticks(frame))}</g>'
@@ -306,11 +318,12 @@ def y_ticks(frame: Axes) -> list[tuple[float, str]]:
     """(share of the height from above in per cent, label) of round values."""
     if frame.log:
         return [
-            (_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)
+            (_clamped_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}")
+            for v in log_ticks(frame.low, frame.high)
         ]
     values = linear_ticks(frame.low, frame.high, 4)
     step = values[1] - values[0] if len(values) > 1 else 0.0
-    return [(_per_cent(1 - (frame.y(v) or 0.0)), tick_label(v, step)) for v in values]
+    return [(_clamped_per_cent(1 - (frame.y(v) or 0.0)), tick_label(v, step)) for v in values]
 
 
 def x_ticks(frame: Axes) -> list[tuple[float, str]]:
@@ -318,13 +331,15 @@ def x_ticks(frame: Axes) -> list[tuple[float, str]]:
     # Steps of a run are whole numbers; a mark at step 1.5 would be none.
     values = linear_ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
     step = values[1] - values[0] if len(values) > 1 else 0.0
-    return [(_per_cent(frame.x(v)), tick_label(v, step)) for v in values]
+    return [(_clamped_per_cent(frame.x(v)), tick_label(v, step)) for v in values]
 
 
-def line_path(series: Series, frame: Axes) -> str:
-    """The lines between neighbours that are numbers, in whole units of WIDE and HIGH."""
+def svg_line_path(series: Series, frame: Axes) -> str:
+    """The path of a line for SVG: between neighbours that are numbers, in whole units of WIDE and
+    HIGH.
+    """
     moves, last = list[str](), None
-    for here in _line_points(series, frame):
+    for here in _points_in_svg_units(series, frame):
         if here is not None:
             # Relative moves in whole units: fewer characters than absolute ones with decimals,
             # which counts in a page of forty curves.
@@ -337,14 +352,14 @@ def line_path(series: Series, frame: Axes) -> str:
     return "".join(moves)
 
 
-def point_dots(series: Series, frame: Axes) -> str:
-    """A dot at each point where they are few."""
-    places = [place for place in _line_points(series, frame) if place is not None]
+def svg_point_dots(series: Series, frame: Axes) -> str:
+    """A dot at each point as an SVG path, where the points are few; else empty."""
+    places = [place for place in _points_in_svg_units(series, frame) if place is not None]
     return "".join(f"M{x} {y}h0" for x, y in places) if len(places) <= MAX_DOTTED_POINTS else ""
 
 
-def _line_points(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
-    """(x, y) of each point in units of WIDE and HIGH; None where there is none."""
+def _points_in_svg_units(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
+    """(x, y) of each point in units of WIDE and HIGH; None where it can't be drawn."""
     for x, y in zip(series.x, series.y, strict=True):
         height = frame.y(y)
         known = height is not None and math.isfinite(x)
@@ -360,49 +375,51 @@ def _line_svg(series: Series, frame: Axes, number: int, dash: str) -> str:
         'vector-effect="non-scaling-stroke"/>'
     )
     return (
-        f'<path class="line line-{number % LINE_COLOURS}" d="{line_path(series, frame)}" stroke-width="1.5"'
+        f'<path class="line line-{number % LINE_COLOURS}" d="{svg_line_path(series, frame)}" stroke-width="1.5"'
         f' stroke-dasharray="{dash}" {drawn}<path class="dots line-{number % LINE_COLOURS}"'
-        f' d="{point_dots(series, frame)}" stroke-width="5" {drawn}'
+        f' d="{svg_point_dots(series, frame)}" stroke-width="5" {drawn}'
     )
 
 
 def _y_tick_svg(share: float, text: str) -> str:
-    """A line across, with its value left of the plot."""
+    """A horizontal grid line as SVG, with its value left of the plot."""
     return (
         f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor"'
         f' stroke-opacity=".15"/><text class="axis" x="-6" y="{share}%" dy="4"'
-        f' text-anchor="end">{_escape_text(text)}</text>'
+        f' text-anchor="end">{_escape_html(text)}</text>'
     )
 
 
 def _x_tick_svg(share: float, text: str) -> str:
-    """A mark below, with its value."""
+    """A tick below the x axis as SVG, with its value."""
     return (
         f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/><text'
-        f' class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_escape_text(text)}</text>'
+        f' class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_escape_html(text)}</text>'
     )
 
 
 def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
-    """A dashed line at a step, with its label above; `row` counts the lines of text above the plot."""
-    share = _per_cent(frame.x(mark.x))
+    """A mark as SVG: a dashed vertical line at a step, with its label above; `row` counts the lines
+    of text above the plot.
+    """
+    share = _clamped_per_cent(frame.x(mark.x))
     # A label near an edge would stand outside of the plot.
     anchor = "start" if share < 25 else "end" if share > 75 else "middle"
     return (
         f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor"'
         f' stroke-opacity=".5" stroke-dasharray="3 3"/><text x="{share}%" y="0"'
-        f' dy="{-4 - 12 * row}" text-anchor="{anchor}">{_escape_text(mark.label)} {mark.x:,.10g}</text>'
+        f' dy="{-4 - 12 * row}" text-anchor="{anchor}">{_escape_html(mark.label)} {mark.x:,.10g}</text>'
     )
 
 
-def _escape_text(text: str) -> str:
-    """Text for HTML, at most 200 characters."""
+def _escape_html(text: str) -> str:
+    """Text escaped for HTML, at most 200 characters."""
     # Cut before it is escaped, so that no escape is cut in two.
     return escape(visible(text[:200]))
 
 
-def _per_cent(share: float) -> float:
-    """A share of the plot in per cent, held near it."""
+def _clamped_per_cent(share: float) -> float:
+    """A share of the plot in per cent, held near the plot where it lies far outside."""
     # A frame may be narrower than its data: what is far outside is held near, so that no number
     # of 300 digits is written.
     return round(min(2.0, max(-1.0, share)) * 100, 2)

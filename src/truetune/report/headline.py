@@ -31,7 +31,7 @@ by the same. At 0.1 one comparison of equal models in ten claims a difference; a
 
 
 def report_verdict(report: Report) -> str:
-    """What was found out, in one sentence."""
+    """What a report found, in one sentence."""
     # A kind with a sentence of its own comes first, since most kinds inherit from Report or
     # DataReport as well.
     own = VERDICTS_BY_CLASS.get(type(report).__name__)
@@ -73,34 +73,36 @@ def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) 
     return ""
 
 
-def _findings_sentence(report: Report, where: str) -> str:
-    """The first finding that is more than a note, or that there is none; `where` is what was looked at."""
+def _findings_sentence(report: Report, examined: str) -> str:
+    """A sentence with the first finding that is more than a note, or that there is none; `examined`
+    names what was looked at.
+    """
     grave = [finding for finding in report.findings if finding.severity != "info"]
     # "No findings" must not be read over something that nobody looked at.
     if not grave and report.outcome == "not judged":
         return (
             "Not judged:"
-            f" {next(iter(report.requested_not_judged()), f'no rule has anything to look at in {where}')}."
+            f" {next(iter(report.requested_not_judged()), f'no rule has anything to look at in {examined}')}."
         )
     if not grave:
-        return f"No findings in {where}; {count_examined(report)}."
+        return f"No findings in {examined}; {describe_examined_count(report)}."
     # The rest is counted: a headline of all of them is no headline.
     others = f"; and {count_noun(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
 
 
-def count_examined(report: Report) -> str:
+def describe_examined_count(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
     return f"{count_noun(len(report.examined), 'check')} examined and fine"
 
 
 def _lint_verdict(report: LintReport) -> str:
-    """What the rules say of the files."""
+    """The verdict of `truetune lint`: what the rules say of the files."""
     return _findings_sentence(report, count_noun(report.files, "file"))
 
 
 def _environment_verdict(report: DoctorReport) -> str:
-    """What fails to import, or what torch can use."""
+    """The verdict of `truetune doctor`: what fails to import, or what torch can use."""
     here = report.environment
     # An import that fails is worse than a package that is missing: whoever sees it listed
     # believes that it works.
@@ -125,21 +127,21 @@ def _environment_verdict(report: DoctorReport) -> str:
 
 
 def _movement_verdict(report: MovementReport) -> str:
-    """Which kinds of tensors moved least and most."""
+    """The verdict of `truetune diff`: which kinds of tensors moved least and most."""
     from truetune.report.weight_diff_terminal import describe_movement
 
     return describe_movement(report.manifest)
 
 
 def _evaluation_verdict(report: EvaluationReport) -> str:
-    """The loss, its difference, and the stops."""
+    """The verdict of an evaluation: the loss, its difference from the other model's, and the stops."""
     evaluated = report.evaluated
     if evaluated is None:
         tasks = report.tasks.tasks if report.tasks else ()
         if report.tasks:
             return f"{count_noun(len(tasks), 'task')} of lm-eval measured."
         return "Nothing measured."
-    parts = list(_evaluated_parts(evaluated, f"{100 * report.confidence:.3g} %"))
+    parts = list(_evaluation_clauses(evaluated, f"{100 * report.confidence:.3g} %"))
     if report.metrics and report.metrics.groups:
         samples = sum(group.samples for group in report.metrics.groups)
         parts.append(f"{count_noun(samples, 'answer')} judged")
@@ -147,7 +149,7 @@ def _evaluation_verdict(report: EvaluationReport) -> str:
     return f"On {rows} {'; '.join(parts) or 'nothing could be measured'}."
 
 
-def _evaluated_parts(evaluated: EvaluationResults, level: str) -> Iterator[str]:
+def _evaluation_clauses(evaluated: EvaluationResults, level: str) -> Iterator[str]:
     """The loss, how far it is from the other model's, and at how many ends of answers the model would stop."""
     loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
     if loss:
@@ -164,7 +166,7 @@ def _evaluated_parts(evaluated: EvaluationResults, level: str) -> Iterator[str]:
 
 
 def _server_verdict(report: ServiceReport) -> str:
-    """What is served otherwise than trained."""
+    """The verdict on a server: what is served otherwise than trained."""
     from truetune.report.server_check_terminal import observation_lines
 
     # A check that was broken off may have seen only what is fine.
@@ -182,14 +184,14 @@ def _server_verdict(report: ServiceReport) -> str:
 
 
 def _answers_verdict(report: SampleReport) -> str:
-    """How many answers are right and well-formed."""
+    """The verdict on sampled answers: how many are right and well-formed."""
     from truetune.report.answers_terminal import describe_success
 
     return f"{describe_success(report)}."
 
 
 def _rehearsal_verdict(report: RehearsalReport) -> str:
-    """What the miniature recites, then what the loss is on."""
+    """The verdict of a rehearsal: what the miniature memorised, then what the loss is on."""
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)

@@ -1,4 +1,4 @@
-"""What was examined and is fine, and what was not judged, in lines of a terminal.
+"""Lines for the terminal on what was examined and is fine, and on what was not judged.
 
 Silence is no verdict: whoever reads "no findings" must see how many checks stand behind it, and what could not be
 checked. The counts are always printed; the lists only with -v, for they are longer than everything else.
@@ -18,7 +18,9 @@ MAX_REASONS = 3
 
 
 def judgement_counts(report: Report) -> str:
-    """`83 checks examined and fine, 12 not judged, 40 about other things (-v lists them)`"""
+    """How many checks are fine, were not judged, or are about other things, in one line: `83 checks
+    examined and fine, 12 not judged, 40 about other things (-v lists them)`
+    """
     parts = [f"{count_noun(len(report.examined), 'check')} examined and fine"]
     # A user can do something about the first kind. Counted together they read as if most of the work were left undone:
     # a script without DPO has dozens of rules that are about nothing in it.
@@ -33,9 +35,11 @@ def judgement_counts(report: Report) -> str:
 
 
 def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    """What was asked for and not judged, each with its reason; with `verbose` everything, and what was fine first.
+    """Lines on what was asked for and could not be judged, each with its reason; with `verbose`
+    also all other checks, those that are fine first.
 
-    Where nothing was judged at all, the first reasons for that."""
+    Where nothing was judged at all, the first reasons for that.
+    """
     # What was asked for by name and could not be judged is said without -v: it decides the exit
     # code.
     missing = report.requested_not_judged() or (

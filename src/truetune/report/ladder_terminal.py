@@ -1,4 +1,5 @@
-"""The ladder of an adapter's effect, for a terminal and a page: adapter, merged, exported, served.
+"""The ladder of an adapter's effect (adapter, merged, exported, served), drawn for a terminal and a
+page.
 
 Each rung is compared with the one before by log-probabilities of the same tokens; the first that lost the effect is
 named with its remedy. The figures stay in the table, so that a reader can doubt the verdict.
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def ladder_as_text(ladder: Ladder) -> str:
-    """As plain text, 100 columns wide."""
+    """The ladder drawn as plain text, 100 columns wide."""
     return draw_as_text(lambda console: render_ladder(ladder, console))
 
 
 def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> None:
-    """A line for each rung, and what lost the effect; `quiet`: that alone."""
+    """Draw a line for each rung, and which rung lost the effect; `quiet`: only the latter."""
     if not quiet:
-        _print_rungs(ladder, console)
-    _print_outcome(ladder, console)
+        _print_rung_table(ladder, console)
+    _print_where_effect_is_lost(ladder, console)
 
 
 def ladder_json(ladder: Ladder) -> dict[str, Any]:
@@ -53,14 +54,14 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
                 if culprit
                 else "ask the server itself: truetune serve-check ADAPTER --endpoint URL"
             ),
-            lambda console: _print_rungs(ladder, console),
+            lambda console: _print_rung_table(ladder, console),
         )
         | {"failed": culprit is not None or bool(unmeasured)}
     )
 
 
-def _print_rungs(ladder: Ladder, console: Console) -> None:
-    """What was measured, the table of rungs, and their notes."""
+def _print_rung_table(ladder: Ladder, console: Console) -> None:
+    """Print what was measured, the table of rungs, and their notes."""
     # The first rung is the adapter on its base: what it changes is what all others are measured
     # by.
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
@@ -74,14 +75,14 @@ def _print_rungs(ladder: Ladder, console: Console) -> None:
     for title in ("effect there", "cosine", "max off, nats"):
         table.add_column(title, justify="right", no_wrap=True)
     for rung in ladder.rungs:
-        table.add_row(*_rung_cells(rung))
+        table.add_row(*_rung_table_cells(rung))
     console.print(table)
     for rung in ladder.rungs:
         if rung.note:
             print_visible(console, f"{rung.name}: {rung.note}", "dim")
 
 
-def _print_outcome(ladder: Ladder, console: Console) -> None:
+def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
     """Where the effect was lost, or that it is the same everywhere, or that this is not known."""
     culprit = ladder.culprit
     # A rung that was not measured may be the one that lost it: "the same on every rung" would
@@ -103,8 +104,10 @@ def _print_outcome(ladder: Ladder, console: Console) -> None:
         print_visible(console, f"   = help: {ladder.remedy}")
 
 
-def _rung_cells(rung: Rung) -> tuple[Text, ...]:
-    """Name, effect, cosine and largest difference; dashes where it was not measured."""
+def _rung_table_cells(rung: Rung) -> tuple[Text, ...]:
+    """A rung's cells in the table: name, effect, cosine and largest difference; dashes where it was
+    not measured.
+    """
     effect = rung.effect
     # A fault is seen before the figures are: a rung may have the whole effect and another
     # template.

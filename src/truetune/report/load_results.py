@@ -1,4 +1,5 @@
-"""Results that commands wrote as JSON: read again for a page, a baseline or a view, and joined to one.
+"""Read the results that commands wrote as JSON, for a page, a baseline or a view, and join several
+to one.
 
 A file is taken for a result only if its schema says so. What a page needs is looked for before anything is drawn,
 so that a file that was cut off or written by hand is refused with one sentence instead of a traceback. The
@@ -30,7 +31,7 @@ SENTENCES = ("verdict", "next", "summary")
 """Sentences: those of the first stand, or of the first that failed and has no findings to say so"""
 
 
-def is_result(path: str) -> bool:
+def is_truetune_json(path: str) -> bool:
     """Does a JSON file say that truetune wrote it? Only its beginning is looked at."""
     file = Path(path)
     if file.suffix.lower() != ".json" or not file.is_file():
@@ -41,7 +42,7 @@ def is_result(path: str) -> bool:
         return b'"truetune.' in opened.read(400)
 
 
-def read_result(path: str) -> Result:
+def read_result_for_page(path: str) -> Result:
     """The result in a JSON file. Raises DataError where it is none that a page can be made of."""
     file = Path(path)
     try:
@@ -54,7 +55,7 @@ def read_result(path: str) -> Result:
         ) from None
     schema = value.get("schema") if isinstance(value, dict) else None
     # A plan or a ladder has a schema of its own, and brings what a page needs with it.
-    if schema != SCHEMA and not _has_page(value):
+    if schema != SCHEMA and not _has_page_values(value):
         raise DataError(
             f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train,"
             " sample, evaluate and others writes it"
@@ -69,7 +70,7 @@ def read_result(path: str) -> Result:
     return result
 
 
-def read_baseline(path: str) -> frozenset[str]:
+def read_baseline_fingerprints(path: str) -> frozenset[str]:
     """The fingerprints of all findings in a report that truetune wrote as JSON.
 
     Raises UsageError where there is no such file, or it has no fingerprints; DataError where it is no report.
@@ -79,7 +80,7 @@ def read_baseline(path: str) -> frozenset[str]:
             f"{path}: there is no such file; write a baseline with --json, then name it with"
             " --baseline"
         )
-    findings = read_result(path).get("findings") or ()
+    findings = read_result_for_page(path).get("findings") or ()
     known = [finding.get("fingerprints") for finding in findings if isinstance(finding, dict)]
     # Without fingerprints every finding would count as new, which fails a build for no fault of
     # its own.
@@ -91,7 +92,7 @@ def read_baseline(path: str) -> frozenset[str]:
     return frozenset(str(one) for prints in known if prints for one in prints)
 
 
-def _has_page(value: Any) -> bool:
+def _has_page_values(value: Any) -> bool:
     """Has a result that is no report (of plan, ladder, ...) what a page needs?"""
     return (
         isinstance(value, dict)
@@ -101,7 +102,7 @@ def _has_page(value: Any) -> bool:
 
 
 def join_results(results: Sequence[tuple[str, Result]]) -> Result:
-    """One result of several, as one run of all the commands would have written it.
+    """Join the results of several commands to one, as one run of all of them would have written it.
 
     Args:
         results: the names of the files, for messages, and what they hold.
@@ -112,14 +113,14 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     Raises:
         UsageError: two results have the same part, such as two ledgers; one page can show only one of them.
     """
-    whole = _leading_sentences([result for _, result in results])
+    whole = _sentences_of_gravest([result for _, result in results])
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
             if key in SENTENCES:
                 continue
             if key in JOINED_LISTS or key in SUMMED:
-                whole[key] = _joined_value(key, whole, value)
+                whole[key] = _join_common_part(key, whole, value)
             elif value is None or key in FROM_FIRST:
                 # A null says that a command has no such part: another's may still take its place.
                 whole.setdefault(key, value)
@@ -131,8 +132,10 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     return whole
 
 
-def _leading_sentences(results: Sequence[Result]) -> Result:
-    """The sentences of the result that speaks for all."""
+def _sentences_of_gravest(results: Sequence[Result]) -> Result:
+    """The summary sentences of a joined result: those of one that failed without a finding, else of
+    the first.
+    """
     # That of a failure that no finding tells of stands at the top. Otherwise a plan that does not fit would be drawn
     # below "no findings" of a check (test_what_failed_without_a_finding_is_said_to_have_failed).
     failed = (result for result in results if _failed_without_findings(result))
@@ -140,8 +143,10 @@ def _leading_sentences(results: Sequence[Result]) -> Result:
     return {key: speaker[key] for key in SENTENCES if key in speaker}
 
 
-def _joined_value(key: str, whole: Result, value: Any) -> Any:
-    """What a part that all results may have is, once one more result's `value` is joined to it."""
+def _join_common_part(key: str, whole: Result, value: Any) -> Any:
+    """The value of a part that all results may have, once one more result's `value` is joined to
+    it.
+    """
     if key in JOINED_LISTS:
         # Two results of one folder both list it as a subject, and both may have its run: each is shown once.
         before = whole.get(key, ())
@@ -154,5 +159,5 @@ def _joined_value(key: str, whole: Result, value: Any) -> Any:
 
 
 def _failed_without_findings(result: Result) -> bool:
-    """Has it failed for a reason that no finding names?"""
+    """Has a result failed for a reason that no finding names?"""
     return bool(result.get("failed")) and not result.get("findings")

@@ -41,20 +41,22 @@ NEXT_STEPS: Mapping[Verdict | None, str] = {
 
 
 def plan_as_text(plan: Plan) -> str:
-    """As plain text, 100 columns wide."""
+    """The plan drawn as plain text, 100 columns wide."""
     return draw_as_text(lambda console: render_plan(plan, console))
 
 
 def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
-    """Draw what is trained, the moments of a step, the verdict and the remedies; `quiet`: the verdict alone."""
+    """Draw what is trained, the moments of a step, the verdict and the remedies; `quiet`: only the
+    verdict.
+    """
     verdict, style = _verdict_line(plan)
     # Scripts read this line, or only the exit code.
     if quiet:
-        return _print_wrapped(console, verdict, style)
-    for line in _head_lines(plan):
-        _print_wrapped(console, line)
+        return _print_with_hanging_indent(console, verdict, style)
+    for line in _describe_training(plan):
+        _print_with_hanging_indent(console, line)
     console.print(moments_table(plan))
-    _print_wrapped(console, verdict, style)
+    _print_with_hanging_indent(console, verdict, style)
     _print_remedies(plan, console)
 
 
@@ -66,36 +68,36 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         plan.to_dict()
         | result_page_values(
             ("model", plan.model or plan.estimate.architecture.model_type),
-            _summary_sentence(plan),
+            _verdict_sentence(plan),
             f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT_STEPS[plan.verdict],
-            lambda console: _print_body(plan, console),
+            lambda console: _print_plan_tables(plan, console),
         )
         | {"failed": plan.verdict == "too large"}
     )
 
 
-def _print_body(plan: Plan, console: Console) -> None:
-    """All but the verdict."""
-    for line in _head_lines(plan):
-        _print_wrapped(console, line)
+def _print_plan_tables(plan: Plan, console: Console) -> None:
+    """Print all of the plan but the verdict."""
+    for line in _describe_training(plan):
+        _print_with_hanging_indent(console, line)
     console.print(moments_table(plan))
     _print_remedies(plan, console)
 
 
 def _print_remedies(plan: Plan, console: Console) -> None:
-    """The remedies in order, whether they are enough, and the notes."""
+    """Print the remedies in order, whether they are enough, and the notes."""
     for number, remedy in enumerate(plan.remedies, 1):
         for line in _remedy_lines(number, remedy):
-            _print_wrapped(console, line)
+            _print_with_hanging_indent(console, line)
     # Each remedy is applied on top of those before: the last one stands for all of them.
     if plan.remedies and not plan.remedies[-1].fits:
-        _print_wrapped(
+        _print_with_hanging_indent(
             console,
             "even so it does not fit: take a larger GPU, more GPUs (--gpus) or a smaller model",
             "bold red",
         )
     for note in plan.notes:
-        _print_wrapped(console, f"note: {note}", "dim")
+        _print_with_hanging_indent(console, f"note: {note}", "dim")
 
 
 def moments_table(plan: Plan) -> Table:
@@ -116,13 +118,13 @@ def moments_table(plan: Plan) -> Table:
     return table
 
 
-def _head_lines(plan: Plan) -> Iterator[str]:
-    """What is trained, and of how many rows and tokens a step is."""
+def _describe_training(plan: Plan) -> Iterator[str]:
+    """Lines on what is trained, and of how many rows and tokens a step is."""
     estimate, settings = plan.estimate, plan.estimate.settings
     known = estimate.architecture
     yield (
-        f"{plan.model or known.model_type}: {_format_count(known.parameters)} parameters, "
-        f"{_format_count(estimate.trained)} trained ({known.model_type or 'unknown type'})"
+        f"{plan.model or known.model_type}: {_format_big_count(known.parameters)} parameters, "
+        f"{_format_big_count(estimate.trained)} trained ({known.model_type or 'unknown type'})"
     )
     rows = count_noun(settings.batch, "row")
     yield (
@@ -133,7 +135,7 @@ def _head_lines(plan: Plan) -> Iterator[str]:
 
 
 def _verdict_line(plan: Plan) -> tuple[str, str]:
-    """(line, style): the peak, and whether it fits."""
+    """The verdict as (line, style): the peak of memory, and whether it fits."""
     peak = plan.estimate.peak
     line = f"peak: {peak.total / GIB:.1f} GiB on each GPU, at the {peak.name}"
     if plan.memory is None or plan.verdict is None:
@@ -143,8 +145,8 @@ def _verdict_line(plan: Plan) -> tuple[str, str]:
     ]
 
 
-def _summary_sentence(plan: Plan) -> str:
-    """The same as a sentence, for a page."""
+def _verdict_sentence(plan: Plan) -> str:
+    """The verdict as a sentence for a page: the peak of memory, and whether it fits."""
     peak = plan.estimate.peak
     takes = f"takes {peak.total / GIB:.1f} GiB on each GPU at its peak, the {peak.name}"
     if plan.memory is None or plan.verdict is None:
@@ -154,7 +156,7 @@ def _summary_sentence(plan: Plan) -> str:
 
 
 def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:
-    """What to change, what it gains, and the lines for the settings."""
+    """Lines of one remedy: what to change, what it saves, and the lines for the settings."""
     yield f"{number}. {remedy.what}: {remedy.gain / GIB:.1f} less, {remedy.total / GIB:.1f} GiB" + (
         ", which fits" if remedy.fits else ""
     )
@@ -163,22 +165,22 @@ def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:
 
 
 def _part_bytes(moment: Moment, part: str) -> float:
-    """What a part takes at a moment."""
+    """The bytes that a part (weights, activations, ...) takes at a moment of the step."""
     return moment.margin if part == "margin" else moment.parts.get(part, 0.0)
 
 
 def _gib_cell(size: float, digits: int) -> str:
-    """A size in GiB; empty where there is none."""
+    """A table cell with a size in GiB; empty where there is none."""
     return f"{size / GIB:.{digits}f}" if size else ""
 
 
-def _format_count(count: int) -> str:
-    """`8.03 billion`, `41.9 million`"""
+def _format_big_count(count: int) -> str:
+    """A count in words: `8.03 billion`, `41.9 million`"""
     return f"{count / 1e9:.2f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
 
 
-def _print_wrapped(console: Console, line: str, style: str = "") -> None:
-    """A line, wrapped with its own indentation."""
+def _print_with_hanging_indent(console: Console, line: str, style: str = "") -> None:
+    """Print a line, wrapped with its own indentation."""
     # Lines of a remedy are YAML to be copied: their indentation must survive the wrapping.
     indent = " " * (len(line) - len(line.lstrip()))
     for part in wrap_text(visible(line.lstrip()), max(20, console.width - len(indent))):

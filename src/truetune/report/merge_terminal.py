@@ -1,4 +1,5 @@
-"""What a merge or an export has made, for a terminal, for programs and for a page, with the proof of it.
+"""What a merge or an export has written, for a terminal, for programs and for a page, with the
+comparison that proves it.
 
 Both commands end in the same way: the written model is read back and compared with what it was made of. So the
 proof is drawn by one function, and a result that would not be what it was made of is called "not written".
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def render_merged(merged: Merged, console: Console) -> None:
-    """What was lost, the proof, and where it is."""
+    """Draw what a merge lost, the proof, and where the merged model is."""
     kept = merged.manifest.merged
     if kept is not None:
         print_visible(
@@ -42,7 +43,7 @@ def render_merged(merged: Merged, console: Console) -> None:
         print_visible(console, f"note: {note}", "dim")
     # The rules that judged the merge speak as they do in any report, so that "not judged" means
     # the same everywhere.
-    report = merged_report(merged)
+    report = merge_findings_report(merged)
     for line in judgement_lines(report, verbose=False):
         print_visible(console, line, "yellow")
     print_visible(console, judgement_counts(report), "dim")
@@ -50,7 +51,7 @@ def render_merged(merged: Merged, console: Console) -> None:
 
 
 def render_exported(exported: Exported, console: Console) -> None:
-    """What is in the file, the proof, and where it is."""
+    """Draw what is in the exported file, the proof, and where it is."""
     for name, value in exported.facts:
         print_visible(console, f"{name}: {value}")
     render_proof(exported.proof, console)
@@ -63,7 +64,7 @@ def render_exported(exported: Exported, console: Console) -> None:
     _print_outcome(exported.failed, str(exported.path), exported.seconds, console)
 
 
-def merged_json(merged: Merged) -> dict[str, Any]:
+def merge_json(merged: Merged) -> dict[str, Any]:
     """A merge as plain values."""
     kept = merged.manifest.merged
     return {
@@ -79,13 +80,13 @@ def merged_json(merged: Merged) -> dict[str, Any]:
         "failed": merged.failed,
         "examined": examined_json(merged.judged.examined),
         "not_judged": not_judged_json(merged.not_judged),
-        "outcome": merged_report(merged).outcome,
+        "outcome": merge_findings_report(merged).outcome,
         "seconds": merged.seconds,
     }
 
 
-def merged_report(merged: Merged) -> Report:
-    """What the rules say of a merge, as a report."""
+def merge_findings_report(merged: Merged) -> Report:
+    """What the rules found in a merge, as a report."""
     judgement = merged.judged
     subject = Subject("merged model", str(merged.folder))
     return Report(
@@ -98,7 +99,7 @@ def merged_report(merged: Merged) -> Report:
     )
 
 
-def exported_json(exported: Exported) -> dict[str, Any]:
+def export_json(exported: Exported) -> dict[str, Any]:
     """An export as plain values."""
     return {
         "path": str(exported.path),
@@ -112,9 +113,9 @@ def exported_json(exported: Exported) -> dict[str, Any]:
     }
 
 
-def merged_page(merged: Merged) -> dict[str, Any]:
+def merge_page_values(merged: Merged) -> dict[str, Any]:
     """A merge as plain values, with what a page of it needs."""
-    return merged_json(merged) | result_page_values(
+    return merge_json(merged) | result_page_values(
         ("merged model", str(merged.folder)),
         _outcome_sentence(merged.failed, str(merged.folder)),
         (
@@ -129,9 +130,9 @@ def merged_page(merged: Merged) -> dict[str, Any]:
     )
 
 
-def exported_page(exported: Exported) -> dict[str, Any]:
+def export_page_values(exported: Exported) -> dict[str, Any]:
     """An export as plain values, with what a page of it needs."""
-    return exported_json(exported) | result_page_values(
+    return export_json(exported) | result_page_values(
         ("exported model", str(exported.path)),
         _outcome_sentence(exported.failed, str(exported.path)),
         "; ".join(exported.faults)
@@ -141,12 +142,14 @@ def exported_page(exported: Exported) -> dict[str, Any]:
 
 
 def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
-    """The proof as plain values, with its faults."""
+    """The proof that the written model is like its sources, as plain values with its faults."""
     return None if proof is None else asdict(proof) | {"faults": proof.faults}
 
 
 def render_proof(proof: Proof | None, console: Console) -> None:
-    """A line for each rung."""
+    """Draw the proof that a written model is like its sources: a line for each form of the model,
+    then the faults.
+    """
     if proof is None:
         return
     # With a base the change of the logits is compared: two models of the same base have nearly
@@ -175,7 +178,7 @@ def render_proof(proof: Proof | None, console: Console) -> None:
 
 
 def _print_outcome(failed: bool, place: str, seconds: float, console: Console) -> None:
-    """The sentence at the end, with the time it took."""
+    """Print that the model is ready, or was not written, with the time it took."""
     print_visible(
         console,
         f"{_outcome_sentence(failed, place)} ({seconds:.1f} s)",
@@ -184,14 +187,14 @@ def _print_outcome(failed: bool, place: str, seconds: float, console: Console) -
 
 
 def _outcome_sentence(failed: bool, place: str) -> str:
-    """That it is ready, or not written."""
+    """A sentence: `place` is ready, or was not written."""
     return (
         f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
     )
 
 
 def _same_or_other(same: bool | None) -> str:
-    """`-` where it is not known."""
+    """A table cell: `same` or `OTHER`; `-` where it is not known."""
     # Capitals, since a table of ten columns is skimmed, and this is the cell that breaks the
     # chat.
     return "-" if same is None else "same" if same else "OTHER"

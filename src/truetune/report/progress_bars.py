@@ -37,7 +37,7 @@ MAX_BAR_CHARACTERS = 40
 
 @contextmanager
 def checking_bar(*, off: bool, verb: str = "checking") -> Iterator[CheckProgress | None]:
-    """Rows, and the time left; `verb` says what is done with them."""
+    """A progress bar of rows with the time left; `verb` says what is done with them."""
     if off or not sys.stderr.isatty():
         yield None
         return
@@ -50,7 +50,7 @@ def checking_bar(*, off: bool, verb: str = "checking") -> Iterator[CheckProgress
 
 @contextmanager
 def linting_bar(*, off: bool) -> Iterator[Callable[[int, int], object] | None]:
-    """Files, and the time left."""
+    """A progress bar of files with the time left."""
     if off or not sys.stderr.isatty():
         yield None
         return
@@ -63,7 +63,7 @@ def linting_bar(*, off: bool) -> Iterator[Callable[[int, int], object] | None]:
 
 @contextmanager
 def encoding_bar(*, off: bool) -> Iterator[EncodeProgress | None]:
-    """Rows and tokens, both a second too, and the time left."""
+    """A progress bar of rows and tokens, with both a second and the time left."""
     if off or not sys.stderr.isatty():
         yield None
         return
@@ -91,7 +91,7 @@ def encoding_bar(*, off: bool) -> Iterator[EncodeProgress | None]:
 
 @contextmanager
 def comparison_bar(*, off: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr, on a terminal alone: values done, and the time left."""
+    """A progress bar of compared weight values with the time left."""
     if off or not sys.stderr.isatty():
         yield None
         return
@@ -110,7 +110,7 @@ def comparison_bar(*, off: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def generation_bar(*, off: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar on stderr, on a terminal alone."""
+    """A progress bar of answers that are generated."""
     if off or not sys.stderr.isatty():
         yield None
         return
@@ -137,7 +137,7 @@ def generation_bar(*, off: bool) -> Iterator[Callable[[str, int, int], None] | N
 
 @contextmanager
 def waiting_line(*, off: bool) -> Iterator[Callable[[str], object]]:
-    """A line that says what is waited for, and is gone at the end."""
+    """A line on the terminal that says what is waited for, and is gone at the end."""
     console = Console(stderr=True)
     if off or not console.is_terminal:
         # Callers say what they wait for without asking whether anybody sees it.
@@ -148,7 +148,9 @@ def waiting_line(*, off: bool) -> Iterator[Callable[[str], object]]:
 
 
 def _new_bar(before: ProgressColumn, after: ProgressColumn) -> Progress:
-    """A bar on stderr that vanishes at its end."""
+    """A progress bar on stderr that vanishes at its end, with its own columns before and after the
+    bar.
+    """
     return Progress(
         before,
         BarColumn(),

@@ -1,4 +1,5 @@
-"""Forms: how a file that is there says that truetune wrote it, for each form in which results are written.
+"""Tells by its content whether truetune wrote a file, for each form in which results are written;
+only such a file may be replaced.
 
 A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other
 program writes: it stands where the file begins or ends, or in the one place that the format has for it.
@@ -31,15 +32,15 @@ _TEXT_END = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 
 
 def sign_text(text: str) -> str:
-    """What is printed, as a file: with a last line that says who wrote it."""
+    """A report as text for a file, signed: with a last line that says that truetune wrote it."""
     # The signature must be a line of its own, also behind a text that does not end its last
     # one.
     border = "" if not text or text.endswith("\n") else "\n"
     return text + border + TEXT_SIGNATURE.format(version=__version__)
 
 
-def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
-    """A test of a file's first 1,024 bytes."""
+def _make_beginning_test(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
+    """A test whether a file's first 1,024 bytes match a pattern."""
 
     def is_ours(path: Path) -> bool:
         with path.open("rb") as file:
@@ -50,16 +51,16 @@ def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
     return is_ours
 
 
-def _is_text(path: Path) -> bool:
-    """Is the last line that of a report as text?"""
+def _is_signed_text(path: Path) -> bool:
+    """Is the last line of a file the signature of a report as text?"""
     with path.open("rb") as file:
         # The signature stands last, and 200 bytes hold it whatever the version is called.
         file.seek(max(0, path.stat().st_size - 200))
         return _TEXT_END.fullmatch(file.read()) is not None
 
 
-def _is_sarif(path: Path) -> bool:
-    """Is there one run in it at least, and are all of truetune?"""
+def _is_truetune_sarif(path: Path) -> bool:
+    """Is a file SARIF with at least one run, and are all runs of truetune?"""
     # SARIF has no fixed beginning, so it is parsed whole; what is too large to parse is taken
     # for the user's.
     if path.stat().st_size > MAX_SARIF_BYTES:
@@ -76,9 +77,9 @@ def _is_sarif(path: Path) -> bool:
 
 
 FILE_SIGNATURES = {
-    "rows": FileForm("rows that truetune wrote", _begins_with(_CITED_ROWS_START)),
-    "html": FileForm("a page that truetune wrote", _begins_with(_PAGE_START)),
-    "json": FileForm("a result that truetune wrote as JSON", _begins_with(_JSON_START)),
-    "sarif": FileForm("a SARIF log that truetune wrote", _is_sarif),
-    "terminal": FileForm("a report that truetune wrote as text", _is_text),
+    "rows": FileForm("rows that truetune wrote", _make_beginning_test(_CITED_ROWS_START)),
+    "html": FileForm("a page that truetune wrote", _make_beginning_test(_PAGE_START)),
+    "json": FileForm("a result that truetune wrote as JSON", _make_beginning_test(_JSON_START)),
+    "sarif": FileForm("a SARIF log that truetune wrote", _is_truetune_sarif),
+    "terminal": FileForm("a report that truetune wrote as text", _is_signed_text),
 }

@@ -1,4 +1,5 @@
-"""What is drawn below findings, as plain tables and lines: for the JSON, and so for the page.
+"""Records what a report draws on a terminal below its findings, as plain tables and lines: for the
+JSON, and so for the page.
 
 A kind of report is drawn once, by the function that draws it on a terminal. Here a console stands in that keeps
 what it is given instead of printing it. So a table that the terminal shows can't be missing from the page, and
@@ -22,9 +23,11 @@ from truetune.report.draw_by_kind import DRAWER_MODULES, draw_details_of_report
 DrawnPart = dict[str, Any]
 
 
-def report_drawing(report: Report) -> list[DrawnPart]:
-    """{"kind": "table", "columns": [{"title", "number"}], "rows": [{"style", "cells": [{"text", "style"}]}]} or
-    {"kind": "line", "text", "style"}, in order; styles are those of rich (`bold red`)."""
+def record_report_details(report: Report) -> list[DrawnPart]:
+    """What a report draws below its findings, as plain parts: {"kind": "table", "columns":
+    [{"title", "number"}], "rows": [{"style", "cells": [{"text", "style"}]}]} or {"kind": "line",
+    "text", "style"}, in order; styles are those of rich (`bold red`).
+    """
     # Answers have a section of their own in the page, with much more than the terminal's table.
     if (
         DRAWER_MODULES.get(type(report).__name__, "answers_terminal") == "answers_terminal"
@@ -34,10 +37,12 @@ def report_drawing(report: Report) -> list[DrawnPart]:
 
 
 def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
-    """All that is drawn."""
+    """Run `draw` on a console that records it, and return all that is drawn as plain tables and
+    lines.
+    """
     # Wide enough that nothing is folded or cut: the page and readers of JSON wrap for
     # themselves.
-    recorder = _Recorder(width=1_000, file=io.StringIO(), color_system=None)
+    recorder = _RecordingConsole(width=1_000, file=io.StringIO(), color_system=None)
     draw(recorder)
     return recorder.parts
 
@@ -45,7 +50,7 @@ def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
 def result_page_values(
     subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]
 ) -> dict[str, Any]:
-    """What a page needs of a result that is no report.
+    """The values that a page needs of a result that is no report (a plan, a ladder, a merge).
 
     Args:
         subject: kind and path of what was looked at.
@@ -65,14 +70,15 @@ def result_page_values(
     }
 
 
-class _Recorder(Console):
-    """Keeps tables as they are, and everything else line by line."""
+class _RecordingConsole(Console):
+    """A console that keeps tables as they are, and everything else line by line."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.parts: list[DrawnPart] = []
 
     def print(self, *objects: Any, **options: Any) -> None:
+        """Record what would be printed."""
         for thing in objects:
             # Tables stay tables, cell by cell; their text would have lost which cell is a
             # number.
@@ -93,12 +99,12 @@ class _Recorder(Console):
 
 
 def _nonempty_lines(text: str) -> list[str]:
-    """Lines without spaces at their ends."""
+    """The lines of a text that are not empty, without spaces at their ends."""
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
 def _table_part(table: Table) -> DrawnPart:
-    """A table's titles, cells and styles."""
+    """A table's titles, cells and styles, as a plain part."""
     columns = [list(column.cells) for column in table.columns]
     return {
         "kind": "table",

@@ -1,4 +1,5 @@
-"""How a miniature answered, and which faults the user's own logs would have shown, on a terminal.
+"""What a rehearsal's miniature model answered, and which faults the user's own logs would have
+shown, on a terminal.
 
 A rehearsal memorises a few rows on a shrunken model and asks for them again. The table shows what came out beside
 what should have: a loss near zero proves nothing about that. A mutation score repeats it with one fault at a time.
@@ -13,13 +14,13 @@ from rich.text import Text
 from truetune.rehearsal.mutation_score import MutationTest
 from truetune.rehearsal.rehearsal_report import RehearsalReport
 from truetune.report.draw_by_kind import draw_details_by_kind
-from truetune.report.terminal_output import shorten_line
+from truetune.report.terminal_output import shorten_to_one_line
 from truetune.report.visible_text import visible
 
 
 @draw_details_by_kind.register
 def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> None:
-    """The miniature, and a table of the rows or pairs."""
+    """Draw what the miniature model is and did, and a table of its rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
     if report.losses:
         console.print(
@@ -31,14 +32,14 @@ def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> 
     if report.recited:
         console.print(_answer_table(report))
     if report.pairs:
-        console.print(_pair_table(report))
+        console.print(_pair_margin_table(report))
     console.print()
     if report.mutation is not None:
-        render_mutation(report.mutation, console)
+        render_mutation_test(report.mutation, console)
 
 
-def render_mutation(mutation: MutationTest, console: Console) -> None:
-    """One line a fault, the score, and the faults that were not tried."""
+def render_mutation_test(mutation: MutationTest, console: Console) -> None:
+    """Draw a mutation test: one line a fault, the score, and the faults that were not tried."""
     table = Table(box=None, pad_edge=False)
     pairs = any(mutant.stopped is None for mutant in mutation.mutants)
     # Pairs train no answers that could be recited: there the margin is what must grow.
@@ -72,12 +73,12 @@ def render_mutation(mutation: MutationTest, console: Console) -> None:
 
 
 def _detection_cell(text: str) -> Text:
-    """What showed a fault, in green; a red `no` where nothing did."""
+    """A table cell of what showed a fault, in green; a red `no` where nothing did."""
     return Text(visible(text), style="green") if text else Text("no", style="bold red")
 
 
 def _answer_table(report: RehearsalReport) -> Table:
-    """What the miniature says for each row, beside what it should."""
+    """A table of what the miniature says for each row, beside what it should."""
     table = Table(box=None, pad_edge=False)
     for name in ("row", "recited", "stopped", "answer", "should be"):
         table.add_column(name)
@@ -89,13 +90,13 @@ def _answer_table(report: RehearsalReport) -> Table:
             "" if row.row is None else str(row.row),
             _yes_or_no(row.recited),
             _yes_or_no(row.stopped),
-            *(Text(shorten_line(text, 60)) for text in texts),
+            *(Text(shorten_to_one_line(text, 60)) for text in texts),
         )
     return table
 
 
-def _pair_table(report: RehearsalReport) -> Table:
-    """The margin of each pair before and after."""
+def _pair_margin_table(report: RehearsalReport) -> Table:
+    """A table of the margin of each pair before and after training."""
     table = Table(box=None, pad_edge=False)
     for name in ("margin before", "after", "is taught", "rather than"):
         table.add_column(name)
@@ -104,11 +105,11 @@ def _pair_table(report: RehearsalReport) -> Table:
         table.add_row(
             f"{pair.before:.1f}",
             f"{pair.after:.1f}",
-            *(Text(shorten_line(text, 50)) for text in texts),
+            *(Text(shorten_to_one_line(text, 50)) for text in texts),
         )
     return table
 
 
 def _yes_or_no(value: bool) -> Text:
-    """In its colour."""
+    """`yes` in green or `no` in red."""
     return Text("yes", style="green") if value else Text("no", style="bold red")

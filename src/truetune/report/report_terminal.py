@@ -29,7 +29,7 @@ from truetune.report.visible_text import (
     clip_text,
     count_noun,
     draw_as_text,
-    format_share,
+    format_per_cent_share,
     visible,
     wrap_text,
 )
@@ -98,37 +98,40 @@ def render_report(
     # The figures are never the news while something is wrong.
     folds_figures = report.outcome == "findings" and not verbose
     if folds_figures:
-        _draw_folded_figures(report, console)
+        _draw_where_figures_are(report, console)
     else:
         _draw_figures(report, console, verbose)
 
 
-def _with_rows(report: Report) -> DataReport | None:
+def _as_data_report_with_rows(report: Report) -> DataReport | None:
     """The report, where it is one on rows that were read."""
     return report if isinstance(report, DataReport) and report.rows else None
 
 
 def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
-    """What was checked, and in one sentence what is learned of it."""
+    """Draw what was checked, and the verdict in one sentence."""
     for subject in report.subjects:
         print_exact(console, _subject_text(subject, console.width, verbose))
-    rows = _with_rows(report)
+    rows = _as_data_report_with_rows(report)
     if rows:
         print_exact(console, supervision_verdict(rows, console.width))
         if len(rows.templates) > 1:
             print_exact(console, _templates_text(rows, console.width))
         if verbose:
-            print_exact(console, _facts_text(rows, console.width))
+            print_exact(console, _tokenizer_facts_text(rows, console.width))
     if isinstance(report, AuditReport):
-        print_exact(console, audit_terminal.verdict_text(report, console.width))
-        for line in (audit_terminal.label_columns(report), audit_terminal.loss_line(report.loss)):
+        print_exact(console, audit_terminal.audit_verdict_text(report, console.width))
+        for line in (
+            audit_terminal.describe_label_columns(report),
+            audit_terminal.describe_loss_function(report.loss),
+        ):
             if line:
                 print_exact(console, Text("\n".join(wrap_text(visible(line), console.width))))
     print_exact(console)
 
 
 def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
-    """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
+    """Draw findings with their places; notes in a line each, or with `verbose` like findings."""
     # A note asks for nothing to be done, so that it has no place for a remedy either; -v draws
     # it whole.
     folded = () if verbose else report.folded_findings()
@@ -141,49 +144,49 @@ def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: in
     for finding in in_one_line:
         print_exact(console, _finding_heading(finding, console.width))
     if folded:
-        print_exact(console, Text("\n".join(wrap_text(_folded_line(folded), console.width))))
+        print_exact(console, Text("\n".join(wrap_text(_off_topic_line(folded), console.width))))
 
 
-def _folded_line(folded: tuple[Finding, ...]) -> str:
-    """How many findings are about something else, and their rules."""
+def _off_topic_line(folded: tuple[Finding, ...]) -> str:
+    """How many findings are about something else than what was asked, and their rules."""
     names = ", ".join(dict.fromkeys(finding.rule for finding in folded))
     return f"{count_noun(len(folded), 'other finding')} in these files, shown by -v: {names}"
 
 
-def _draw_folded_figures(report: Report, console: Console) -> None:
-    """Where the figures are, beside findings that should be read first."""
+def _draw_where_figures_are(report: Report, console: Console) -> None:
+    """Say where the figures are, beside findings that should be read first."""
     if isinstance(report, AuditReport):
-        audit_terminal.render_notes(report, console, verbose=False)
-    if isinstance(report, AuditReport) or _with_rows(report):
+        audit_terminal.render_audit_notes(report, console, verbose=False)
+    if isinstance(report, AuditReport) or _as_data_report_with_rows(report):
         print_exact(console, Text("figures by source and length: -v", style="dim"))
 
 
 def _draw_figures(report: Report, console: Console, verbose: bool) -> None:
-    """Tokens by source and rows by length; of an audit, its own."""
-    rows = _with_rows(report)
+    """Draw the figures: tokens by source and rows by length; of an audit, its own."""
+    rows = _as_data_report_with_rows(report)
     if rows:
         print_exact(console)
         _print_data_figures(rows, console)
     if isinstance(report, AuditReport):
         print_exact(console)
-        audit_terminal.render_audited(report, console, verbose)
+        audit_terminal.render_audit_tables(report, console, verbose)
 
 
-def render_brief(report: DataReport, console: Console) -> None:
+def render_data_report_brief(report: DataReport, console: Console) -> None:
     """Draw the verdict, a line for each finding, and the counts."""
     print_exact(console, supervision_verdict(report, console.width))
     for finding in report.findings:
         print_exact(console, _finding_heading(finding, console.width))
-    print_exact(console, count_line(report))
+    print_exact(console, outcome_count_line(report))
 
 
 def _print_data_figures(report: DataReport, console: Console) -> None:
-    """The ledger, what is lost, what has no label, and the histogram of lengths."""
+    """Print the ledger, what is lost, what has no label, and the histogram of lengths."""
     console.print(ledger_table(report.ledger))
     lost = report.data.get("lost_fields")
     if lost:
-        print_exact(console, lost_line(lost))
-    for line in _without_label(report):
+        print_exact(console, lost_fields_line(lost))
+    for line in _unsupervised_lines(report):
         print_exact(console, line)
     print_exact(console)
     for line in _length_histogram(report, console):
@@ -192,7 +195,7 @@ def _print_data_figures(report: DataReport, console: Console) -> None:
 
 
 def _subject_text(subject: Subject, width: int, verbose: bool) -> Text:
-    """What was looked at, with its facts."""
+    """What was looked at, with its facts, in lines of a terminal."""
     facts = "; ".join(f"{name} {value}" for name, value in subject.facts)
     line = visible(f"{subject.kind} {subject.path}" + (f": {facts}" if facts else ""))
     text = Text(
@@ -202,8 +205,10 @@ def _subject_text(subject: Subject, width: int, verbose: bool) -> Text:
     return text
 
 
-def count_line(report: Report) -> Text:
-    """Of findings, and of what was examined and not judged; else what the outcome is."""
+def outcome_count_line(report: Report) -> Text:
+    """How many findings there are, and how much was examined and not judged, in one line; else the
+    outcome.
+    """
     counts = {s: sum(f.severity == s for f in report.findings) for s in SEVERITY_STYLES}
     parts = [
         Text(count_noun(counts[s], s), style=SEVERITY_STYLES[s])
@@ -233,16 +238,20 @@ def count_line(report: Report) -> Text:
 
 
 def closing_lines(report: Report) -> Text:
-    """The counts, and how to continue: what can be fixed, what the baseline hides, the next command."""
-    text = count_line(report)
+    """The last lines of a report: the counts, and how to continue (what can be fixed, what the
+    baseline hides, the next command).
+    """
+    text = outcome_count_line(report)
     has_problems = any(finding.severity != "info" for finding in report.findings)
-    for line in _continuations(report, has_problems):
+    for line in _next_step_lines(report, has_problems):
         text.append(f"\n{line}")
     return text
 
 
-def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
-    """The lines below the counts, each a command or a reason for one."""
+def _next_step_lines(report: Report, has_problems: bool) -> Iterator[str]:
+    """Lines on how to continue, below the counts: what can be fixed, what was left out, the next
+    command.
+    """
     logs = [subject for subject in report.subjects if subject.kind == "run log"]
     if not has_problems and logs:
         # A run can look perfect in its log and answer nothing: the README's table has five faults of one final loss.
@@ -257,7 +266,9 @@ def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
         yield f"{count_noun(len(report.known), 'finding')} of the baseline left out"
     if has_problems:
         # With a problem the next step is its remedy, which stands below the finding: said twice it would be skipped.
-        on_a_row = " · on a row: truetune show FILE:LINE" if _with_rows(report) else ""
+        on_a_row = (
+            " · on a row: truetune show FILE:LINE" if _as_data_report_with_rows(report) else ""
+        )
         yield f"more on a rule: truetune explain RULE{on_a_row}"
     else:
         step = next_step_of_report(report)
@@ -266,7 +277,7 @@ def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
 
 
 def _wrap_first_line(text: Text, console: Console) -> Text:
-    """Its first line in lines of the terminal; those below name commands, which stay in one piece."""
+    """Wrap the first line to the terminal; those below name commands, which stay in one piece."""
     counts, *commands = text.split("\n")
     # Commands are never broken: somebody selects a line and pastes it.
     lines = counts.wrap(console, console.width)
@@ -276,12 +287,12 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
 
 
 def _templates_text(report: DataReport, width: int) -> Text:
-    """How many rows each of the tokenizer's chat templates rendered."""
+    """How many rows each of the tokenizer's chat templates rendered, in lines of a terminal."""
     counts = ", ".join(f"{visible(name)} {rows:,}" for name, rows in report.templates.items())
     return Text("\n".join(wrap_text(f"rows by chat template: {counts}", width)))
 
 
-def _facts_text(report: DataReport, width: int) -> Text:
+def _tokenizer_facts_text(report: DataReport, width: int) -> Text:
     """The tokenizer and what is known of it."""
     facts = [
         "tokenizer " + report.tokenizer,
@@ -304,12 +315,14 @@ def _finding_heading(finding: Finding, width: int) -> Text:
 
 
 def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int) -> None:
-    """As rustc does it: heading, places with their evidence, facts on the whole, remedy."""
+    """Print a finding as rustc prints errors: heading, places with their evidence, facts on the
+    whole, remedy.
+    """
     width = console.width
     print_exact(console, _finding_heading(finding, width))
     for case in finding.cases[:cases]:
         text = visible(case.text) if verbose else clip_text(visible(case.text))
-        print_exact(console, _case_text(_case_place(case), text, width))
+        print_exact(console, _case_text(_format_case_place(case), text, width))
     # A finding may count more places than it lists: the report keeps the first ones.
     more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
     if finding.cases and more > 0:
@@ -320,18 +333,20 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
     for line in finding.evidence:
         print_exact(console, _hanging_text("   = note: ", visible(line), width))
     if finding.figure is not None:
-        from truetune.report.figure_plot import terminal_plot
+        from truetune.report.figure_plot import plot_on_terminal
 
         # A terminal of another encoding shows braille as question marks; it gets a plot in
         # ASCII.
         unicode = console.encoding.lower().startswith("utf")
-        print_exact(console, terminal_plot(finding.figure, width=min(width, 100), unicode=unicode))
+        print_exact(
+            console, plot_on_terminal(finding.figure, width=min(width, 100), unicode=unicode)
+        )
     print_exact(console, _hanging_text("   = help: ", visible(finding.remedy), width, "bold"))
     print_exact(console)
 
 
-def _case_place(case: Case) -> str:
-    """`file:line (turn 2)`; of a script `file:line:column`."""
+def _format_case_place(case: Case) -> str:
+    """Where a case is: `file:line (turn 2)`; of a script `file:line:column`."""
     if case.origin is None:
         return visible(
             ":".join(
@@ -345,7 +360,9 @@ def _case_place(case: Case) -> str:
 
 
 def _case_text(place: str, text: str, width: int) -> Text:
-    """The place on a line of its own, which is never broken; the text beside it where there is room, else below."""
+    """A case as text: its place on a line of its own, which is never broken; the evidence beside it
+    where there is room, else below.
+    """
     if not place:
         return _hanging_text(GUTTER, text, width, rest=GUTTER)
     arrow = Text.assemble(("  --> ", "blue"), place)
@@ -363,7 +380,9 @@ def _case_text(place: str, text: str, width: int) -> Text:
 def _hanging_text(
     head: str, text: str, width: int, style: str = "", rest: str | None = None
 ) -> Text:
-    """Text behind a head; further lines begin with `rest`, or as far in."""
+    """Text after a head, wrapped; further lines begin with `rest`, or are indented as far as the
+    head.
+    """
     rest = " " * len(head) if rest is None else rest
     lines = Text()
     for i, line in enumerate(wrap_text(text, max(20, width - len(head)))):
@@ -384,25 +403,29 @@ def ledger_table(ledger: Ledger) -> Table:
             Text(source.label, style=style),
             f"{supervised:,}",
             f"{context:,}",
-            format_share(supervised + context, total),
+            format_per_cent_share(supervised + context, total),
         )
     learned = ledger.supervised
     table.add_row(
-        "all", f"{learned:,}", f"{total - learned:,}", format_share(total, total), style="bold"
+        "all",
+        f"{learned:,}",
+        f"{total - learned:,}",
+        format_per_cent_share(total, total),
+        style="bold",
     )
     return table
 
 
-def lost_line(fields: Mapping[str, int]) -> Text:
-    """Below the ledger: what the rows hold and no token comes from."""
+def lost_fields_line(fields: Mapping[str, int]) -> Text:
+    """A line on what the rows hold and no token comes from."""
     counts = ", ".join(
         f"{visible(field)} of {count_noun(rows, 'row')}" for field, rows in fields.items()
     )
     return Text(f"lost: {counts} (no token comes from them)", style="red")
 
 
-def _without_label(report: DataReport) -> list[Text]:
-    """Rows and examples that teach nothing."""
+def _unsupervised_lines(report: DataReport) -> list[Text]:
+    """Lines on how many examples have no supervised token, and how many rows the template refuses."""
     lines = []
     if report.unsupervised:
         lines.append(
@@ -417,9 +440,11 @@ def _without_label(report: DataReport) -> list[Text]:
 
 
 def _length_histogram(report: DataReport, console: Console) -> list[Text]:
-    """A heading, a bar for each bin, and what a cut at the limit would lose."""
+    """The histogram of lengths as lines: a heading, a bar for each bin, and what a cut at the limit
+    would lose.
+    """
     lengths = report.lengths
-    bar = _block_bar if console.encoding.lower().startswith("utf") else _plain_bar
+    bar = _block_bar if console.encoding.lower().startswith("utf") else _ascii_bar
     lines = [
         Text(
             f"length in tokens: median {lengths.median:,}, 95 % up to {lengths.p95:,}, longest"
@@ -440,7 +465,7 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
     if lengths.media:
         lines[0].append(f"; {lengths.media.note_on_lengths}", style="yellow")
     if lengths.limit is not None:
-        over = format_share(lengths.over, report.examples)
+        over = format_per_cent_share(lengths.over, report.examples)
         line = (
             f"over max_length {lengths.limit:,}: {count_noun(lengths.over, 'example')} ({over}); a cut"
             f" there would lose {count_noun(lengths.lost_tokens, 'token')}, {lengths.lost_supervised:,}"
@@ -451,7 +476,7 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
 
 
 def _block_bar(count: int, top: int) -> str:
-    """A bar of eighths of a cell."""
+    """A bar for `count`, of which `top` is the longest, in eighths of a cell."""
     # Blocks of an eighth of a cell: 30 cells show 240 steps.
     eighths = round(BAR_CELLS * 8 * count / top) if top else 0
     # One example of a million must be seen: an empty bar reads as none.
@@ -460,12 +485,12 @@ def _block_bar(count: int, top: int) -> str:
     return "█" * (eighths // 8) + EIGHTH_BLOCKS[eighths % 8].strip()
 
 
-def _plain_bar(count: int, top: int) -> str:
-    """The same in ASCII."""
+def _ascii_bar(count: int, top: int) -> str:
+    """A bar for `count`, of which `top` is the longest, in ASCII."""
     return "#" * -(-BAR_CELLS * count // top) if top else ""
 
 
-def as_text(
+def report_as_text(
     report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
 ) -> str:
     """The report as plain text, 100 columns wide; the arguments are those of `render_report`."""

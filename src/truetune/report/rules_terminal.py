@@ -1,4 +1,4 @@
-"""Rules as `truetune rules` lists them and as `truetune explain` shows one of them.
+"""Draws the lists of `truetune rules`, and a rule's page for `truetune explain`, on a terminal.
 
 The catalogue loads every rule, which takes longer than a search for a message does. So these lists have a module of
 their own, apart from `explain_terminal`, whose search must answer without it.
@@ -20,7 +20,7 @@ from truetune.report.terminal_output import borderless_table, print_exact
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
-    """List rules: all, where none is chosen; in a pipe each on one line."""
+    """Draw a list of rules; in a pipe each on one line."""
     chosen = tuple(chosen or all_rules())
     if not console.is_terminal:
         longest = max(len(rule.name()) for rule in chosen)
@@ -49,7 +49,7 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
 
 
 def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
-    """Rules as plain values."""
+    """The list of rules as plain values."""
     return [
         {
             "code": rule.code,
@@ -79,5 +79,5 @@ def rule_page_json(name: str) -> dict[str, str]:
 
 
 def page_summary(markdown: str) -> str:
-    """The first line of a page."""
+    """The first line of a rule's page."""
     return markdown.partition("\n")[0]

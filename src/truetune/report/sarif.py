@@ -26,8 +26,8 @@ from truetune.report.visible_text import visible
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def to_sarif(report: Report) -> str:
-    """One SARIF run."""
+def report_as_sarif(report: Report) -> str:
+    """The report as SARIF 2.1.0 with one run, as JSON text."""
     catalogue = list(all_rules())
     place = {rule.code: i for i, rule in enumerate(catalogue)}
     driver = {
@@ -55,12 +55,14 @@ def to_sarif(report: Report) -> str:
             {
                 "executionSuccessful": not report.is_incomplete(),
                 "exitCode": report.exit_code(),
-                "toolExecutionNotifications": [_notification(part) for part in report.not_judged],
+                "toolExecutionNotifications": [
+                    _sarif_notification(part) for part in report.not_judged
+                ],
             }
         ],
         "results": [
-            *_result_objects(report.findings, place, report, "new" if report.known else None),
-            *_result_objects(report.known, place, report, "unchanged"),
+            *_sarif_results(report.findings, place, report, "new" if report.known else None),
+            *_sarif_results(report.known, place, report, "unchanged"),
         ],
     }
     log = {
@@ -71,60 +73,71 @@ def to_sarif(report: Report) -> str:
     return json.dumps(log, indent=2)
 
 
-def _notification(part: NotJudged) -> dict[str, Any]:
-    """What was not judged, as SARIF 3.58 has it: a warning where it was asked for, else a note."""
+def _sarif_notification(part: NotJudged) -> dict[str, Any]:
+    """What was not judged as a notification of SARIF (3.58): a warning where it was asked for, else
+    a note.
+    """
     named = {"associatedRule": {"id": part.code}} if part.code else {}
     return {
         "level": "warning" if part.asked else "note",
-        "message": {"text": _literal_message(f"not judged: {part}")},
+        "message": {"text": _escape_sarif_message(f"not judged: {part}")},
     } | named
 
 
-def _result_objects(
-    findings: Sequence[Finding], place: dict[str, int], report: Report, state: str | None
+def _sarif_results(
+    findings: Sequence[Finding],
+    rule_index: dict[str, int],
+    report: Report,
+    baseline_state: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
+    """Findings as results of SARIF with their fingerprints; `baseline_state` is SARIF's
+    baselineState (3.27.24), where there is a baseline.
+    """
     for finding, prints in zip(findings, fingerprints_of_findings(findings), strict=True):
-        result = _result_object(finding, place, report) | {
+        result = _sarif_result(finding, rule_index, report) | {
             # Code hosts recognise a finding by this after lines have moved, and so keep a
             # dismissal.
             "partialFingerprints": {"truetune/v1": prints[0]}
         }
-        yield result | ({"baselineState": state} if state else {})
+        yield result | ({"baselineState": baseline_state} if baseline_state else {})
 
 
-def _result_object(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
+def _sarif_result(finding: Finding, rule_index: dict[str, int], report: Report) -> dict[str, Any]:
     """A finding as SARIF's `result`, without fingerprints."""
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     root = report.tokenizer if isinstance(report, DataReport) else ""
     # A place without a file of its own is shown at what was looked at: a result without any
     # location is dropped by code hosts.
     whole = root or (report.subjects[0].path if report.subjects else "")
-    locations = [_case_location(case, root, whole) for case in finding.cases]
+    locations = [_sarif_case_location(case, root, whole) for case in finding.cases]
     return {
         "ruleId": finding.code,
-        "ruleIndex": place[finding.code],
+        "ruleIndex": rule_index[finding.code],
         "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join(map(_literal_message, detail))},
-        "locations": locations or [_file_location(whole)],
+        "message": {"text": "\n".join(map(_escape_sarif_message, detail))},
+        "locations": locations or [_sarif_file_location(whole)],
     }
 
 
-def _case_location(case: Case, root: str, whole: str) -> dict[str, Any]:
-    """A place in a row's file, in a source, or in a file of the tokenizer's folder, `root`; else what was looked at."""
+def _sarif_case_location(case: Case, root: str, whole: str) -> dict[str, Any]:
+    """Where a case is, as a location of SARIF: in a row's file, in a source, or in a file of the
+    tokenizer's folder, `root`; else what was looked at.
+    """
     if case.origin is not None:
-        return _file_location(case.origin.file, case.origin.line, text=case.text)
+        return _sarif_file_location(case.origin.file, case.origin.line, text=case.text)
     name = case.file or ("" if root else whole)
     inside = Path(root) / name
-    return _file_location(
+    return _sarif_file_location(
         name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text
     )
 
 
-def _file_location(
+def _sarif_file_location(
     name: str, line: int | None = None, column: int | None = None, text: str = ""
 ) -> dict[str, Any]:
-    """A `location`: the file's address, its line and column, and what is there."""
+    """A place in a file as a location of SARIF: the file's address, its line and column, and what
+    is there.
+    """
     path = Path(name)
     try:
         # Relative to the working folder, as a checkout is: an absolute path names no file of
@@ -143,10 +156,12 @@ def _file_location(
         )
     location: dict[str, Any] = {"physicalLocation": physical}
     if text:
-        location["message"] = {"text": _literal_message(text)}
+        location["message"] = {"text": _escape_sarif_message(text)}
     return location
 
 
-def _literal_message(text: str) -> str:
-    """A message without placeholders and links: SARIF doubles braces (3.11.5) and escapes the bracket of a link."""
+def _escape_sarif_message(text: str) -> str:
+    """A message escaped for SARIF, which reads placeholders and links in it: braces are doubled
+    (3.11.5), and the bracket of a link is escaped.
+    """
     return visible(text).replace("{", "{{").replace("}", "}}").replace("](", "\\](")

@@ -1,4 +1,5 @@
-"""What a server was seen to do, for a terminal: prompts, stops, sampling, context, strength of the adapter.
+"""What `truetune serve-check` saw a server do, on a terminal: prompts, stops, sampling, context,
+strength of the adapter.
 
 A line for each part that was looked at. What could not be told is said as such and counts as no fault: servers
 differ in what they report, and a check that calls silence a fault would fail for all of one kind.
@@ -29,7 +30,8 @@ Observation = tuple[str, str, bool]
 
 
 @draw_details_by_kind.register
-def _(report: ServiceReport, console: Console, verbose: bool) -> None:
+def _draw_server_check(report: ServiceReport, console: Console, verbose: bool) -> None:
+    """Draw a table of what a server was seen to do, and the notes on it."""
     table = borderless_table(header=False)
     for _column in range(2):
         table.add_column()
@@ -42,8 +44,8 @@ def _(report: ServiceReport, console: Console, verbose: bool) -> None:
 
 
 def observation_lines(service: ServerObservations) -> Iterator[Observation]:
-    """A line for each part that was looked at."""
-    yield from _prompt_lines(service)
+    """(name, what was seen, is it good) of each part of the server that was looked at."""
+    yield from _prompt_observations(service)
     stopping = service.stopping
     if stopping is not None:
         missed = sum(ending.runs_on or bool(ending.leaked) for ending in stopping.endings)
@@ -74,13 +76,15 @@ def observation_lines(service: ServerObservations) -> Iterator[Observation]:
     if service.context is not None:
         yield "context", *_describe_context(service)
     if service.strength is not None:
-        yield "strength", _describe_strength(service.strength), True
+        yield "strength", _describe_adapter_strength(service.strength), True
     if service.ignored:
         yield "ignored fields", ", ".join(service.ignored), True
 
 
-def _prompt_lines(service: ServerObservations) -> Iterator[Observation]:
-    """Whether prompts are built as trained, by each way in which that was seen."""
+def _prompt_observations(service: ServerObservations) -> Iterator[Observation]:
+    """Observations on whether prompts are built as trained, one for each way in which that was
+    seen.
+    """
     for by, how in COMPARED_BY.items():
         compared = [
             prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None
@@ -127,7 +131,7 @@ def _describe_context(service: ServerObservations) -> tuple[str, bool]:
     return f"{length}; of a prompt of {context.sent:,} tokens and more it read {read}", not cut
 
 
-def _describe_strength(strength: AdapterStrength) -> str:
+def _describe_adapter_strength(strength: AdapterStrength) -> str:
     """How much of what training changed arrives through the server."""
     # Some servers report no log-probabilities: then only answers at which both models part can
     # tell them apart.

@@ -1,4 +1,4 @@
-"""A symptom on a terminal: behind the findings, the causes that are left to look at.
+"""The causes of a symptom that are left to check, on a terminal below the findings.
 
 Five are listed, since a reader who looks at each has to be able to finish; `truetune explain GUIDE` has all. It is said
 whether rules looked for a cause here in vain, so that nobody reads the list as a verdict.
@@ -23,12 +23,13 @@ MAX_LINE_SHOWN = 120
 
 
 @draw_details_by_kind.register
-def _(report: SymptomReport, console: Console, verbose: bool) -> None:
+def _draw_symptom_report(report: SymptomReport, console: Console, verbose: bool) -> None:
+    """Draw the causes of a symptom that are left to check, and the guides on it."""
     remaining = report.remaining()
     shown = remaining if verbose else _causes_to_show(report, remaining)
     if not shown:
         return
-    print_exact(console, Text(_heading(report), style="bold"))
+    print_exact(console, Text(_cause_list_heading(report), style="bold"))
     for number, judged in enumerate(shown, 1):
         for line in _cause_lines(number, judged, console.width):
             print_exact(console, line)
@@ -44,7 +45,7 @@ def _(report: SymptomReport, console: Console, verbose: bool) -> None:
 
 
 def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
-    """A cause that can't be that of this project, and why."""
+    """Lines on a cause that the project's files rule out, and why."""
     text = visible(f"ruled out by these files: {judged.cause.text}: {judged.against}")
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
@@ -52,7 +53,8 @@ def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
 def _causes_to_show(
     report: SymptomReport, remaining: tuple[JudgedCause, ...]
 ) -> tuple[JudgedCause, ...]:
-    """The likeliest causes; of those behind the first ones, where a finding explains the symptom, only what has a line.
+    """The likeliest causes; where a finding explains the symptom, those after the first ones only
+    if they have a line.
 
     A warning may be of another fault than the one that is seen, and an error of an exception says that, not why.
     """
@@ -65,8 +67,8 @@ def _causes_to_show(
     return (*remaining[:SHOWN_BESIDE_ERROR], *(judged for judged in later if judged.lines))
 
 
-def _heading(report: SymptomReport) -> str:
-    """What the list below is, by whether anything was found."""
+def _cause_list_heading(report: SymptomReport) -> str:
+    """The heading of the list of causes, by whether anything was found."""
     if any(finding.severity != "info" for finding in report.findings):
         return "Other causes of this symptom, which nothing here proves; the likely ones first:"
     if report.findings[: report.explaining]:
@@ -75,7 +77,7 @@ def _heading(report: SymptomReport) -> str:
 
 
 def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
-    """One cause: what it is, how it is told from others, and whether rules looked for it."""
+    """Lines on one cause: what it is, how it is told from others, and whether rules looked for it."""
     head = f"{number:>2}. "
     lines = [
         Text((head if row == 0 else INDENT) + line)

@@ -1,4 +1,5 @@
-"""Lines and tables as all drawings of the terminal make them: printed as they are, in columns without borders.
+"""Prints lines and tables on the terminal for all drawings: as they are, in columns without
+borders.
 
 Text of users (file names, answers, messages of other programs) reaches the terminal through here. It is never read
 as rich's markup, and what can't be seen in it is spelled out. The trade-off: whoever wants colour inside a line
@@ -32,7 +33,7 @@ def borderless_table(*, header: bool = True) -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=header)
 
 
-def shorten_line(text: str, length: int) -> str:
+def shorten_to_one_line(text: str, length: int) -> str:
     """A text of several lines as one visible line of at most `length` characters."""
     text = visible(" ".join(text.split()))
     return text if len(text) <= length else text[: length - 3] + "..."

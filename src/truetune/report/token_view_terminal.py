@@ -22,8 +22,11 @@ SOURCE_COLOURS = {
 }  # fmt: skip
 
 
-def render_view(view: TokenView, console: Console, *, ids: bool = False, number: int = 0) -> None:
-    """Draw one example. Supervised tokens stand in [brackets]; an underline would hide underscores.
+def render_token_view(
+    view: TokenView, console: Console, *, ids: bool = False, number: int = 0
+) -> None:
+    """Draw the tokens of one example. Supervised tokens stand in [brackets]; an underline would
+    hide underscores. Supervised tokens stand in [brackets]; an underline would hide underscores.
 
     Args:
         view: the tokens of the example.
@@ -51,13 +54,13 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
     console.print(body, soft_wrap=True)
     console.print()
     # rich pads wrapped lines with spaces, which show in a copy.
-    for line in source_legend(view).wrap(console, console.width):
+    for line in source_count_legend(view).wrap(console, console.width):
         line.rstrip()
         console.print(line)
 
 
-def view_json(view: TokenView) -> dict[str, Any]:
-    """One example as plain values; bytes that are no character as in `spell_token`."""
+def token_view_json(view: TokenView) -> dict[str, Any]:
+    """The tokens of one example as plain values; bytes that are no character as in `spell_token`."""
     row = view.example.row
     columns = zip(
         view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True
@@ -82,7 +85,9 @@ def view_json(view: TokenView) -> dict[str, Any]:
 
 
 def _example_title(view: TokenView, number: int) -> str:
-    """The row's place, format and template; of a row that is split, which turn is trained."""
+    """The title of an example: the row's place, format and template; of a row that is split, which
+    turn is trained.
+    """
     row = view.example.row
     title = f"{visible(str(row.origin))} (row {row.origin.row}, {row.format}"
     title += f", template {visible(view.template)})" if view.template is not None else ")"
@@ -91,8 +96,8 @@ def _example_title(view: TokenView, number: int) -> str:
     return title
 
 
-def source_legend(view: TokenView) -> Text:
-    """Counts by source, in the colours of the view."""
+def source_count_legend(view: TokenView) -> Text:
+    """How many tokens come from each source, in the colours of the view."""
     text = Text(
         f"{len(view.ids):,} tokens, {int(view.supervised.sum()):,} [supervised]; supervised/all by"
         " source: "

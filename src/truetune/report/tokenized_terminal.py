@@ -13,11 +13,12 @@ from truetune.checks.inspect_tokenized import TokenizedReport
 from truetune.render.rendering import Source
 from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import format_share
+from truetune.report.visible_text import format_per_cent_share
 
 
 @draw_details_by_kind.register
-def _(report: TokenizedReport, console: Console, verbose: bool) -> None:
+def _draw_tokenized_report(report: TokenizedReport, console: Console, verbose: bool) -> None:
+    """Draw the tokens by source of rows that are tokenized already, below the findings."""
     if not report.rows:
         return
     table = borderless_table()
@@ -29,7 +30,7 @@ def _(report: TokenizedReport, console: Console, verbose: bool) -> None:
         # decides, and red would be a guess.
         lost = source is Source.STOP and report.says_what_is_learned and not supervised
         style = "green" if supervised else "red" if lost else ""
-        part = format_share(supervised + context, report.ledger.total)
+        part = format_per_cent_share(supervised + context, report.ledger.total)
         table.add_row(Text(source.label, style=style), f"{supervised:,}", f"{context:,}", part)
     total = report.ledger
     table.add_row(

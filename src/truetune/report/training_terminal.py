@@ -1,4 +1,5 @@
-"""A run on the terminal: a bar with its figures, the latest sample below it, and lines above.
+"""What a training run shows on the terminal: a bar with its figures, the latest sample below it,
+and lines above.
 
 It listens to a run (`Listener`) and changes nothing in it. Where there is no terminal (a log of a cluster) it
 prints at most some twenty lines for the whole run, because a line for each step makes a log that nobody reads.
@@ -65,10 +66,14 @@ class TrainingTerminal:
         self.steps = 0
 
     def say(self, line: str) -> None:
+        """Print a line above the bar, unless quiet."""
         if not self.quiet:
             self.console.print(Text(visible(line)), soft_wrap=True)
 
     def busy(self, what: str, done: int, total: int) -> None:
+        """Show the progress of a long preparation, such as reading or compiling, as a bar of its
+        own.
+        """
         # A bar that is redrawn in a log file is a thousand lines.
         if self.quiet or not self.console.is_terminal:
             return
@@ -89,19 +94,24 @@ class TrainingTerminal:
             self.long = None
 
     def draw(self, report: Report) -> None:
+        """Draw a report above the bar; one without findings in brief."""
         if not self.quiet:
             render_report(report, self.console, quiet=not report.findings)
 
     def begin(self, steps: int, done: int) -> None:
+        """Start the bar of the run, at the steps that are done."""
         self.steps = steps
         self.bar.reset(self.task, total=steps, completed=done)
         if self.console.is_terminal and not self.quiet:
             self.live = Live(
-                self._shown(), console=self.console, refresh_per_second=4, transient=True
+                self._live_display(), console=self.console, refresh_per_second=4, transient=True
             )
             self.live.start()
 
     def step(self, step: int, figures: Mapping[str, float]) -> None:
+        """Move the bar, and show the step's figures; where there is no terminal, print a line now
+        and then.
+        """
         text = ", ".join(
             shape.format(figures[name]) for name, shape in FIGURE_FORMATS.items() if name in figures
         )
@@ -110,12 +120,13 @@ class TrainingTerminal:
         self.figures = text
         self.bar.update(self.task, completed=step)
         if self.live is not None:
-            self.live.update(self._shown())
+            self.live.update(self._live_display())
         # The last step is always printed, so that the log ends with the final loss.
         elif step == self.steps or step % max(1, self.steps // MAX_LOG_LINES) == 0:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
     def look(self, look: SamplingPass) -> None:
+        """Print how many answers of a sampling pass stop, and show one of them below the bar."""
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
         self.say(
@@ -127,16 +138,18 @@ class TrainingTerminal:
             self.sample = _sample_panel(answers[look.step % len(answers)], look.step)
 
     def end(self) -> None:
+        """Take the bar away at the end of the run."""
         if self.live is not None:
             self.live.stop()
             self.live = None
 
-    def _shown(self) -> Group:
+    def _live_display(self) -> Group:
+        """What is redrawn: the bar, the figures and the latest sample."""
         return Group(self.bar, Text(self.figures), self.sample)
 
 
 def _sample_panel(sample: Sample, step: int) -> Panel:
-    """A question and its answer, with how it ended."""
+    """A panel with a question and its answer, and how the answer ended."""
     end = " [it stops]" if sample.scores.stopped else " [cut at the limit]"
     body = Text.assemble(
         (clip_text(visible(sample.prompt.question), MAX_CHARACTERS), "dim"),

@@ -1,4 +1,4 @@
-"""Text from data, made safe and visible, and laid out in the cells of a terminal.
+"""Makes text from data safe and visible, and lays it out in the cells of a terminal.
 
 Data holds control characters, text that runs from right to left, and characters that draw nothing. Printed as they
 are they can rewrite the terminal, hide a token, or make two texts look alike. So everything that comes from users
@@ -28,7 +28,9 @@ BYTE_FRAGMENT = re.compile("[\udc80-\udcff]+")
 
 
 def visible(text: str) -> str:
-    """The text with each control, format and other unseen character as an escape; line ends and tabs too."""
+    """The text with each control, format and other unseen character shown as an escape; line ends
+    and tabs too.
+    """
     # Nearly all text ends here: of 450 ASCII characters in 2 µs, where the loop below takes 200.
     if text.isascii() and text.isprintable():
         return text
@@ -46,7 +48,9 @@ def _escape_character(character: str) -> str:
 
 
 def spell_token(piece: str) -> str:
-    """A token in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character, `⟨⟩` nothing at all."""
+    """A token's text in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character,
+    `⟨⟩` nothing at all.
+    """
     piece = BYTE_FRAGMENT.sub(
         lambda fragment: f"⟨{fragment[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece
     )
@@ -56,12 +60,14 @@ def spell_token(piece: str) -> str:
 
 
 def clip_text(text: str, length: int = 400) -> str:
-    """The beginning of a long text, and how long it is."""
+    """The beginning of a long text, with a note of how long it is."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, broken at spaces, but not before a per cent sign; a longer word is cut."""
+    """The text in lines of at most `width` cells, broken at spaces, but not before a per cent sign;
+    a longer word is cut.
+    """
     lines, line = [], ""
     # "12.3 %" stays together: a line that begins with "%" is misread.
     for word in re.split(" (?!%)", text):
@@ -79,18 +85,18 @@ def wrap_text(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
-def format_share(part: int, whole: int) -> str:
-    """`12.3 %`"""
+def format_per_cent_share(part: int, whole: int) -> str:
+    """A part of a whole in per cent: `12.3 %`"""
     return f"{100 * part / whole if whole else 0:.1f} %"
 
 
 def draw_as_text(render: Callable[[Console], None]) -> str:
-    """What is drawn on a terminal, as plain text 100 columns wide."""
+    """What a function draws on a terminal, as plain text 100 columns wide."""
     buffer = io.StringIO()
     render(Console(file=buffer, width=100, color_system=None))
     return buffer.getvalue()
 
 
 def count_noun(count: int, noun: str) -> str:
-    """`1 row`, `2 rows`"""
+    """A count with its noun in the right number: `1 row`, `2 rows`"""
     return f"{count:,} {noun}{'s' * (count != 1)}"

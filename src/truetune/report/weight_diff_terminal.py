@@ -25,13 +25,13 @@ from truetune.report.visible_text import count_noun, visible
 
 @draw_details_by_kind.register
 def draw_movement(report: MovementReport, console: Console, verbose: bool) -> None:
-    """Registered for reports of `truetune diff`."""
+    """Draw the report of `truetune diff` below its findings."""
     render_movement(report.manifest, console)
 
 
 def render_movement(manifest: MovementManifest, console: Console) -> None:
-    """Kinds of tensors, the least moved first; then the rows of the embeddings."""
-    console.print(kinds_table(manifest))
+    """Draw what moved: kinds of tensors, the least moved first; then the rows of the embeddings."""
+    console.print(movement_by_kind_table(manifest))
     for tensor in manifest.tensors:
         for line in _embedding_lines(manifest, tensor):
             console.print(Text(visible(line)), soft_wrap=True)
@@ -46,7 +46,7 @@ def render_movement(manifest: MovementManifest, console: Console) -> None:
 
 def describe_movement(manifest: MovementManifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
-    by_kind = {kind: _mean_change(group) for kind, group in manifest.by_kind.items()}
+    by_kind = {kind: _root_mean_square_change(group) for kind, group in manifest.by_kind.items()}
     known = {
         kind.removesuffix(".weight"): change
         for kind, change in by_kind.items()
@@ -66,8 +66,10 @@ def describe_movement(manifest: MovementManifest) -> str:
     )
 
 
-def kinds_table(manifest: MovementManifest) -> Table:
-    """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
+def movement_by_kind_table(manifest: MovementManifest) -> Table:
+    """A table by kind of tensor: share of bit-identical values and relative change; with an
+    adapter, what is left of its change.
+    """
     table = borderless_table()
     table.add_column("kind", overflow="fold")
     for title in (
@@ -81,7 +83,7 @@ def kinds_table(manifest: MovementManifest) -> Table:
         # By values and not by tensors: a bias of 64 values must not weigh as much as an
         # embedding of a hundred million.
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
-        cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_mean_change(group))]
+        cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_root_mean_square_change(group))]
         if manifest.adapter:
             kept = sum_kept_changes(group)
             cells += (
@@ -98,7 +100,7 @@ def kinds_table(manifest: MovementManifest) -> Table:
 
 
 def _embedding_lines(manifest: MovementManifest, tensor: TensorMovement) -> Iterator[str]:
-    """How many rows of an embedding are identical, and its new tokens."""
+    """Lines on an embedding: how many of its rows are identical, and what became of new tokens."""
     if tensor.rows is None:
         return
     same = int(tensor.rows.same.sum())
@@ -112,8 +114,8 @@ def _embedding_lines(manifest: MovementManifest, tensor: TensorMovement) -> Iter
         yield f"  new token {text} ({id:,}): {state}"
 
 
-def _mean_change(group: Iterable[TensorMovement]) -> float:
-    """Root of the mean square, each tensor by its values"""
+def _root_mean_square_change(group: Iterable[TensorMovement]) -> float:
+    """Root of the mean square of the tensors' changes, each weighed by its number of values."""
     known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
     return (
         # Weighted by values, and the root of a mean of squares: a kind whose half stands still
@@ -125,10 +127,10 @@ def _mean_change(group: Iterable[TensorMovement]) -> float:
 
 
 def _format_change(value: float) -> str:
-    """Three digits, or a dash where it is not known."""
+    """A relative change in three digits, or a dash where it is not known."""
     return f"{value:.3g}" if math.isfinite(value) else "-"
 
 
 def _format_percent(value: float) -> str:
-    """One decimal, or a dash where it is not known."""
+    """A share in per cent with one decimal, or a dash where it is not known."""
     return f"{value:.1%}" if math.isfinite(value) else "-"

@@ -15,14 +15,14 @@ from truetune.checks.reports import Report
 from truetune.data.guard_output_file import write_output_file
 from truetune.errors import UsageError
 from truetune.report.as_json import to_json
-from truetune.report.page import html_page
+from truetune.report.page import html_page_of_report
 from truetune.report.recognise_own_files import FILE_SIGNATURES
-from truetune.report.sarif import to_sarif
+from truetune.report.sarif import report_as_sarif
 
 WRITERS_BY_SUFFIX: dict[str, Callable[[Report], str]] = {
-    ".html": html_page,
+    ".html": html_page_of_report,
     ".json": to_json,
-    ".sarif": to_sarif,
+    ".sarif": report_as_sarif,
 }
 
 

@@ -1,4 +1,5 @@
-"""The special ids of a run: tokenizer, model config and generation config are made to say the same.
+"""Makes tokenizer, model config and generation config of a run name the same special ids (pad, BOS,
+EOS, stops).
 
 Three files name them, and each is read by another program: collators take the tokenizer's pad, models the config's,
 generate() and servers the stop ids of the generation config. What differed is returned, to be told. The trade-off: a
@@ -14,7 +15,8 @@ from truetune.training.training_recipe import Choice
 
 
 def align_special_ids(model: Any, tokenizer: Any, stops: Iterable[int]) -> Iterator[Choice]:
-    """Set the ids of pad, BOS and EOS as the tokenizer has them, and every stop in the generation config.
+    """Set pad, BOS and EOS in the model's configs to the tokenizer's ids, and put every stop into
+    the generation config.
 
     The tokenizer's EOS stays as published: templates write it. transformers, vLLM and SGLang stop at all EOS ids of the
     generation config.
@@ -41,18 +43,18 @@ def align_special_ids(model: Any, tokenizer: Any, stops: Iterable[int]) -> Itera
     # A config that lists the tokenizer's EOS among others (Llama 3) is right, and keeps them all.
     eos = tokenizer.eos_token_id
     for holder in holders:
-        if eos is not None and eos not in _id_set(getattr(holder, "eos_token_id", None)):
+        if eos is not None and eos not in _as_id_set(getattr(holder, "eos_token_id", None)):
             holder.eos_token_id = eos
     yield from _add_stop_ids(generation, stops, tokenizer)
-    yield from _make_config_valid(generation)
+    yield from _make_generation_config_valid(generation)
 
 
 def _add_stop_ids(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iterator[Choice]:
-    """Make generate() stop at every stop token; what was missing, as a choice to be told."""
-    before = _id_set(generation.eos_token_id)
+    """Make generate() stop at every stop token; what was missing is given as a choice to report."""
+    before = _as_id_set(generation.eos_token_id)
     # generate() stops at these ids alone. Without the trained stop among them the tuned model runs
     # on after each answer, and the loss never shows it.
-    missing = sorted({*stops, *_id_set(tokenizer.eos_token_id)} - before)
+    missing = sorted({*stops, *_as_id_set(tokenizer.eos_token_id)} - before)
     if missing:
         all_ = sorted({*before, *missing})
         generation.eos_token_id = all_ if len(all_) > 1 else all_[0]
@@ -62,15 +64,17 @@ def _add_stop_ids(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iter
         )
 
 
-def _id_set(value: int | list[int] | None) -> set[int]:
-    """Ids of a field that holds none, one or several."""
+def _as_id_set(value: int | list[int] | None) -> set[int]:
+    """The ids of a config field that holds none, one or several."""
     if value is None:
         return set()
     return {value} if isinstance(value, int) else set(value)
 
 
-def _make_config_valid(generation: Any) -> Iterator[Choice]:
-    """A generation config that transformers would refuse to save ends a run at its first checkpoint."""
+def _make_generation_config_valid(generation: Any) -> Iterator[Choice]:
+    """Turn sampling on where transformers would otherwise refuse to save the generation config,
+    which would end a run at its first checkpoint.
+    """
     try:
         generation.validate(strict=True)
     except ValueError:

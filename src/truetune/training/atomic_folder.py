@@ -1,4 +1,4 @@
-"""Folders that are there whole or not at all, and the small files that go with weights.
+"""Writes a folder whole or not at all, and copies the small files that go with weights.
 
 All is written into a work folder beside the target, which takes its name at the end. That needs the room twice where a
 folder is replaced, which is why existing folders are refused rather than replaced.
@@ -63,7 +63,7 @@ def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
 
 
 @contextmanager
-def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]:
+def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]:
     """A new folder beside `folder`, which takes its name at the end; after an error nothing is left of it.
 
     What is written stands in `model` of a work folder, beside a file that marks this as ours. What a killed process has
@@ -82,8 +82,10 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
     # What a killed process has left takes as much room as a model. The number of the process is in
     # the name, so that a merge that still runs is not touched.
     for left in folder.parent.glob(f".{folder.name}.*.part"):
-        if _owner_process(left) is not None and not _is_alive(_owner_process(left) or ""):
-            _remove_work(left)
+        if _owner_of_work_folder(left) is not None and not _is_process_alive(
+            _owner_of_work_folder(left) or ""
+        ):
+            _remove_work_folder(left)
     # Before anything is written: a full disk harms other programs too.
     free = shutil.disk_usage(folder.parent).free
     if free < size + SPARE_BYTES:
@@ -95,7 +97,7 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
     part = work / MODEL_FOLDER
     try:
         work.mkdir()
-        write_atomically.write_atomically(work / MARK_FILE, _mark_bytes(str(os.getpid())))
+        write_atomically.write_atomically(work / MARK_FILE, _work_mark_bytes(str(os.getpid())))
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
@@ -121,29 +123,33 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
             ) from error
         raise
     finally:
-        _remove_work(work)
+        _remove_work_folder(work)
 
 
-def _mark_bytes(process: str) -> bytes:
-    """What the mark of a work folder holds, for the number of a process."""
+def _work_mark_bytes(process: str) -> bytes:
+    """The content of the file that marks a work folder as ours, for the number of a process."""
     return json.dumps(
         {"truetune": "a model that is being written", "format": MARK_FORMAT, "process": process}
     ).encode()
 
 
-def _owner_process(work: Path) -> str | None:
-    """The process in the name of a work folder of ours; None where it does not bear our mark."""
+def _owner_of_work_folder(work: Path) -> str | None:
+    """The number of the process that a work folder of ours names; None where it does not bear our
+    mark.
+    """
     process = work.name.split(".")[-2]
     try:
-        ours = not work.is_symlink() and (work / MARK_FILE).read_bytes() == _mark_bytes(process)
+        ours = not work.is_symlink() and (work / MARK_FILE).read_bytes() == _work_mark_bytes(
+            process
+        )
     except OSError:
         return None
     return process if ours else None
 
 
-def _remove_work(work: Path) -> None:
+def _remove_work_folder(work: Path) -> None:
     """Remove a work folder that bears our mark. A file that has no name of ours stays, and so does the folder then."""
-    if _owner_process(work) is None:
+    if _owner_of_work_folder(work) is None:
         return
     folders = {work / MODEL_FOLDER}
     for path in (work / MODEL_FOLDER).rglob("*"):
@@ -158,8 +164,8 @@ def _remove_work(work: Path) -> None:
         work.rmdir()
 
 
-def copy_tokenizer(source: Path, to: Path) -> list[str]:
-    """The files of a tokenizer with its templates, as they are; gives their names."""
+def copy_tokenizer_files(source: Path, to: Path) -> list[str]:
+    """Copy the files of a tokenizer with its templates, as they are, and give their names."""
     named = [source / name for name in TOKENIZER_FILES]
     extras = [path for glob in TOKENIZER_EXTRAS for path in sorted(source.glob(glob))]
     copied = [path for path in (*named, *extras) if path.is_file()]
@@ -171,7 +177,7 @@ def copy_tokenizer(source: Path, to: Path) -> list[str]:
     return [path.name for path in copied]
 
 
-def _is_alive(pid: str) -> bool:
+def _is_process_alive(pid: str) -> bool:
     """Does a process of this number run? True where that can't be known."""
     try:
         os.kill(int(pid), 0)
@@ -185,7 +191,9 @@ def _is_alive(pid: str) -> bool:
 
 
 def _is_disk_full(error: Exception) -> bool:
-    """safetensors spells its errors out, and gives no number."""
+    """Does an error say that the disk is full? safetensors says it in words alone, without a
+    number.
+    """
     # 28 is ENOSPC, as Rust prints it.
     return getattr(error, "errno", None) in DISK_FULL_ERRORS or any(
         f"os error {code}" in str(error) for code in DISK_FULL_ERRORS

@@ -1,4 +1,4 @@
-"""Which layout a batch gets: padded, or without padding; whichever costs less.
+"""Chooses the collator of a run: batches padded, or without padding; whichever costs less.
 
 A kernel of variable length takes the documents as they are, without padding. Any other attention makes a mask of
 (tokens x tokens) where documents share a row, and then computes all of it: without padding there are fewer tokens,
@@ -25,7 +25,9 @@ Collate = Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class CheaperCollator:
-    """Pads a batch, or lays its rows end to end, by which costs less. Raises DataError as the two collators do."""
+    """A collator that pads a batch, or lays its rows end to end, by which costs less. Raises
+    DataError as the two collators do.
+    """
 
     pad_id: int
     width: int
@@ -40,17 +42,19 @@ class CheaperCollator:
 
 @dataclass(frozen=True)
 class UnpackingCollator:
-    """Takes packs apart and pads their documents, for a model that would mix them. Raises DataError."""
+    """A collator that takes packs apart and pads their documents, for a model that would mix them.
+    Raises DataError.
+    """
 
     pad_id: int
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return PaddingCollator(self.pad_id)(
-            [document for row in rows for document in split_documents(row)]
+            [document for row in rows for document in split_packed_row(row)]
         )
 
 
-def split_documents(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def split_packed_row(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each document of a packed one."""
     tokens = len(row["input_ids"])
     lengths = [int(length) for length in row.get("seq_lengths", (tokens,))]
@@ -67,7 +71,7 @@ def split_documents(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_padding_free_cheaper(lengths: Sequence[int], width: int) -> bool:
-    """Is a batch of such rows cheaper without padding?"""
+    """Is a batch of rows with these lengths cheaper without padding?"""
     total, padded = sum(lengths), len(lengths) * max(lengths, default=0)
     if total > MAX_MASKED_TOKENS:
         return False
@@ -77,7 +81,7 @@ def is_padding_free_cheaper(lengths: Sequence[int], width: int) -> bool:
 
 
 def choose_collator(attention: ModelAttention, tokenizer: Any, model: Any) -> Collate:
-    """The collator for a model that attends so."""
+    """The collator for a model, by whether its attention keeps the documents of a packed row apart."""
     pad_id = PaddingCollator.of(tokenizer).pad_id
     # Contamination between documents changes what is learned and no loss shows it, so the packs are
     # given up rather than their separation.

@@ -1,4 +1,5 @@
-"""Whose a folder is: a new run's, that of a run to resume, or that of a run that has ended.
+"""Decides whose a run's folder is: a new run's, that of a run to resume, or that of a run that has
+ended.
 
 The inputs of a run are compared with those in the folder's run.json. The same ones resume it or find it done; other
 ones are refused, since two runs in a folder would each remove the other's checkpoints.
@@ -37,11 +38,11 @@ from truetune.settings.run_spec import RunSpec
 from truetune.training.run_files import (
     OTHER_FOLDER_HINT,
     check_run_folder,
-    find_stranger,
+    find_foreign_file,
     listed_files,
     remove_unfinished,
 )
-from truetune.training.write_run_record import describe_differences, library_versions
+from truetune.training.write_run_record import describe_input_differences, library_versions
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
-    """Look what is in the folder, and put aside what is not whole. All processes get what the first one finds.
+    """Inspect a run's folder, and remove a checkpoint that is not whole. All processes get what the
+    first one finds. Raises UsageError where the folder is not ours, or holds a run of other inputs.
 
     Raises UsageError where the folder is not ours, or holds a run of other inputs.
     """
     outcome: list[Any] = [None]
     if PartialState().is_main_process:
         try:
-            outcome = [_inspect_folder(folder, inputs)]
+            outcome = [_claim_in_first_process(folder, inputs)]
         except UsageError as error:
             outcome = [error]
     # All processes have to take the same branch afterwards, or they wait in different collectives
@@ -108,15 +110,17 @@ def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
     return claim
 
 
-def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
+def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
     """The claim on a folder, for the first process alone. Raises UsageError as `claim_folder` does."""
     before = read_own_run(folder)
     if not before:
         check_run_folder(folder, RunSpec())
         return FolderClaim(folder, {}, None, False, ())
-    if _never_began(folder, before):
-        _check_nothing_in_way(folder, before, None)
-    if _never_began(folder, before) and describe_differences(inputs, before["inputs"]):
+    if _ended_before_training(folder, before):
+        _refuse_foreign_files(folder, before, None)
+    if _ended_before_training(folder, before) and describe_input_differences(
+        inputs, before["inputs"]
+    ):
         return FolderClaim(
             folder,
             {},
@@ -132,16 +136,18 @@ def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
     notes: list[str] = []
     checkpoint = _last_whole_checkpoint(folder, before, notes)
     if checkpoint is not None:
-        notes += _changed_libraries(before.get("versions", {}))
+        notes += _describe_changed_libraries(before.get("versions", {}))
     return FolderClaim(folder, before, checkpoint, False, tuple(notes))
 
 
 def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
-    """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find out."""
+    """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find
+    out.
+    """
     before = read_own_run(folder)
-    if not before or _never_began(folder, before):
+    if not before or _ended_before_training(folder, before):
         return
-    different = describe_differences(inputs, before["inputs"])
+    different = describe_input_differences(inputs, before["inputs"])
     if different:
         raise UsageError(
             f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)};"
@@ -149,12 +155,12 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
         )
 
 
-def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
+def _ended_before_training(folder: Path, run: Mapping[str, Any]) -> bool:
     """Did a run end in its checks, before any checkpoint? Then nothing is lost by another one."""
     return run["status"] == "looking" and not list_checkpoints(folder)
 
 
-def _changed_libraries(then: Mapping[str, str]) -> list[str]:
+def _describe_changed_libraries(then: Mapping[str, str]) -> list[str]:
     """What to say where libraries were exchanged since the run began."""
     changed = [
         f"{name} {then[name]} -> {now}"
@@ -178,16 +184,16 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
     # there long before they are complete.
     last = None
     for path in list_checkpoints(folder):
-        mark = _read_mark(path)
+        mark = _read_whole_mark(path)
         if mark is not None and mark["resumes"]:
             last = path
-    _check_nothing_in_way(folder, run, last)
+    _refuse_foreign_files(folder, run, last)
     # From the newest back to the one that is taken: what lies behind it was begun and not ended, or
     # cannot be resumed.
     for path in reversed(list_checkpoints(folder)):
         if path == last:
             break
-        if _read_mark(path) is not None:
+        if _read_whole_mark(path) is not None:
             notes.append(
                 f"{path.name} holds weights alone (save_only_model): the run can't resume from it"
             )
@@ -197,11 +203,11 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
     return last
 
 
-def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
+def _refuse_foreign_files(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
     """Raise UsageError for what stands where a run will write that resumes from a checkpoint, and is not its own."""
     # Before anything is removed or replaced: a refusal must leave the folder as it was.
     step = -1 if checkpoint is None else checkpoint_step(checkpoint) or 0
-    stranger = find_stranger(folder, run, step)
+    stranger = find_foreign_file(folder, run, step)
     if stranger is None and checkpoint is not None:
         fault = find_checkpoint_fault(checkpoint)
         if fault is not None:
@@ -214,7 +220,7 @@ def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path
         )
 
 
-def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
+def _read_whole_mark(checkpoint: Path) -> dict[str, Any] | None:
     """whole.json of a checkpoint; None where there is none that truetune wrote."""
     return (
         read_object(checkpoint / WHOLE_FILE, []) if listed_files(checkpoint) is not None else None

@@ -1,4 +1,4 @@
-"""The settings of a run that the user left open. docs/recipes.md has their sources.
+"""Fills the settings of a run that the user left open.
 
 `SettingsBuilder` fills a field only where it is not set, and keeps what was chosen and why. The functions go by topic,
 and a later one may read what an earlier one has filled. The values are conservative: they train, they are not tuned.
@@ -37,7 +37,7 @@ PREFERENCE_BETA = 0.1
 
 
 class MethodDefaults(NamedTuple):
-    """What one method starts from."""
+    """The default settings of one training method."""
 
     full: float
     """Learning rate where all weights are trained"""
@@ -70,7 +70,7 @@ PACKED_BATCH = 2
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something that was chosen for the user."""
+    """Something that was chosen for the user, with its value and the reason."""
 
     setting: str
     value: Any
@@ -81,7 +81,7 @@ class Choice:
 
 
 class SettingsBuilder:
-    """Training in the making: a field that is not set is filled, and that is said."""
+    """Training settings in the making: a field that is not set is filled, and recorded as a choice."""
 
     def __init__(self, training: Training) -> None:
         self.training = training
@@ -89,15 +89,15 @@ class SettingsBuilder:
 
     def __call__(self, name: str, value: Any, why: str) -> None:
         if getattr(self.training, name) is None:
-            self.put(name, value)
-            self.say(f"training.{name}", value, why)
+            self.put_silently(name, value)
+            self.record_choice(f"training.{name}", value, why)
 
-    def put(self, name: str, value: Any) -> None:
-        """Without a word"""
+    def put_silently(self, name: str, value: Any) -> None:
+        """Set a field without recording a choice."""
         self.training = self.training.model_copy(update={name: value})
 
-    def say(self, setting: str, value: Any, why: str) -> None:
-        """A choice that is no field of Training"""
+    def record_choice(self, setting: str, value: Any, why: str) -> None:
+        """Record a choice that is no field of Training."""
         self.choices.append(Choice(setting, value, why))
 
 
@@ -142,7 +142,7 @@ def fill_weights(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
 
 
 def fill_learning_rate(fill: SettingsBuilder) -> None:
-    """Learning rate, schedule and optimizer; what weighs the parts of a preference."""
+    """Fill learning rate, schedule and optimizer, and what weighs the parts of a preference loss."""
     training = fill.training
     start = DEFAULTS[training.method]
     adapts = training.lora is not None or training.adapter is not None
@@ -157,7 +157,7 @@ def fill_learning_rate(fill: SettingsBuilder) -> None:
 
 
 def fill_batches(fill: SettingsBuilder, rows: int | None) -> None:
-    """Rows of a step. Few rows make smaller steps, so that there are enough of them."""
+    """Fill how many rows a step has. Few rows make smaller steps, so that there are enough of them."""
     training = fill.training
     start = DEFAULTS[training.method]
     if training.max_steps is None or training.max_steps < 1:
@@ -181,38 +181,46 @@ def fill_batches(fill: SettingsBuilder, rows: int | None) -> None:
 
 
 def fill_warmup(fill: SettingsBuilder, rows: int | None) -> None:
-    """A rising learning rate at the beginning. Its first step is made at 0: too much for a run of a few steps."""
+    """Fill the warm-up of the learning rate. Its first step is made at 0: too much for a run of a
+    few steps.
+    """
     if fill.training.warmup_ratio is not None:
-        fill.put("warmup_steps", fill.training.warmup_ratio)
-    steps, share = count_steps(fill.training, rows), DEFAULTS[fill.training.method].warmup
+        fill.put_silently("warmup_steps", fill.training.warmup_ratio)
+    steps, share = count_optimizer_steps(fill.training, rows), DEFAULTS[fill.training.method].warmup
     # transformers rounds up: one warmup step out of ten would be made at a rate of 0, and lost.
     if steps is not None and steps * share < 1:
         fill("warmup_steps", 0, f"{steps} steps are too few to begin at a rate of 0")
     fill("warmup_steps", share, "a share of all steps")
 
 
-def fill_memory(fill: SettingsBuilder, *, gpu: bool, size: int | None) -> None:
-    """Which activations are kept; `size`: parameters, None where they are not known."""
+def fill_gradient_checkpointing(
+    fill: SettingsBuilder, *, gpu: bool, parameters: int | None
+) -> None:
+    """Which activations are kept; `parameters`: parameters, None where they are not known."""
     if not gpu:
         why = "costs time, and memory is not what limits a CPU"
-    elif size is None:
+    elif parameters is None:
         why = "the size of the model is not known"
     else:
-        why = f"{size / 1e9:.2g} billion parameters; on from 1 billion"
+        why = f"{parameters / 1e9:.2g} billion parameters; on from 1 billion"
     # An unknown size is taken for a large one: out of memory ends a run, and checkpointing only
     # slows it.
-    fill("gradient_checkpointing", gpu and (size is None or size >= LARGE_PARAMETERS), why)
+    fill(
+        "gradient_checkpointing",
+        gpu and (parameters is None or parameters >= LARGE_PARAMETERS),
+        why,
+    )
     if fill.training.use_reentrant is None:
         # The reentrant form computes no gradients behind frozen inputs, as adapters have.
-        fill.put("use_reentrant", False)
+        fill.put_silently("use_reentrant", False)
 
 
-def fill_records(fill: SettingsBuilder, rows: int | None, *, evaluates: bool) -> None:
+def fill_logging_and_saving(fill: SettingsBuilder, rows: int | None, *, evaluates: bool) -> None:
     """When a run logs, evaluates and saves: in steps where their number is known, else in shares of the run."""
     fill("output_dir", "outputs", "where the run's record, checkpoints and weights go")
     if fill.training.logging_nan_inf_filter is None:
-        fill.put("logging_nan_inf_filter", False)
-    steps = count_steps(fill.training, rows)
+        fill.put_silently("logging_nan_inf_filter", False)
+    steps = count_optimizer_steps(fill.training, rows)
     # Shares below 1 are transformers' own notation for "this part of all steps"; they serve before
     # the rows are counted.
     fill("logging_steps", max(1, round(steps / 100)) if steps else 0.01, "about 100 points")
@@ -232,7 +240,7 @@ def fill_records(fill: SettingsBuilder, rows: int | None, *, evaluates: bool) ->
         fill("eval_steps", fill.training.save_steps, "with each checkpoint")
 
 
-def count_steps(training: Training, rows: int | None) -> int | None:
+def count_optimizer_steps(training: Training, rows: int | None) -> int | None:
     """Steps of the whole run, as transformers counts them; None where the rows are not known."""
     if training.max_steps is not None and training.max_steps > 0:
         return training.max_steps
@@ -246,7 +254,7 @@ def count_steps(training: Training, rows: int | None) -> int | None:
 
 
 def _fill_lora(fill: SettingsBuilder, lora: Lora) -> None:
-    """Rank, scale and layers of an adapter, as far as they are open."""
+    """Fill rank, scale and layers of an adapter, where the user left them open."""
     set_by_user = lora.model_fields_set
     chosen: dict[str, Any] = {}
     if "r" not in set_by_user:
@@ -262,6 +270,6 @@ def _fill_lora(fill: SettingsBuilder, lora: Lora) -> None:
         "lora_alpha": "updates are scaled by 2",
         "target_modules": "adapters on every linear layer learn as a full fine-tune does",
     }
-    fill.put("lora", lora.model_copy(update=chosen))
+    fill.put_silently("lora", lora.model_copy(update=chosen))
     for name, value in chosen.items():
-        fill.say(f"training.lora.{name}", value, why[name])
+        fill.record_choice(f"training.lora.{name}", value, why[name])

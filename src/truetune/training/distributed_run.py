@@ -40,12 +40,16 @@ STEP_TIMEOUT_S = 1800.0
 """Seconds that they wait for each other in a step, where `ddp_timeout` is not set"""
 
 
-class FailedElsewhere(Exception):
-    """The first process has failed, and says why: this one ends in silence."""
+class FirstProcessFailed(Exception):
+    """Raised in the other processes where the first one has failed: they end in silence, and it
+    says why.
+    """
 
 
 def join_processes(spec: RunSpec) -> PartialState:
-    """Find the other processes of the run, where a launcher started some. Raises UsageError for a bad ddp_timeout."""
+    """Connect to the other processes of the run, where a launcher started some. Raises UsageError
+    for a bad ddp_timeout.
+    """
     try:
         timeout = timedelta(seconds=float(spec.trainer.get("ddp_timeout", STEP_TIMEOUT_S)))
     except (TypeError, ValueError):
@@ -57,7 +61,7 @@ def join_processes(spec: RunSpec) -> PartialState:
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=timeout)
     if state.num_processes > 1:
         # At exit and not at the end of the run: an error may leave at any place.
-        atexit.register(_leave_group)
+        atexit.register(_leave_process_group)
     if not state.is_main_process:
         # One process speaks for all, or each line stands on the terminal N times.
         transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -67,8 +71,10 @@ def join_processes(spec: RunSpec) -> PartialState:
     return state
 
 
-def spread_over_processes(spec: RunSpec, state: PartialState) -> RunSpec:
-    """The settings for as many processes as there are."""
+def settings_for_processes(spec: RunSpec, state: PartialState) -> RunSpec:
+    """The settings of a run for the number of its processes; DDP need not look for unused weights
+    where all are used.
+    """
     devices = spec.training.model_copy(update={"devices": state.num_processes})
     trainer = (
         {"ddp_find_unused_parameters": False}
@@ -86,7 +92,7 @@ def first_process_first() -> Iterator[bool]:
     # Waits here until the first has finished (or failed); only then may a cache be read that the
     # first one writes.
     if several and not leads and _broadcast_failure(False):
-        raise FailedElsewhere
+        raise FirstProcessFailed
     try:
         yield leads
     # Interrupts too: the others would wait for a week.
@@ -123,14 +129,14 @@ def as_single_process() -> Iterator[None]:
             )
 
 
-def use_one_gpu(args: Any) -> None:
+def keep_off_data_parallel(args: Any) -> None:
     """Keep a Trainer from nn.DataParallel, which takes the mean of unequal shares and gathers all logits on one GPU."""
     # The property is computed once and kept in this field; there is no argument for it.
     args._n_gpu = min(args.n_gpu, 1)
 
 
 def describe_idle_gpus() -> str | None:
-    """What to say of GPUs that are not used; None where there are none."""
+    """A note on GPUs that the run does not use; None where there are none."""
     count = torch.cuda.device_count()
     if count < 2 or PartialState().num_processes > 1:
         return None
@@ -141,7 +147,8 @@ def describe_idle_gpus() -> str | None:
 
 
 def make_even_sampler(sampler: Any, args: Any, batch: int, epoch: Callable[[], int]) -> Any:
-    """A sampler that gives each process as many batches; itself where there is one process.
+    """A sampler that gives every process equally many batches; the given one where there is one
+    process.
 
     accelerate would repeat the first rows at the end, and count them twice.
 
@@ -164,7 +171,8 @@ def make_even_sampler(sampler: Any, args: Any, batch: int, epoch: Callable[[], i
 
 
 class EvenSampler(Sampler[int]):
-    """The numbers of a sampler, then of rows past the end of the data, which `TrainingRows` makes blank.
+    """Gives the numbers of a sampler, then of rows past the end of the data, which `TrainingRows`
+    makes blank.
 
     In the epoch that the run is in: accelerate tells no sampler of it where batches are skipped on several processes.
     """
@@ -186,8 +194,10 @@ class EvenSampler(Sampler[int]):
         yield from range(len(self.sampler), len(self))
 
 
-def _leave_group() -> None:
-    """gloo's threads end with the group, or with a crash of the process; models that are still held keep the group."""
+def _leave_process_group() -> None:
+    """Leave the process group: gloo's threads end with the group, or with a crash of the process;
+    models that are still held keep the group.
+    """
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
         gc.collect()
         torch.distributed.destroy_process_group()
@@ -205,14 +215,16 @@ def _uses_all_weights(spec: RunSpec) -> bool:
 
 
 def _broadcast_failure(failed: bool) -> bool:
-    """The first process tells the others."""
+    """Tell all processes whether the first one has failed."""
     flag = torch.tensor([int(failed)])
-    torch.distributed.broadcast(flag, 0, group=_patient_group())
+    torch.distributed.broadcast(flag, 0, group=_cpu_process_group())
     return bool(flag.item())
 
 
 @cache
-def _patient_group() -> Any:
-    """A group that waits on the CPU: a GPU's would end the run after minutes, and spin meanwhile."""
+def _cpu_process_group() -> Any:
+    """A process group that waits on the CPU: a GPU's would end the run after minutes, and spin
+    meanwhile.
+    """
     # Kept for the process: each new group takes threads and sockets.
     return torch.distributed.new_group(backend="gloo", timeout=MAX_WAIT)

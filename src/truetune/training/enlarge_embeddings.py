@@ -1,4 +1,4 @@
-"""The embedding of a model, enlarged for ids that it has no row for.
+"""Enlarges the embedding of a model for ids that it has no row for.
 
 Every id that a run uses (data, template, stops, pad, added tokens) must have a row. The rows are made in a way that is
 the same on every machine, so that an adapter fits a base that somebody else enlarges.
@@ -23,7 +23,8 @@ ROWS_MULTIPLE = 64
 
 
 def enlarge_embeddings(model: Any, ids: int) -> int:
-    """Rows for `ids` ids, to a multiple of 64; new ones near the mean of the others, always the same ones.
+    """Enlarge the embedding for `ids` ids, to a multiple of 64; new rows are near the mean of the
+    others, and always the same ones.
 
     Returns the number of rows there were. Whoever loads an adapter that was trained on such a model enlarges the base
     first. transformers' `mean_resizing` (Hewitt 2021, "Initializing New Word Embeddings"): with rows near the mean, a
@@ -40,7 +41,7 @@ def enlarge_embeddings(model: Any, ids: int) -> int:
     return rows
 
 
-def fit_embedding_rows(
+def fit_embedding_to_ids(
     model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: int
 ) -> tuple[list[int], list[Choice]]:
     """Make the embedding hold every id that the run uses.
@@ -72,7 +73,7 @@ def fit_embedding_rows(
         highest,
         *added,
         tokenizer.pad_token_id,
-        *_rendered_ids(probes),
+        *_ids_of_template(probes),
         *(stop.id for stop in probes.stops),
     }
     rows = enlarge_embeddings(model, max(used) + 1)
@@ -88,7 +89,7 @@ def fit_embedding_rows(
     return new, [Choice("embedding rows", f"{rows} -> {now}", why)] if now != rows else []
 
 
-def trainable_token_rows(model: Any, ids: Iterable[int]) -> dict[str, list[int]]:
+def rows_for_trainable_token_indices(model: Any, ids: Iterable[int]) -> dict[str, list[int]]:
     """What peft's `trainable_token_indices` takes, for the embedding and an untied head."""
     layers = [model.get_input_embeddings(), model.get_output_embeddings()]
     names = {id(module): name for name, module in model.named_modules()}
@@ -100,7 +101,7 @@ def trainable_token_rows(model: Any, ids: Iterable[int]) -> dict[str, list[int]]
     }
 
 
-def _rendered_ids(probes: Probes) -> list[int]:
+def _ids_of_template(probes: Probes) -> list[int]:
     """The ids that the chat template itself writes."""
     text = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
     return list(probes.tokenizer.backend.encode(text, add_special_tokens=False).ids)

@@ -1,4 +1,5 @@
-"""Exporting a full model: safetensors in another format or in shards, or GGUF by llama.cpp's own converter; proved.
+"""Exports a full model (safetensors in another format or in shards, or GGUF by llama.cpp's own
+converter) and proves that nothing is lost.
 
 What was written is read back and compared, value by value and by the logits for some prompts, before the folder gets
 its name. llama.cpp's converter is called and not imitated: it changes with each architecture.
@@ -40,21 +41,25 @@ from truetune.generation.proof_prompts import (
     prepare_prompts,
     read_serving_facts,
 )
-from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.atomic_folder import (
+    check_new_folder,
+    copy_tokenizer_files,
+    write_folder_atomically,
+)
 from truetune.training.fidelity_proof import (
     FormComparison,
-    Observation,
+    ModelObservation,
     Proof,
     compare_form,
-    load_float32,
+    load_model_float32,
     make_proof,
     observe_model,
 )
 from truetune.training.gguf_file import (
     COARSE_TOLERANCE,
     GgufFile,
-    compare_tensors,
-    compare_vocabulary,
+    compare_tensors_with_gguf,
+    compare_tokenizer_with_gguf,
     relative_rms_error,
 )
 from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
@@ -83,7 +88,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported model."""
+    """The result of an export: the file, the proof, and what was lost."""
 
     path: Path
     """The folder, or the GGUF file in it; where `failed`, nothing is there"""
@@ -96,7 +101,7 @@ class Exported:
 
     @property
     def not_judged(self) -> tuple[NotJudged, ...]:
-        """What could not be compared with the model."""
+        """What could not be proved of the export, with the reason."""
         return () if self.proof else (NOT_PROVED,)
 
     @property
@@ -107,7 +112,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class _ExportJob:
-    """What is exported, and how it is asked"""
+    """The inputs of an export: the model, the base before training, and the prompts of the proof."""
 
     model: Checkpoint
     base: Checkpoint | None
@@ -164,7 +169,7 @@ def export(
     if dtype is not None and dtype not in DTYPE_BYTES:
         raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPE_BYTES)}")
     command = find_converter(converter) if to == "gguf" else []
-    folder, before = Path(out), _find_base(checkpoint, base)
+    folder, before = Path(out), _find_base_before_training(checkpoint, base)
     inputs = [Input("the model", checkpoint.folder), *(Input("data", Path(name)) for name in data)]
     inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
@@ -177,9 +182,9 @@ def export(
     job = _ExportJob(checkpoint, before, proof_prompts, device, say)
     with (
         contextlib.suppress(_ExportFailed),
-        atomic_folder(
+        write_folder_atomically(
             folder,
-            size=_output_bytes(checkpoint, dtype, outtype if to == "gguf" else None),
+            size=_estimate_output_bytes(checkpoint, dtype, outtype if to == "gguf" else None),
             inputs=inputs,
         ) as part,
     ):
@@ -204,7 +209,7 @@ def _read_full_model(model: str | PathLike[str]) -> Checkpoint:
 
 
 class _ExportFailed(Exception):
-    """Nothing is to be left of the folder."""
+    """Raised where something is lost, so that nothing is left of the folder."""
 
 
 def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
@@ -231,9 +236,11 @@ def _installed_converter() -> Path | None:
     return None
 
 
-def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:
+def _find_base_before_training(
+    model: Checkpoint, base: str | PathLike[str] | None
+) -> Checkpoint | None:
     """The model before training: the one that is named, else the one of merge.json, where it is on this machine."""
-    name = os.fspath(base) if base is not None else _recorded_base(model)
+    name = os.fspath(base) if base is not None else _base_in_merge_record(model)
     place = find_base_folder(name, model.folder) if name else None
     if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
@@ -242,15 +249,15 @@ def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoin
     return read_checkpoint(place) if place is not None and is_checkpoint(place) else None
 
 
-def _recorded_base(model: Checkpoint) -> str | None:
+def _base_in_merge_record(model: Checkpoint) -> str | None:
     """The base that merge.json names, where the model was made by a merge."""
     record = read_object(model.folder / MERGE_FILE, []) or {}
     named = (record.get("paths") or {}).get("base")
     return named if isinstance(named, str) else None
 
 
-def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
-    """Bytes that will be written, about"""
+def _estimate_output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
+    """About how many bytes will be written."""
     items = sum(tensor.items for tensor in model.tensors.values())
     if outtype is not None:
         # auto, f16 and bf16 take 2 bytes. An estimate on the safe side for q8_0's scales is not
@@ -269,11 +276,11 @@ def _export_safetensors(
     )
     # On the CPU, whatever the device of the proof: values are only copied, and a GPU may not hold
     # them in float32.
-    model = load_float32(source.folder, model_class(source), "cpu").to(getattr(torch, kept))
+    model = load_model_float32(source.folder, model_class(source), "cpu").to(getattr(torch, kept))
     model.save_pretrained(str(part), max_shard_size=shard)
     del model
     gc.collect()
-    copied = copy_tokenizer(source.folder, part)
+    copied = copy_tokenizer_files(source.folder, part)
     if source.has("generation_config.json"):
         shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
     # Read back from the disk and compared value by value with the source: what a library says that
@@ -288,7 +295,7 @@ def _export_safetensors(
     faults += values.left_out
     proof = _prove_export(
         job,
-        lambda: load_float32(part, model_class(source), job.device),
+        lambda: load_model_float32(part, model_class(source), job.device),
         read_serving_facts(part),
         f"exported, {kept}",
     )
@@ -327,9 +334,9 @@ def _export_gguf(
     job.say("comparing every tensor with the model's")
     # Tensors first: their comparison works for every architecture, while the logits need a loader
     # that knows this one.
-    compared = compare_tensors(file, source)
+    compared = compare_tensors_with_gguf(file, source)
     proof_prompts = job.prompts or prepare_prompts(source.folder, source.folder)
-    faults, notes = compare_vocabulary(file, proof_prompts.probes, proof_prompts.stops)
+    faults, notes = compare_tokenizer_with_gguf(file, proof_prompts.probes, proof_prompts.stops)
     words = "not as in the model" if faults else "all as in the model"
     faults += compared.different
     notes += (
@@ -340,7 +347,10 @@ def _export_gguf(
     proof = None
     try:
         proof = _prove_export(
-            job, lambda: _reload_gguf(job, part, name, faults), None, f"GGUF, {outtype}"
+            job,
+            lambda: _load_gguf_with_transformers(job, part, name, faults),
+            None,
+            f"GGUF, {outtype}",
         )
     except (
         Exception
@@ -357,9 +367,11 @@ def _export_gguf(
     return Exported(folder / name, facts, tuple(faults), tuple(notes), proof, 0.0)
 
 
-def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
-    """The model that transformers makes of the file, compared with the first one: it turns rows back."""
-    model = load_float32(part, model_class(job.model), job.device, gguf_file=name)
+def _load_gguf_with_transformers(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
+    """The model that transformers makes of the GGUF file; values that differ from the exported
+    model are added to `faults`.
+    """
+    model = load_model_float32(part, model_class(job.model), job.device, gguf_file=name)
     there = model.state_dict()
     tensors = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in NUMPY_TYPES}
     text = "transformers reads other values from the file, or its rows in another order"
@@ -373,7 +385,9 @@ def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> A
 
 
 def _run_converter(command: list[str], file: Path) -> None:
-    """Raise UsageError, with the end of what it said, where the converter fails or writes nothing."""
+    """Run a converter that writes `file`. Raises UsageError, with the end of what it printed, where
+    it fails or writes nothing.
+    """
     done = subprocess.run(
         command,
         capture_output=True,
@@ -394,7 +408,9 @@ def _run_converter(command: list[str], file: Path) -> None:
 def _prove_export(
     job: _ExportJob, again: Callable[[], Any], facts: ServingFacts | None, name: str
 ) -> Proof | None:
-    """Ask the model, what it was before training, and what was read back."""
+    """Compare the logits of the exported model, read back, with those of the source; with its base
+    where that is known.
+    """
     if job.prompts is None:
         return None
     job.say("asking the model, and what was read back")
@@ -411,10 +427,12 @@ def _prove_export(
 
 
 def _observe_checkpoint(
-    job: _ExportJob, model: Checkpoint, follow: Observation | None = None
-) -> Observation:
-    """Ask a model that lies on the disk. It is freed afterwards, so that one model at a time is held."""
+    job: _ExportJob, model: Checkpoint, follow: ModelObservation | None = None
+) -> ModelObservation:
+    """Load a model from the disk, and record its answers and logits for the prompts. It is freed
+    afterwards, so that one model at a time is held.
+    """
     assert job.prompts is not None
     return observe_model(
-        load_float32(model.folder, model_class(model), job.device), job.prompts, follow
+        load_model_float32(model.folder, model_class(model), job.device), job.prompts, follow
     )

@@ -1,4 +1,5 @@
-"""The proof of a merge or an export: the same prompts to every form of the model, from adapter to file.
+"""Proves a merge or an export: the same prompts are put to every form of the model, from adapter to
+file, and the logits compared.
 
 What the adapter does to the logits (with it minus without it, in float32) must be there in each form, in size and
 direction. Greedy answers are counted, not judged: two tokens that are nearly as likely change places with any rounding.
@@ -38,7 +39,7 @@ MIN_COSINE = 0.7
 
 @dataclass(frozen=True)
 class FormComparison:
-    """One form of the model, against the adapter on its base."""
+    """How one form of the model compares with the adapter on its base."""
 
     name: str
     kept: float
@@ -55,7 +56,7 @@ class FormComparison:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What was lost on this rung"""
+        """What this form of the model has lost, in sentences."""
         lost = []
         if not abs(self.kept - 1) <= EFFECT_TOLERANCE or not self.cosine >= MIN_COSINE:
             lost.append(f"{self.kept:.2f} of the effect is there, cosine {self.cosine:.2f}")
@@ -68,7 +69,9 @@ class FormComparison:
 
 @dataclass(frozen=True)
 class Proof:
-    """All rungs."""
+    """The comparisons of all forms of a model, and the size of the effect that they are compared
+    by.
+    """
 
     prompts: int
     tokens: int
@@ -80,7 +83,7 @@ class Proof:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """One text for each; empty where the proof holds"""
+        """What any form has lost, one text for each; empty where the proof holds."""
         # An adapter that does nothing is kept perfectly by any merge: that is no proof, but a fault
         # of its own.
         nothing = [] if self.effect > 0 else ["the adapter does not change a single logit"]
@@ -88,8 +91,8 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """What one form of the model said."""
+class ModelObservation:
+    """The greedy answers of one form of the model, and its logits along them."""
 
     logits: tuple[torch.Tensor, ...]
     """(places, vocabulary) of each prompt: behind it, and behind each token of the answer that is followed"""
@@ -98,8 +101,8 @@ class Observation:
 
 
 def observe_model(
-    model: Any, prompts: ProofPrompts, follow: Observation | None = None
-) -> Observation:
+    model: Any, prompts: ProofPrompts, follow: ModelObservation | None = None
+) -> ModelObservation:
     """Answer the prompts greedily, and read the logits along an answer to each.
 
     Args:
@@ -111,7 +114,7 @@ def observe_model(
         model,
         prompts.prompts,
         stops=prompts.stops,
-        pad=_pad_id(prompts),
+        pad=_any_pad_id(prompts),
         max_new_tokens=MAX_NEW_TOKENS,
         decode=make_decoder(prompts.probes.tokenizer),
     )
@@ -121,20 +124,22 @@ def observe_model(
     # All forms read the same ids, so that their logits can be subtracted position by position.
     paths = follow.answers if follow else ids
     logits = [
-        _answer_logits(model, prompt.ids, path)
+        _logits_along_answer(model, prompt.ids, path)
         for prompt, path in zip(prompts.prompts, paths, strict=True)
     ]
-    return Observation(tuple(logits), ids)
+    return ModelObservation(tuple(logits), ids)
 
 
-def _pad_id(prompts: ProofPrompts) -> int:
-    """Any valid id would do, for pads are masked by their place."""
+def _any_pad_id(prompts: ProofPrompts) -> int:
+    """A valid id to pad with; any would do, since pads are masked by their position."""
     special = prompts.probes.tokenizer.special
     return special["pad"].id if "pad" in special else min(prompts.stops, default=0)
 
 
-def _answer_logits(model: Any, prompt: tuple[int, ...], path: tuple[int, ...]) -> torch.Tensor:
-    """(places, vocabulary), float32"""
+def _logits_along_answer(
+    model: Any, prompt: tuple[int, ...], path: tuple[int, ...]
+) -> torch.Tensor:
+    """The logits at the tokens of an answer: (tokens, vocabulary), float32."""
     ids = torch.tensor([[*prompt, *path]], device=model.device)
     # A run's state of random numbers and modules is not ours to move.
     with preserve_state(), torch.no_grad():
@@ -147,9 +152,9 @@ def _answer_logits(model: Any, prompt: tuple[int, ...], path: tuple[int, ...]) -
 
 def compare_form(
     name: str,
-    on: Observation,
-    off: Observation | None,
-    other: Observation,
+    on: ModelObservation,
+    off: ModelObservation | None,
+    other: ModelObservation,
     *,
     facts: ServingFacts | None = None,
     prompts: ProofPrompts,
@@ -198,8 +203,12 @@ def compare_form(
     )
 
 
-def make_proof(on: Observation, off: Observation | None, rungs: Sequence[FormComparison]) -> Proof:
-    """All rungs, and the size of what they are compared by."""
+def make_proof(
+    on: ModelObservation, off: ModelObservation | None, rungs: Sequence[FormComparison]
+) -> Proof:
+    """A proof of the comparisons of all forms, with the size of the effect that they are compared
+    by.
+    """
     total, places, items = 0.0, 0, 0
     for i, reference in enumerate(on.logits):
         base = off.logits[i][:, : reference.shape[-1]] if off else reference.mean(-1, keepdim=True)
@@ -212,7 +221,7 @@ def make_proof(on: Observation, off: Observation | None, rungs: Sequence[FormCom
     )
 
 
-def load_float32(folder: Path, model_class: Any, device: str, **settings: Any) -> Any:
+def load_model_float32(folder: Path, model_class: Any, device: str, **settings: Any) -> Any:
     """A saved model, in float32. No code of the folder is run."""
     model = model_class.from_pretrained(
         # Float32 on each side, so that what differs is the file and not the arithmetic.
@@ -225,7 +234,9 @@ def load_float32(folder: Path, model_class: Any, device: str, **settings: Any) -
 
 
 def quiet_transformers() -> None:
-    """The bars of transformers on a terminal alone, and none of its warnings to developers."""
+    """Show progress bars of transformers on a terminal alone, and none of its warnings to
+    developers.
+    """
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     # In a log each state of a bar is a line of its own.
     if not sys.stderr.isatty():

@@ -1,4 +1,5 @@
-"""A run's settings, changed until it goes into the memory of the GPU, while the effective batch stays.
+"""Changes a run's settings until it fits into the memory of the GPU, while the effective batch
+stays.
 
 The changes are those of the memory plan, in its order: first what costs nothing, then time, then what changes what is
 learned. They are recorded with the run, since it is another run than the settings say.
@@ -51,8 +52,8 @@ RELIEF_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that was changed so that a run fits."""
+class MemoryChange:
+    """One change of the settings that was made so that a run fits."""
 
     what: str
     settings: Mapping[str, Any]
@@ -71,16 +72,16 @@ class Change:
         return f"fit: {self.what} ({self.gain:.1f} GiB less, {self.total:.1f} in all{more})"
 
 
-class Fitting:
-    """What is changed so that a run fits: over all its attempts, and where it is taken up again."""
+class MemoryFitting:
+    """The changes that make a run fit, over all its attempts, and when it is resumed."""
 
     def __init__(self, wanted: bool, memory: float | None, say: Callable[[str], None]) -> None:
         self.wanted, self.memory, self.say = wanted, memory, say
-        self.changes: list[Change] = []
+        self.changes: list[MemoryChange] = []
         self.relieved = 0
         """Times that memory ran out"""
 
-    def over(
+    def settings_that_fit(
         self, settings: RunSpec, filled: RunSpec, before: Sequence[Mapping[str, Any]]
     ) -> RunSpec:
         """The settings with the changes that make the run fit.
@@ -88,40 +89,45 @@ class Fitting:
         Args:
             settings: as the user gave them.
             filled: the same with every setting filled, which is what a plan is made of.
-            before: the changes of the run that is taken up, as `record` gave them; empty for a new one.
+            before: the changes of the run that is taken up, as `as_record` gave them; empty for a new one.
         """
         # Chosen once: after a restart, the same settings have to come out, or the checkpoint does
         # not fit.
         if not self.changes:
-            self.changes = [Change(**change) for change in before] or self._by_plan(filled)
+            self.changes = [MemoryChange(**change) for change in before] or self._changes_of_plan(
+                filled
+            )
         for change in self.changes:
             self.say(str(change))
         return apply_changes(settings, self.changes)
 
-    def unjudged(self, filled: RunSpec) -> RunSpec:
-        """For a check that comes before the changes: it shall not say that the run does not fit."""
+    def without_memory_rule(self, filled: RunSpec) -> RunSpec:
+        """The settings for a check that comes before the changes: with --fit the rule that a run
+        does not fit is left out.
+        """
         return (
             filled.model_copy(update={"ignore": (*filled.ignore, DOES_NOT_FIT)})
             if self.wanted
             else filled
         )
 
-    def record(self) -> list[dict[str, Any]]:
-        """For run.json, and for `before`"""
+    def as_record(self) -> list[dict[str, Any]]:
+        """The changes as plain values, for run.json and for `before`."""
         return [asdict(change) for change in self.changes]
 
-    def _by_plan(self, filled: RunSpec) -> list[Change]:
+    def _changes_of_plan(self, filled: RunSpec) -> list[MemoryChange]:
         """The changes of the memory plan; without --fit none, and what they would be is said."""
-        memory_plan = plan_run(filled, self.memory)
+        memory_plan = plan_run_memory(filled, self.memory)
         if memory_plan is None or self.wanted:
-            return fit_changes(memory_plan) if memory_plan is not None else []
-        for line in misfit_advice(memory_plan):
+            return changes_until_fit(memory_plan) if memory_plan is not None else []
+        for line in advice_where_it_does_not_fit(memory_plan):
             self.say(line)
         return []
 
 
-def usable_memory(stated: str | float | None) -> float | None:
-    """Bytes of the smallest GPU that the run sees, or those that are said; None where there is none.
+def usable_gpu_bytes(stated: str | float | None) -> float | None:
+    """Bytes of the smallest GPU that the run sees, or those that the user stated; None where there
+    is none. Raises UsageError for what is no size.
 
     Raises UsageError for what is no size.
     """
@@ -134,7 +140,7 @@ def usable_memory(stated: str | float | None) -> float | None:
     )
 
 
-def plan_run(filled: RunSpec, memory: float | None) -> Plan | None:
+def plan_run_memory(filled: RunSpec, memory: float | None) -> Plan | None:
     """The memory of a run with all settings filled; None where its config.json can't be read. `memory` in bytes."""
     try:
         folder = find_tokenizer_folder(str(filled.model or filled.tokenizer))
@@ -145,24 +151,26 @@ def plan_run(filled: RunSpec, memory: float | None) -> Plan | None:
         return None
 
 
-def fit_changes(memory_plan: Plan) -> list[Change]:
-    """The plan's remedies, in order, until the run fits, or all that there are."""
+def changes_until_fit(memory_plan: Plan) -> list[MemoryChange]:
+    """The memory plan's remedies, in order, until the run fits; all of them where it never does."""
     if memory_plan.memory is None or memory_plan.verdict == "fits":
         return []
     return [
-        _make_change(step)
-        for step in find_remedies(memory_plan.estimate, memory_plan.memory, is_possible)
+        _change_of_remedy(step)
+        for step in find_remedies(memory_plan.estimate, memory_plan.memory, is_change_possible)
     ]
 
 
-def relief_changes(memory_plan: Plan, *, evaluating: bool = False) -> list[Change]:
+def changes_after_out_of_memory(
+    memory_plan: Plan, *, evaluating: bool = False
+) -> list[MemoryChange]:
     """The same for a run that ran out of memory, whatever was planned; `evaluating`: in an evaluation."""
     # The training fits; so only the evaluation is made smaller, and nothing of what is learned
     # changes.
     if evaluating and memory_plan.estimate.settings.eval_batch > 1:
         settings = {"training": {"per_device_eval_batch_size": 1}}
         return [
-            Change(
+            MemoryChange(
                 "one row at a time in evaluations",
                 settings,
                 0.0,
@@ -172,15 +180,15 @@ def relief_changes(memory_plan: Plan, *, evaluating: bool = False) -> list[Chang
             )
         ]
     return [
-        _make_change(step)
+        _change_of_remedy(step)
         for step in find_remedies(
-            memory_plan.estimate, RELIEF_SHARE * memory_plan.estimate.peak.total, is_possible
+            memory_plan.estimate, RELIEF_SHARE * memory_plan.estimate.peak.total, is_change_possible
         )
     ]
 
 
-def is_possible(proposal: Proposal) -> bool:
-    """Can a run be changed so, with what is installed?"""
+def is_change_possible(proposal: Proposal) -> bool:
+    """Is a proposed change possible for the run, with what is installed?"""
     changes = proposal.changes
     # bitsandbytes has kernels for GPUs alone.
     narrow = "load_in" in changes or "8bit" in str(changes.get("optimizer", ""))
@@ -191,7 +199,7 @@ def is_possible(proposal: Proposal) -> bool:
     )
 
 
-def apply_changes(settings: RunSpec, changes: Sequence[Change]) -> RunSpec:
+def apply_changes(settings: RunSpec, changes: Sequence[MemoryChange]) -> RunSpec:
     """The settings with the changes over them, and over the same arguments in `trainer`."""
     for change in changes:
         over = change.settings.get("training", {})
@@ -206,7 +214,7 @@ def apply_changes(settings: RunSpec, changes: Sequence[Change]) -> RunSpec:
     return settings
 
 
-def misfit_advice(memory_plan: Plan) -> Iterator[str]:
+def advice_where_it_does_not_fit(memory_plan: Plan) -> Iterator[str]:
     """What a run that does not fit needs; nothing where it fits."""
     if memory_plan.memory is None or memory_plan.verdict == "fits":
         return
@@ -214,10 +222,10 @@ def misfit_advice(memory_plan: Plan) -> Iterator[str]:
         f"memory: {_peak_gib(memory_plan):.1f} GiB at the {memory_plan.estimate.peak.name} by the plan, and there"
         f" are {memory_plan.memory / GIB:.1f}; --fit changes, in order:"
     )
-    yield from change_lines(fit_changes(memory_plan))
+    yield from changes_as_yaml_lines(changes_until_fit(memory_plan))
 
 
-def change_lines(changes: Sequence[Change]) -> Iterator[str]:
+def changes_as_yaml_lines(changes: Sequence[MemoryChange]) -> Iterator[str]:
     """Changes with their settings, as lines for truetune.yaml."""
     for number, change in enumerate(changes, 1):
         yield f"  {number}. {change.what}: {change.total:.1f} GiB"
@@ -228,7 +236,7 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
                 yield f"       {name}: {json.dumps(value)}"
 
 
-def _make_change(step: Remedy) -> Change:
+def _change_of_remedy(step: Remedy) -> MemoryChange:
     """A remedy in the plan's terms as settings of truetune.yaml."""
     training = {
         name: value
@@ -239,7 +247,7 @@ def _make_change(step: Remedy) -> Change:
     settings: dict[str, Any] = {"training": training} if training else {}
     if "length" in step.changes:
         settings["max_length"] = step.changes["length"]
-    return Change(
+    return MemoryChange(
         step.what,
         settings,
         step.gain / GIB,
@@ -250,5 +258,5 @@ def _make_change(step: Remedy) -> Change:
 
 
 def _peak_gib(memory_plan: Plan) -> float:
-    """The largest moment of a run, in GiB."""
+    """The peak of a run's memory in GiB: its largest moment by the plan."""
     return memory_plan.estimate.peak.total / GIB

@@ -1,4 +1,5 @@
-"""A GGUF file, read back with the `gguf` package and compared with the model that it was made of.
+"""Reads a GGUF file back with the `gguf` package, and compares it with the model that it was made
+of.
 
 Every tensor is unpacked and compared in the few forms in which converters write it; template, vocabulary and special
 ids are compared as they are. The whole file is read, which takes as long as writing it did, and proves what was
@@ -43,7 +44,9 @@ END_FIELDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 @dataclass(frozen=True)
 class GgufFile:
-    """One file. Raises UsageError where the package `gguf` is not installed."""
+    """A GGUF file that is read for comparison. Raises UsageError where the package `gguf` is not
+    installed.
+    """
 
     path: Path
 
@@ -59,21 +62,21 @@ class GgufFile:
 
     @cached_property
     def reader(self) -> Any:
-        """Maps the file into memory; tensors are unpacked one by one."""
+        """The reader of `gguf`: it maps the file into memory; tensors are unpacked one by one."""
         return self.package.GGUFReader(self.path)
 
     def value(self, name: str) -> Any:
-        """A field; None where it is not there"""
+        """A metadata field of the file; None where it has none of that name."""
         field = self.reader.fields.get(name)
         return None if field is None else field.contents()
 
     @cached_property
     def tensors(self) -> dict[str, Any]:
-        """By their names in the file."""
+        """The tensors by their names in the file."""
         return {tensor.name: tensor for tensor in self.reader.tensors}
 
-    def values(self, name: str) -> NDArray[np.float32]:
-        """Unpacked; in the order of rows that the file has"""
+    def tensor_values(self, name: str) -> NDArray[np.float32]:
+        """A tensor's values, unpacked, in the order of rows that the file has."""
         tensor = self.tensors[name]
         # The package's own code and not ours: a second reader of these formats could share no error
         # with llama.cpp, but would bring its own.
@@ -84,7 +87,7 @@ class GgufFile:
         )
 
     @cached_property
-    def names(self) -> Any:
+    def tensor_name_map(self) -> Any:
         """The package's map from names of transformers to those of the file; None for an unknown architecture"""
         architecture = self.value("general.architecture")
         known = {name: arch for arch, name in self.package.MODEL_ARCH_NAMES.items()}
@@ -96,7 +99,7 @@ class GgufFile:
 
 @dataclass(frozen=True)
 class TensorComparison:
-    """Tensors of a model against those of a file."""
+    """What a comparison of a model's tensors with those of a file found."""
 
     equal: int
     """As near as their format allows"""
@@ -107,25 +110,34 @@ class TensorComparison:
     """rms of the difference over rms, of those that are equal"""
 
 
-def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
-    """Every tensor of the model, unpacked. Converters turn the rows of some matrices, and add 1 to some norms."""
+def compare_tensors_with_gguf(file: GgufFile, model: Checkpoint) -> TensorComparison:
+    """Compare every tensor of the model with the file's, unpacked. Converters turn the rows of some
+    matrices, and add 1 to some norms.
+    """
     equal, worst = 0, 0.0
     different, unknown = [], []
     heads = _head_counts(model.config)
     for name, tensor in model.tensors.items():
-        place = file.names.get_name(name, try_suffixes=(".weight", ".bias")) if file.names else None
+        place = (
+            file.tensor_name_map.get_name(name, try_suffixes=(".weight", ".bias"))
+            if file.tensor_name_map
+            else None
+        )
         # Named as unknown and never as equal: a converter may drop a tensor or join several in one.
         if place not in file.tensors or tensor.dtype not in NUMPY_TYPES or not tensor.whole:
             unknown.append(name)
             continue
-        model_values, file_values = to_float32(map_tensor(tensor), tensor.dtype), file.values(place)
+        model_values, file_values = (
+            to_float32(map_tensor(tensor), tensor.dtype),
+            file.tensor_values(place),
+        )
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE_TOLERANCE)
         # The converter's form is not asked for by architecture: any of the known ones that fits is
         # the proof, and an unknown one fails loudly.
         error = min(
             (
                 relative_rms_error(form, file_values)
-                for form in _converter_forms(model_values, heads)
+                for form in _forms_that_converters_write(model_values, heads)
             ),
             default=np.inf,
         )
@@ -136,10 +148,11 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
     return TensorComparison(equal, tuple(different), tuple(unknown), float(worst))
 
 
-def compare_vocabulary(
+def compare_tokenizer_with_gguf(
     file: GgufFile, probes: Probes, stops: frozenset[int]
 ) -> tuple[list[str], list[str]]:
-    """Compare what a server reads besides the weights: template, vocabulary and special ids.
+    """Compare what a server reads from the file besides the weights: template, vocabulary and
+    special ids.
 
     Args:
         file: the GGUF file.
@@ -154,13 +167,15 @@ def compare_vocabulary(
     faults = [
         *_template_faults(file, tokenizer.templates.get("default")),
         *_special_id_faults(file, tokenizer),
-        *_spelling_faults(file, spelled),
+        *_token_text_faults(file, spelled),
     ]
     return faults, _unlisted_stop_notes(file, spelled, stops)
 
 
 def _template_faults(file: GgufFile, expected: str | None) -> Iterator[str]:
-    """The template is compared as text: another text may render the same, but nobody has proved it."""
+    """Faults of the chat template, which is compared as text: another text may render the same, but
+    nobody has proved it.
+    """
     template = file.value("tokenizer.chat_template")
     if template != expected:
         yield (
@@ -171,7 +186,7 @@ def _template_faults(file: GgufFile, expected: str | None) -> Iterator[str]:
 
 
 def _special_id_faults(file: GgufFile, tokenizer: Tokenizer) -> Iterator[str]:
-    """Special ids that the file has otherwise, or lacks."""
+    """Special ids that the file lacks, or that differ from the tokenizer's."""
     for name, field in SPECIAL_FIELDS.items():
         here, there = tokenizer.special.get(name), file.value(f"tokenizer.ggml.{field}")
         if here is None:
@@ -183,7 +198,7 @@ def _special_id_faults(file: GgufFile, tokenizer: Tokenizer) -> Iterator[str]:
             yield f"{name} ({here.id:,}) is not in the file"
 
 
-def _spelling_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
+def _token_text_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
     """Ids whose text in the file is another: every answer with them would read otherwise."""
     words = file.value("tokenizer.ggml.tokens") or []
     other = [
@@ -202,7 +217,9 @@ def _spelling_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Itera
 def _unlisted_stop_notes(
     file: GgufFile, spelled: Mapping[int, str | None], stops: frozenset[int]
 ) -> list[str]:
-    """Stop tokens that no field of the file names. A note and no fault: llama.cpp knows some by their text."""
+    """Notes on stop tokens that no field of the file names. A note and no fault: llama.cpp knows
+    some by their text.
+    """
     fields = (file.value(f"tokenizer.ggml.{field}") for field in END_FIELDS)
     ends = {int(value) for value in fields if value is not None}
     return [
@@ -213,15 +230,17 @@ def _unlisted_stop_notes(
 
 
 def _head_counts(config: Mapping[str, Any]) -> list[int]:
-    """The numbers of heads that a converter may have permuted rows by: of queries, and of keys."""
+    """How many query heads and key heads there are, by which a converter may have permuted rows."""
     counts = [config.get("num_attention_heads"), config.get("num_key_value_heads")]
     return [n for n in dict.fromkeys(counts) if isinstance(n, int) and n > 0]
 
 
-def _converter_forms(
+def _forms_that_converters_write(
     values: NDArray[np.float32], heads: list[int]
 ) -> Iterator[NDArray[np.float32]]:
-    """As it is; plus one; with the halves of each head interleaved, as llama.cpp's rotary embedding wants them"""
+    """A tensor's values in each form in which converters write them: as they are; plus one; with
+    the halves of each head interleaved, as llama.cpp's rotary embedding wants them.
+    """
     yield values
     yield values + 1
     for count in heads:
@@ -236,7 +255,9 @@ def _converter_forms(
 def relative_rms_error(
     model_values: NDArray[np.float32], file_values: NDArray[np.float32]
 ) -> float:
-    """rms of the difference over rms; rows that the file has more are padding"""
+    """The root mean square of the difference over that of the model's values; rows that only the
+    file has are padding.
+    """
     # More rows are allowed in the file: vocabularies are padded to a multiple there.
     if model_values.shape[1:] != file_values.shape[1:] or len(file_values) < len(model_values):
         return float("inf")

@@ -1,4 +1,4 @@
-"""Several processes of one run, started by accelerate, or by torchrun where there is no GPU.
+"""Starts the processes of a run, by accelerate, or by torchrun where there is no GPU.
 
 The launchers' own functions are called in this process and not their scripts, so that their settings are checked here
 and signals can be passed on: the processes save a checkpoint before they end.
@@ -41,10 +41,10 @@ QUIET_DEFAULTS = (
 """accelerate's own defaults, without its warnings; the precision is the run's, and the port one that is free."""
 
 
-def build_command(
+def build_launch_command(
     processes: int, config: str | None, arguments: Sequence[str], *, gpus: int
 ) -> list[str]:
-    """The line that starts `truetune ARGUMENTS` in several processes.
+    """The command line that starts `truetune ARGUMENTS` in several processes.
 
     Args:
         processes: how many.
@@ -99,29 +99,31 @@ def launch_processes(
 
     SIGINT and SIGTERM are passed on: the processes save and end.
     """
-    line = build_command(processes, config, arguments, gpus=torch.cuda.device_count())
+    line = build_launch_command(processes, config, arguments, gpus=torch.cuda.device_count())
     say(" ".join(line))
     # torchrun sets 1 thread for each process where nothing is said, which makes a run on CPUs many
     # times slower.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     # It prints a table about the failed process after that process has explained itself.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with _forward_signals() as passed, ThreadPoolExecutor(1) as pool:
+    with _pass_signals_on() as passed, ThreadPoolExecutor(1) as pool:
         try:
-            pool.submit(_run_launcher, line).result()
+            pool.submit(_run_launcher_in_thread, line).result()
         except ChildFailedError as error:
             codes = [error.failures[rank].exitcode for rank in sorted(error.failures)]
             # The process that failed by itself gives the reason; the others were then killed by a
             # signal.
             failed = next((code for code in codes if code > 0), codes[0])
-            return _exit_code(-passed[0] if passed else failed, say)
+            return _shell_exit_code(-passed[0] if passed else failed, say)
         except subprocess.CalledProcessError as error:
-            return _exit_code(-passed[0] if passed else error.returncode, say)
+            return _shell_exit_code(-passed[0] if passed else error.returncode, say)
     return 0
 
 
-def _run_launcher(line: Sequence[str]) -> None:
-    """In a thread of its own, where torch takes no signals: it would kill processes that save for over 30 seconds."""
+def _run_launcher_in_thread(line: Sequence[str]) -> None:
+    """Run the launcher in a thread of its own, where torch takes no signals: it would kill
+    processes that save for over 30 seconds.
+    """
     if line[0] == "torchrun":
         torchrun.main(line[1:])
     else:
@@ -129,8 +131,10 @@ def _run_launcher(line: Sequence[str]) -> None:
 
 
 @contextmanager
-def _forward_signals() -> Iterator[list[int]]:
-    """The signals that were passed on."""
+def _pass_signals_on() -> Iterator[list[int]]:
+    """Pass SIGINT and SIGTERM on to the processes while this lasts; the yielded list fills with
+    those that came.
+    """
     passed: list[int] = []
 
     def heard(number: int, frame: FrameType | None) -> None:
@@ -148,8 +152,10 @@ def _forward_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _exit_code(returned: int, say: Callable[[str], None]) -> int:
-    """As a shell gives it: 128 and the number of the signal."""
+def _shell_exit_code(returned: int, say: Callable[[str], None]) -> int:
+    """The exit code as a shell gives it: of a process that a signal ended, 128 and the number of
+    the signal.
+    """
     if returned >= 0:
         return returned
     if -returned not in SIGNALS:

@@ -1,4 +1,4 @@
-"""The base model of a run: its numbers, its attention, whole or quantized.
+"""Loads the base model of a run: in which number format, with which attention, whole or quantized.
 
 What the user left open is chosen by what will be trained and by the machine: all weights in float32, a frozen base in
 its own type or in what the machine multiplies fast. Each choice is returned, to be told and recorded.
@@ -28,8 +28,8 @@ def load_base_model(tokenizer: Tokenizer, training: Training) -> tuple[Any, list
         raise UsageError(
             f"{folder} is an adapter; name its base as model, and the adapter as training.adapter"
         )
-    dtype, choices = choose_dtype(tokenizer, training)
-    attention = training.attn_implementation or _choose_attention(training)
+    dtype, choices = choose_weight_dtype(tokenizer, training)
+    attention = training.attn_implementation or _choose_attention_kernel(training)
     # local_files_only: a run must not depend on the network, nor change when a hub's file does.
     settings: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
     if attention is not None:
@@ -51,11 +51,11 @@ def load_base_model(tokenizer: Tokenizer, training: Training) -> tuple[Any, list
             # The reentrant form needs an input with a gradient, which a frozen base does not give.
             gradient_checkpointing_kwargs={"use_reentrant": False},
         )
-    return model, [*choices, *_balance_experts(model, training)]
+    return model, [*choices, *_add_expert_balance_loss(model, training)]
 
 
-def choose_dtype(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice]]:
-    """What the weights are loaded as; `auto` lets us choose.
+def choose_weight_dtype(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice]]:
+    """The format that the weights are loaded in; `auto` in the settings leaves it to us.
 
     All weights trained: float32, for bfloat16 ones round small updates away. A frozen base: its own type; one that is
     stored in float32 is rounded to bfloat16 where the machine computes that natively (a step takes half the time on a
@@ -87,7 +87,7 @@ def choose_dtype(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Ch
     stored = find_embedding(tokenizer.weights)
     # The embedding stands for the whole model, which is a guess: reading every header would cost
     # more.
-    if stored is not None and stored.dtype == "F32" and computes_native_bf16():
+    if stored is not None and stored.dtype == "F32" and has_hardware_bf16():
         why = (
             "the frozen base is float32 on disk; this machine computes bfloat16 natively, in half"
             " the time"
@@ -96,7 +96,7 @@ def choose_dtype(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Ch
     return "auto", []
 
 
-def computes_native_bf16() -> bool:
+def has_hardware_bf16() -> bool:
     """Does the machine that trains multiply bfloat16 in hardware?"""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -104,7 +104,7 @@ def computes_native_bf16() -> bool:
     return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16"))
 
 
-def _choose_attention(training: Training) -> str | None:
+def _choose_attention_kernel(training: Training) -> str | None:
     """Attention of variable length where it is installed and 16-bit numbers are computed; else the model's default."""
     if not torch.cuda.is_available() or not (training.bf16 or training.fp16):
         return None
@@ -116,7 +116,9 @@ def _choose_attention(training: Training) -> str | None:
 
 
 def _quantization_config(training: Training, dtype: Any) -> Any:
-    """bitsandbytes' settings: 8 bits, or 4 as in QLoRA (Dettmers 2023): NF4, its scales quantized too."""
+    """bitsandbytes' settings for a quantized base: 8 bits, or 4 as in QLoRA (Dettmers 2023): NF4,
+    its scales quantized too.
+    """
     if not torch.cuda.is_available():
         raise UsageError(
             "training.load_in needs a GPU, and this machine has none; leave it out: LoRA works"
@@ -128,7 +130,7 @@ def _quantization_config(training: Training, dtype: Any) -> Any:
     if training.load_in == 8:
         return kind(load_in_8bit=True)
     # What the 4-bit weights are unpacked to for each product.
-    compute = torch.bfloat16 if computes_native_bf16() else torch.float16
+    compute = torch.bfloat16 if has_hardware_bf16() else torch.float16
     if isinstance(dtype, torch.dtype):
         compute = dtype
     return kind(
@@ -139,8 +141,10 @@ def _quantization_config(training: Training, dtype: Any) -> Any:
     )
 
 
-def _balance_experts(model: Any, training: Training) -> Iterator[Choice]:
-    """Where all weights of a mixture of experts are trained, its experts are kept in balance."""
+def _add_expert_balance_loss(model: Any, training: Training) -> Iterator[Choice]:
+    """Turn on the loss that keeps the experts of a mixture in balance, where all its weights are
+    trained.
+    """
     config = model.config.get_text_config()
     if not hasattr(config, "output_router_logits"):
         return

@@ -1,4 +1,4 @@
-"""The rows of a run, encoded, with some of them held out, and packed.
+"""Loads the rows of a run: encoded, with some of them held out, and packed.
 
 Rows come from the cache of encodings as an Arrow table on disk; packs are lists of their numbers, and joined when a
 batch is made. So a run needs memory for the numbers alone, and pays with a few copies a batch.
@@ -32,7 +32,7 @@ MIN_HELD_OUT, MAX_HELD_OUT = 8, 200
 
 
 class TrainingRows:
-    """Encoded rows, one by one or in packs: what a data loader takes its batches from."""
+    """Encoded rows, one by one or in packs, from which a data loader takes its batches."""
 
     def __init__(self, table: Any, packs: Sequence[Sequence[int]]) -> None:
         self.table = table.with_format("numpy")
@@ -65,7 +65,7 @@ class TrainingRows:
         return columns
 
     def origins(self, number: int) -> list[tuple[str, int]]:
-        """(file, line) of each document of a row."""
+        """The (file, line) of each document of a row."""
         packs = self.packs[number : number + 1]
         return [
             (str(d["file"]), int(d["line"]))
@@ -79,7 +79,7 @@ ORIGIN_COLUMNS = ("file", "line", "row")
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run trains on."""
+    """The rows that a run trains on, and those that it holds out."""
 
     train: TrainingRows
     held_out: TrainingRows | None
@@ -94,8 +94,9 @@ class TrainingData:
     """What was chosen for the user"""
 
 
-def load_rows(spec: RunSpec, *, progress: Progress | None = None) -> TrainingData:
-    """Encode `data` (and `eval_data`) through the cache. Raises DataError where nothing is left to train on.
+def load_training_data(spec: RunSpec, *, progress: Progress | None = None) -> TrainingData:
+    """Encode `data` (and `eval_data`) through the cache, hold rows out, and pack them. Raises
+    DataError where nothing is left to train on.
 
     `spec` is a recipe's: max_length and encode.packing are set.
     """
@@ -106,24 +107,24 @@ def load_rows(spec: RunSpec, *, progress: Progress | None = None) -> TrainingDat
     )
     unpacked = spec.model_copy(update={"encode": plain})
     encoded = encode(unpacked, progress=progress)
-    table = open_table(encoded, spec.data)
+    table = open_encoded_table(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
-    chosen = choose_held_out_rows(numbers, 0 if spec.eval_data else spec.training.val_size)
+    chosen = choose_held_out_by_hash(numbers, 0 if spec.eval_data else spec.training.val_size)
     # A row that is held out while its copy is trained on would make the held-out loss look better
     # than it is.
-    held = with_copies_of_held_out(row_ids_as_bytes(table), numbers, chosen)
+    held = add_copies_of_held_out(row_ids_as_bytes(table), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     held_out: TrainingRows | None = None
     if spec.eval_data:
-        other = open_table(
+        other = open_encoded_table(
             encode(unpacked.model_copy(update={"data": spec.eval_data})), spec.eval_data
         )
-        held_out = TrainingRows(other, _single_packs(range(len(other))))
+        held_out = TrainingRows(other, _packs_of_one(range(len(other))))
     elif held:
-        held_out = TrainingRows(table, _single_packs(np.flatnonzero(apart).tolist()))
+        held_out = TrainingRows(table, _packs_of_one(np.flatnonzero(apart).tolist()))
     kept = np.flatnonzero(~apart).tolist()
     lengths = _row_lengths(table)[kept].tolist()
-    packs = _single_packs(kept)
+    packs = _packs_of_one(kept)
     if spec.encode.packing != "none":
         # Held-out rows are never packed: their loss must not depend on which rows happen to share
         # one.
@@ -137,7 +138,7 @@ def load_rows(spec: RunSpec, *, progress: Progress | None = None) -> TrainingDat
     )
 
 
-def open_table(encoded: Encoded, files: Iterable[str]) -> Any:
+def open_encoded_table(encoded: Encoded, files: Iterable[str]) -> Any:
     """The rows that were written. Raises DataError where there are none."""
     if not encoded.counts["packs"]:
         raise DataError(
@@ -148,21 +149,23 @@ def open_table(encoded: Encoded, files: Iterable[str]) -> Any:
 
 
 def _row_lengths(table: Any) -> NDArray[np.int64]:
-    """(rows,) in tokens"""
+    """(rows,) tokens of each row of a table."""
     # From Arrow's offsets, without making a Python object of any row.
     chunks = table.data.table["input_ids"].chunks
     return np.concatenate([np.asarray(chunk.value_lengths(), dtype=np.int64) for chunk in chunks])
 
 
-def _single_packs(places: Iterable[int]) -> list[list[int]]:
-    """Each document a row of its own."""
+def _packs_of_one(places: Iterable[int]) -> list[list[int]]:
+    """A pack for each document alone."""
     return [[i] for i in places]
 
 
 def describe_row_choices(
     spec: RunSpec, held: frozenset[int], manifest: Mapping[str, Any]
 ) -> Iterator[Choice]:
-    """What was chosen for the rows as a whole, as notices to the user: which are encoded, and which held out."""
+    """What was chosen for the rows as a whole, as notices to the user: which are encoded, and which
+    held out.
+    """
     for notice in manifest["notices"]:
         yield Choice(
             "data",
@@ -177,8 +180,10 @@ def describe_row_choices(
         )
 
 
-def choose_held_out_rows(numbers: Any, size: float | None) -> frozenset[int]:
-    """Some rows, by a hash of their number: the same in every run on the same data."""
+def choose_held_out_by_hash(numbers: Any, size: float | None) -> frozenset[int]:
+    """Which rows are held out, chosen by a hash of their number: the same in every run on the same
+    data.
+    """
     rows = np.unique(numbers).tolist()
     if size is None:
         count = (
@@ -197,10 +202,10 @@ def choose_held_out_rows(numbers: Any, size: float | None) -> frozenset[int]:
             )
     # By a hash and not by a seed: rows that are appended to the file later leave most of the
     # held-out ones as they were.
-    return frozenset(sorted(rows, key=_hash_row)[: min(count, len(rows) - 1)])
+    return frozenset(sorted(rows, key=_hash_row_number)[: min(count, len(rows) - 1)])
 
 
-def with_copies_of_held_out(
+def add_copies_of_held_out(
     texts: Iterable[bytes], numbers: Any, held: frozenset[int]
 ) -> frozenset[int]:
     """The rows that are held out, and those with the same text as one of them; none where no other row is left.
@@ -225,7 +230,7 @@ def with_copies_of_held_out(
 
 
 def row_ids_as_bytes(table: Any) -> Iterator[bytes]:
-    """The ids of each row."""
+    """The token ids of each row, as bytes."""
     return (np.asarray(ids.values).tobytes() for ids in table.data.table["input_ids"])
 
 
@@ -235,6 +240,6 @@ def highest_id(rows: TrainingRows) -> int:
     return max(int(np.asarray(chunk.flatten()).max()) for chunk in column.chunks if len(chunk))
 
 
-def _hash_row(number: int) -> bytes:
-    """8 bytes of a row's number: a fixed shuffle."""
+def _hash_row_number(number: int) -> bytes:
+    """A hash of a row's number, 8 bytes: sorting by it is a fixed shuffle."""
     return hashlib.blake2b(str(number).encode(), digest_size=8).digest()

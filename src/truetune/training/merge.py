@@ -1,4 +1,4 @@
-"""Merging an adapter into its base: by peft in float32, proved, and written whole or not at all.
+"""Merges an adapter into its base: by peft in float32, proved, and written whole or not at all.
 
 The merged model is compared with base and adapter value by value, and asked the same prompts in memory and after
 reading it back. That takes several times as long as the merge, and finds what no loss or file size shows: an adapter
@@ -38,12 +38,16 @@ from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.generation.proof_prompts import ProofPrompts, prepare_prompts, read_serving_facts
 from truetune.package import __version__
-from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.atomic_folder import (
+    check_new_folder,
+    copy_tokenizer_files,
+    write_folder_atomically,
+)
 from truetune.training.fidelity_proof import (
-    Observation,
+    ModelObservation,
     Proof,
     compare_form,
-    load_float32,
+    load_model_float32,
     make_proof,
     observe_model,
 )
@@ -66,7 +70,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Merged:
-    """A merged model."""
+    """The result of a merge: the folder, the proof, and what the rules say of it."""
 
     folder: Path
     """Where it is; where `failed`, nothing is there"""
@@ -85,7 +89,7 @@ class Merged:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Those that are more than notes."""
+        """What the rules found in the merged model, but for notes."""
         return tuple(finding for finding in self.judged.findings if finding.severity != "info")
 
     @property
@@ -95,7 +99,7 @@ class Merged:
 
     @property
     def failed(self) -> bool:
-        """Is it something else than base and adapter?"""
+        """Does the merged model differ from base and adapter?"""
         return bool(self.proof and self.proof.faults) or any(
             f.severity == "error" for f in self.findings
         )
@@ -140,11 +144,11 @@ def merge(
         UsageError: adapter and base do not belong together, the base is quantized, or the folder can't be taken.
     """
     started = time.perf_counter()
-    tuned, under, adapter_judgement = _read_mergeable(Path(adapter), base)
+    tuned, under, adapter_judgement = _read_adapter_and_base(Path(adapter), base)
     chosen = dtype or _main_dtype(under)
     if chosen not in DTYPE_BYTES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPE_BYTES)}")
-    folder = Path(out) if out is not None else _folder_beside(tuned)
+    folder = Path(out) if out is not None else _default_output_folder(tuned)
     record = {
         "format": 1,
         "truetune": __version__,
@@ -153,7 +157,7 @@ def merge(
         "settings": dict(tuned.adapter_config),
         "dtype": chosen,
     }
-    if _made_before(folder, record, prove=prove):
+    if _holds_same_merge(folder, record, prove=prove):
         there = replace(read_checkpoint(folder, base=under.folder), adapter=tuned)
         return Merged(
             folder,
@@ -171,7 +175,7 @@ def merge(
     inputs = [
         Input("the adapter", tuned.folder),
         Input("the base model", under.folder),
-        Input("the tokenizer", sources.tokenizer),
+        Input("the tokenizer", sources.tokenizer_folder),
         *(Input("data", Path(name)) for name in data),
     ]
     # Before the models are loaded: a folder that can't be written is told in a second.
@@ -179,17 +183,20 @@ def merge(
     proof_prompts = None
     if prove:
         proof_prompts = prepare_prompts(
-            sources.tokenizer,
+            sources.tokenizer_folder,
             under.folder,
             count=prompts,
             data=data,
-            generation=sources.generation,
+            generation=sources.adapter_generation_config,
         )
     size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in under.tensors.values())
-    with contextlib.suppress(_MergeFailed), atomic_folder(folder, size=size, inputs=inputs) as part:
+    with (
+        contextlib.suppress(_MergeFailed),
+        write_folder_atomically(folder, size=size, inputs=inputs) as part,
+    ):
         say(f"merging {tuned.folder} into {under.folder} in float32")
         observations = _merge_and_save(tuned, under, proof_prompts, part, chosen, device, shard)
-        copied = sources.fill(part)
+        copied = sources.copy_into(part)
         there = replace(read_checkpoint(part, base=under.folder), adapter=tuned)
         say("comparing all values with base and adapter")
         judgement = _judge_merge(there, adapter_judgement)
@@ -204,11 +211,11 @@ def merge(
             there.manifest,
             judgement,
             proof,
-            (*_record_doubts(adapter_judgement), *copied),
+            (*_notes_on_adapter_record(adapter_judgement), *copied),
             time.perf_counter() - started,
         )
         (part / MERGE_FILE).write_text(
-            json.dumps(record | _record_facts(merged), indent=1), encoding="utf-8"
+            json.dumps(record | _facts_for_merge_record(merged), indent=1), encoding="utf-8"
         )
         # Raised inside, so that atomic_folder removes what was written; the caller gets the
         # result all the same, with what is wrong in it.
@@ -217,12 +224,14 @@ def merge(
     return merged
 
 
-def _folder_beside(adapter: Checkpoint) -> Path:
-    """ADAPTER-merged. The name is that of the folder itself, also where a link or `.` leads to it."""
+def _default_output_folder(adapter: Checkpoint) -> Path:
+    """ADAPTER-merged, the folder that a merge is written to where none is named. The name is that
+    of the folder itself, also where a link or `.` leads to it.
+    """
     return adapter.folder.with_name(f"{adapter.folder.resolve().name}-merged")
 
 
-def _made_before(folder: Path, record: Mapping[str, Any], *, prove: bool) -> bool:
+def _holds_same_merge(folder: Path, record: Mapping[str, Any], *, prove: bool) -> bool:
     """Does a folder hold this very merge, proved where a proof is asked for?"""
     before = read_object(folder / MERGE_FILE, []) or {}
     names = ("adapter", "base", "settings", "dtype")
@@ -231,16 +240,16 @@ def _made_before(folder: Path, record: Mapping[str, Any], *, prove: bool) -> boo
     return same and bool(before.get("proof") or not prove)
 
 
-def _record_doubts(judgement: Judgement) -> tuple[str, ...]:
+def _notes_on_adapter_record(judgement: Judgement) -> tuple[str, ...]:
     """What the notes of the rules say of an adapter whose own record disagrees with it."""
     return tuple(finding.message for finding in judgement.findings if finding.rule in RECORD_RULES)
 
 
 class _MergeFailed(Exception):
-    """Nothing is to be left of the folder."""
+    """Raised where the merged model is wrong, so that nothing is left of the folder."""
 
 
-def _read_mergeable(
+def _read_adapter_and_base(
     adapter: Path, base: str | PathLike[str] | None
 ) -> tuple[Checkpoint, Checkpoint, Judgement]:
     """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
@@ -282,7 +291,7 @@ def _refuse_quantized(base: Checkpoint) -> None:
 
 
 def _main_dtype(base: Checkpoint) -> str:
-    """The format of most of the base's values"""
+    """The number format of most of the base's values."""
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
         items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
@@ -301,19 +310,21 @@ class _FileSources:
     base: Checkpoint
 
     @property
-    def tokenizer(self) -> Path:
-        """The adapter's folder where it has one: training may have added tokens or changed the template."""
+    def tokenizer_folder(self) -> Path:
+        """The folder that the tokenizer is copied from: the adapter's where it has one, since
+        training may have added tokens or changed the template; else the base's.
+        """
         return self.adapter.folder if self.adapter.has("tokenizer.json") else self.base.folder
 
     @property
-    def generation(self) -> Mapping[str, Any] | None:
-        """What the adapter's run has said about stopping; None where the base's holds"""
+    def adapter_generation_config(self) -> Mapping[str, Any] | None:
+        """The adapter's generation config; None where the base's is used."""
         return self.adapter.generation_config or None
 
-    def fill(self, part: Path) -> tuple[str, ...]:
-        """Put tokenizer, template and generation_config into the folder."""
-        copied = copy_tokenizer(self.tokenizer, part)
-        notes = [f"tokenizer and template of {self.tokenizer} ({len(copied)} files)"]
+    def copy_into(self, part: Path) -> tuple[str, ...]:
+        """Copy tokenizer, template and generation_config into the folder; gives a note for each."""
+        copied = copy_tokenizer_files(self.tokenizer_folder, part)
+        notes = [f"tokenizer and template of {self.tokenizer_folder} ({len(copied)} files)"]
         for source in (self.adapter, self.base):
             if source.has("generation_config.json"):
                 shutil.copyfile(
@@ -324,7 +335,9 @@ class _FileSources:
 
 
 def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
-    """What the rules say of the merged model; of the adapter its warnings, and the rules that failed on it."""
+    """What the rules say of the merged model, with the adapter's warnings and the rules that failed
+    on it.
+    """
     # Notes about an adapter are no concern of whoever uses the merged model.
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)
@@ -333,11 +346,11 @@ def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
 
 @dataclass(frozen=True)
 class _MergeObservations:
-    """What was seen in memory"""
+    """What was observed of the model in memory: the base alone, with its adapter, and merged."""
 
-    on: Observation
-    off: Observation
-    merged: Observation
+    on: ModelObservation
+    off: ModelObservation
+    merged: ModelObservation
 
 
 def _merge_and_save(
@@ -349,8 +362,8 @@ def _merge_and_save(
     device: str,
     shard: str,
 ) -> _MergeObservations | None:
-    """Merge and save; look at each step where there is something to ask."""
-    model = load_float32(base.folder, model_class(base), device)
+    """Merge and save; record answers and logits at each step where there are prompts."""
+    model = load_model_float32(base.folder, model_class(base), device)
     rows = adapter_vocabulary(adapter)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
         # The adapter was trained on an enlarged embedding. Its rows come from the adapter, so the
@@ -404,7 +417,7 @@ def _prove_merge(
 ) -> Proof:
     """Compare the merged model in memory, and as read back from the disk, with the adapter on its base."""
     say("asking the model that was read back")
-    model = load_float32(part, model_class(under), device)
+    model = load_model_float32(part, model_class(under), device)
     # The reloaded model follows the answers of the adapter, token by token: once two answers part,
     # their logits have nothing to do with each other.
     again = observe_model(model, proof_prompts, observations.on)
@@ -431,7 +444,7 @@ def _prove_merge(
     )
 
 
-def _record_facts(merged_model: Merged) -> dict[str, Any]:
+def _facts_for_merge_record(merged_model: Merged) -> dict[str, Any]:
     """What merge.json says besides the inputs."""
     kept = merged_model.manifest.merged
     return {

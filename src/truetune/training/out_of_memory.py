@@ -1,4 +1,4 @@
-"""A run that ran out of memory: where it was, what filled the memory, and what to change.
+"""Handles a run that ran out of memory: where it was, what filled the memory, and what to change.
 
 The batch is noted before each forward pass, the parts are measured after the error, and all of it is kept as plain
 numbers, so that no tensor survives. With --fit the first remedy is applied and the run starts again.
@@ -21,8 +21,13 @@ from truetune.checkpoint.run_folder import list_checkpoints
 from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
-from truetune.training.fit_memory import Change, Fitting, change_lines, relief_changes
-from truetune.training.run_files import free_name
+from truetune.training.fit_memory import (
+    MemoryChange,
+    MemoryFitting,
+    changes_after_out_of_memory,
+    changes_as_yaml_lines,
+)
+from truetune.training.run_files import first_free_path
 
 # Chosen, not measured: each retry loads the model again. The plan has about ten remedies; after
 # four that did not help, its figures are wrong for this model and guessing on is waste.
@@ -31,7 +36,7 @@ MAX_RETRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTrouble:
+class OutOfMemoryFacts:
     """Where and how memory ran out. Holds no tensor, so that what the run took is free."""
 
     step: int
@@ -58,19 +63,21 @@ class MemoryTrouble:
 
 
 class RanOutOfMemory(Exception):
-    """An attempt ended so."""
+    """Raised where an attempt ran out of memory."""
 
-    def __init__(self, trouble: MemoryTrouble, plan: Plan | None, folder: Path) -> None:
+    def __init__(self, trouble: OutOfMemoryFacts, plan: Plan | None, folder: Path) -> None:
         super().__init__(str(trouble))
         self.trouble, self.plan, self.folder = trouble, plan, folder
 
     def without_frames(self) -> RanOutOfMemory:
-        """The same; what the functions on its way held is free."""
+        """The same error without its traceback, so that what those functions held is free."""
         return RanOutOfMemory(self.trouble, self.plan, self.folder)
 
 
-def catch_out_of_memory(trainer: Any, run: Callable[[], Any]) -> MemoryTrouble | None:
-    """Run; what happened where memory ran out. Nothing of the attempt is held then but by the trainer."""
+def catch_out_of_memory(trainer: Any, run: Callable[[], Any]) -> OutOfMemoryFacts | None:
+    """Run; gives what happened where memory ran out, and None where it did not. Afterwards only the
+    trainer holds anything of the attempt.
+    """
     # Noted before each forward pass, since after the error nothing tells the batch's shape any
     # more.
     seen = _LastBatch()
@@ -80,25 +87,25 @@ def catch_out_of_memory(trainer: Any, run: Callable[[], Any]) -> MemoryTrouble |
     try:
         run()
     except Exception as error:
-        if not is_out_of_memory(error):
+        if not is_out_of_memory_error(error):
             raise
         # Plain numbers and text. The traceback of the error holds every frame with its tensors, and
         # the next attempt would find the memory still full.
-        trouble = MemoryTrouble(
+        trouble = OutOfMemoryFacts(
             trainer.state.global_step + 1,
             seen.evaluating,
             seen.rows,
             seen.tokens,
-            _memory_by_part(trainer),
-            _first_line(error),
+            _memory_bytes_by_part(trainer),
+            _first_line_of_error(error),
         )
     finally:
         handle.remove()
     return trouble
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Is this the end of the memory, of a GPU's or of the machine's?"""
+def is_out_of_memory_error(error: BaseException) -> bool:
+    """Does an error say that memory ran out, that of a GPU or of the machine?"""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         # accelerate's list of messages: cuBLAS and cuDNN say "no memory" by other exceptions than
         # torch's.
@@ -106,10 +113,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
+def reduce_memory_of_next_attempt(error: RanOutOfMemory, fitting: MemoryFitting) -> None:
     """Make the next attempt take less. Raises OutOfMemoryError where that was not asked for, or nothing is left."""
     changes = (
-        relief_changes(error.plan, evaluating=error.trouble.evaluating)
+        changes_after_out_of_memory(error.plan, evaluating=error.trouble.evaluating)
         if error.plan is not None
         else []
     )
@@ -118,7 +125,7 @@ def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
     again = fitting.wanted and PartialState().num_processes == 1
     if not again or not changes or fitting.relieved >= MAX_RETRIES:
         raise OutOfMemoryError(
-            "\n".join((str(error.trouble), *_advice_lines(changes, again=again)))
+            "\n".join((str(error.trouble), *_out_of_memory_advice_lines(changes, again=again)))
         )
     fitting.say(str(error.trouble))
     fitting.changes.append(changes[0])
@@ -127,18 +134,18 @@ def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
     # still take them up.
     if changes[0].restarts:
         for path in list_checkpoints(error.folder):
-            path.rename(free_name(path.with_name(f"before-fit-{path.name}")))
+            path.rename(first_free_path(path.with_name(f"before-fit-{path.name}")))
     gc.collect()
     if torch.cuda.is_available():
         # Cached blocks of the old sizes would fragment the memory for the new ones.
         torch.cuda.empty_cache()
 
 
-def _advice_lines(changes: Sequence[Change], *, again: bool) -> Iterator[str]:
-    """What to change, for a run that is not started again."""
+def _out_of_memory_advice_lines(changes: Sequence[MemoryChange], *, again: bool) -> Iterator[str]:
+    """Lines on what to change, for a run that is not started again."""
     if changes:
         yield "in order, for truetune.yaml" + (":" if again else ", or by --fit in one process:")
-        yield from change_lines(changes)
+        yield from changes_as_yaml_lines(changes)
     else:
         yield (
             "nothing is left to change: take a larger GPU, several with FSDP (docs/devices.md), or"
@@ -147,7 +154,7 @@ def _advice_lines(changes: Sequence[Change], *, again: bool) -> Iterator[str]:
 
 
 class _LastBatch:
-    """The shape of the last batch that the model was given."""
+    """A hook that keeps the shape of the last batch that the model was given."""
 
     def __init__(self) -> None:
         self.rows = self.tokens = 0
@@ -160,8 +167,10 @@ class _LastBatch:
         self.evaluating = not module.training
 
 
-def _memory_by_part(trainer: Any) -> dict[str, float]:
-    """Weights, gradients and optimizer as they are; what is left of the peak is activations and work."""
+def _memory_bytes_by_part(trainer: Any) -> dict[str, float]:
+    """Bytes of weights, gradients and optimizer as they are; what is left of the peak is
+    activations and work.
+    """
     parameters = list(trainer.model.parameters())
     # accelerate wraps the optimizer; before the first step there is none.
     states = getattr(getattr(trainer.optimizer, "optimizer", trainer.optimizer), "state", {})
@@ -189,6 +198,6 @@ def _total_bytes(tensors: Any) -> float:
     return float(sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)))
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line_of_error(error: BaseException) -> str:
     """What an error says in a line; the name of its class where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,5 @@
-"""Does a model's attention keep the documents of a packed row apart? Tried on the model, not looked up by name.
+"""Tests whether a model's attention keeps the documents of a packed row apart: tried on the model,
+not looked up by name. Tried on the model, not looked up by name.
 
 Two short documents go through the model together and one of them alone; equal logits are the proof. That costs two
 small forward passes at each start, and holds for every implementation, kernel and release.
@@ -27,7 +28,7 @@ DOCUMENT_TOKENS = 8
 
 @dataclass(frozen=True)
 class ModelAttention:
-    """How a model attends."""
+    """How a model attends: does it keep packed documents apart, and how is that known?"""
 
     implementation: str
     varlen: bool
@@ -37,8 +38,10 @@ class ModelAttention:
     why: str
 
 
-def find_attention(model: Any) -> ModelAttention:
-    """Try it, on the device where the model is (a GPU for kernels that need one)."""
+def probe_packing_attention(model: Any) -> ModelAttention:
+    """How the model attends to packed rows, tried on the device where it is (a GPU for kernels that
+    need one).
+    """
     name = str(model.config._attn_implementation)
     flash = "flash" in name
     # The kernels of flash attention exist for GPUs alone; the model goes there for training anyway.
@@ -47,13 +50,13 @@ def find_attention(model: Any) -> ModelAttention:
     # An ordinary attention is tried with a mask first: that is the form which CheaperCollator can
     # mix with padding. Only where the mask is not honoured are lengths tried.
     for varlen in (True,) if flash else (False, True):
-        packs, why = honours_packing(model, varlen=varlen)
+        packs, why = keeps_documents_apart(model, varlen=varlen)
         if packs:
             return ModelAttention(name, varlen, True, why)
     return ModelAttention(name, flash, False, why)
 
 
-def honours_packing(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
+def keeps_documents_apart(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
     """Does the second of two documents in a row get the logits that it gets alone? And how that is known."""
     rows = int(model.get_input_embeddings().weight.shape[0])
     # Times a prime, so that ids are spread over the vocabulary and no token repeats: with equal
@@ -86,7 +89,7 @@ def honours_packing(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
 
 @torch.no_grad()
 def _batch_logits(model: Any, batch: dict[str, Any]) -> torch.Tensor:
-    """(rows, tokens, vocabulary) of a batch, without gradients, on the model's device."""
+    """The logits of a batch, (rows, tokens, vocabulary), without gradients, on the model's device."""
     inputs = {
         name: value.to(model.device) if isinstance(value, torch.Tensor) else value
         for name, value in inputs_of(batch, model).items()

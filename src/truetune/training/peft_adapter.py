@@ -1,4 +1,4 @@
-"""Adapters: peft's settings for a new one, or one that training starts from.
+"""Makes a new adapter by peft's settings, or loads the one that training starts from.
 
 A new adapter is added by the trainer's builder, since TRL wants to add its own; one to resume from is loaded here. Of
 the embedding only the rows of new tokens are trained: the whole layer would be most of an adapter's size.
@@ -12,12 +12,14 @@ from typing import Any
 
 from truetune.errors import UsageError
 from truetune.settings.training_settings import Lora, Training
-from truetune.training.enlarge_embeddings import trainable_token_rows
+from truetune.training.enlarge_embeddings import rows_for_trainable_token_indices
 from truetune.training.training_recipe import Choice
 
 
 def make_lora_config(lora: Lora | None, model: Any, new: Iterable[int] = ()) -> Any:
-    """peft's LoraConfig; None without LoRA. Of the embedding, the rows of `new` ids alone are trained and saved."""
+    """peft's LoraConfig for the settings; None without LoRA. Of the embedding, the rows of `new`
+    ids alone are trained and saved.
+    """
     if lora is None:
         return None
     import peft
@@ -28,7 +30,7 @@ def make_lora_config(lora: Lora | None, model: Any, new: Iterable[int] = ()) -> 
         # An empty tuple is our "not set"; peft takes an empty list for "no layers at all".
         if value != ()
     }
-    layers = trainable_token_rows(model, {*lora.trainable_token_indices, *new})
+    layers = rows_for_trainable_token_indices(model, {*lora.trainable_token_indices, *new})
     # A layer in modules_to_save is trained whole, and peft refuses to train single rows of it too.
     rows = {name: ids for name, ids in layers.items() if ids and name not in lora.modules_to_save}
     settings["trainable_token_indices"] = rows or None
@@ -47,7 +49,9 @@ def add_adapter(model: Any, config: Any) -> Any:
         raise UsageError(f"training.lora does not fit this model: {error}") from None
 
 
-def load_adapter(model: Any, training: Training, new: list[int]) -> tuple[Any, list[Choice]]:
+def load_starting_adapter(
+    model: Any, training: Training, new: list[int]
+) -> tuple[Any, list[Choice]]:
     """The model with the adapter that training starts from. Raises UsageError where there is none, or it lacks ids."""
     import peft
 

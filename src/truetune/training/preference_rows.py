@@ -1,4 +1,5 @@
-"""Rows of a preference run: pairs of answers, or answers with a verdict, as ids of prompt and answer.
+"""Rows of a preference run: pairs of answers, or answers with a verdict, as token ids of prompt and
+answer.
 
 Each answer is a document of the encoded table, with its prompt; a row names one or two documents. The rows of KTO are
 put in an order in which no neighbours share a prompt, because its trainer takes a neighbour's answer for one to another
@@ -24,10 +25,10 @@ from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import (
     TrainingData,
     TrainingRows,
-    choose_held_out_rows,
+    add_copies_of_held_out,
+    choose_held_out_by_hash,
     describe_row_choices,
-    open_table,
-    with_copies_of_held_out,
+    open_encoded_table,
 )
 from truetune.training.training_recipe import DEFAULT_SEED, Choice
 
@@ -48,7 +49,7 @@ class PreferenceRows(TrainingRows):
     def __getitem__(self, number: int) -> dict[str, Any]:
         """prompt_ids, and chosen_ids and rejected_ids, or completion_ids and label."""
         documents = [self.table[i] for i in self.packs[number]]
-        (prompt, answer), *others = map(_split_document, documents)
+        (prompt, answer), *others = map(_split_prompt_and_answer, documents)
         if others:
             return {"prompt_ids": prompt, "chosen_ids": answer, "rejected_ids": others[0][1]}
         return {
@@ -57,12 +58,14 @@ class PreferenceRows(TrainingRows):
             "label": bool(documents[0]["label"]),
         }
 
-    def dataset(self) -> datasets.Dataset:
-        """All of them, in memory: 4 bytes a token, so that 10^5 pairs of 600 tokens take 240 MB."""
+    def as_dataset(self) -> datasets.Dataset:
+        """All rows as a dataset in memory: 4 bytes a token, so that 10^5 pairs of 600 tokens take
+        240 MB.
+        """
         # Part 2i of the flat list is the prompt of document i, part 2i + 1 its answer.
         documents = np.array(self.packs)
         # Arrow's take on offsets, and no lists: no token becomes a Python object.
-        parts = _FlatDocuments.of(self.table).parts()
+        parts = _FlatDocuments.of_table(self.table).prompts_and_answers()
         columns = {"prompt_ids": parts.take(arrow.array(2 * documents[:, 0]))}
         answers = [parts.take(arrow.array(2 * side + 1)) for side in documents.T]
         if len(answers) == 2:
@@ -75,14 +78,16 @@ class PreferenceRows(TrainingRows):
             }
         return datasets.Dataset(arrow.table(columns))
 
-    def neighbours(self, batch: int, limit: int) -> NDArray[np.int64]:
-        """(rows,) the verdict whose answer stands for an answer to another question."""
-        flat, documents = _FlatDocuments.of(self.table), np.array(self.packs)[:, 0]
+    def choose_kl_rows(self, batch: int, limit: int) -> NDArray[np.int64]:
+        """(rows,) for each row the one whose answer KTO's KL term takes as an answer to another
+        question.
+        """
+        flat, documents = _FlatDocuments.of_table(self.table), np.array(self.packs)[:, 0]
         prompts, answers = flat.starts - flat.offsets[:-1], flat.offsets[1:] - flat.starts
-        return choose_neighbours(prompts[documents], answers[documents], batch, limit)
+        return choose_kl_answers(prompts[documents], answers[documents], batch, limit)
 
 
-def load_preferences(spec: RunSpec, *, progress: Progress | None = None) -> TrainingData:
+def load_preference_data(spec: RunSpec, *, progress: Progress | None = None) -> TrainingData:
     """Encode `data` (and `eval_data`) through the cache. Raises DataError where nothing is left to train on.
 
     `spec` is a recipe's: max_length is set. KTO takes each side of a pair as a verdict.
@@ -90,31 +95,33 @@ def load_preferences(spec: RunSpec, *, progress: Progress | None = None) -> Trai
     settings = {"packing": "none", "preferences": True, "sources": True, "trainer": "transformers"}
     spec = spec.model_copy(update={"encode": spec.encode.model_copy(update=settings)})
     encoded = encode(spec, progress=progress)
-    table = open_table(encoded, spec.data)
+    table = open_encoded_table(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
-    flat = _FlatDocuments.of(table)
-    chosen = choose_held_out_rows(numbers, 0 if spec.eval_data else spec.training.val_size)
-    held = with_copies_of_held_out(
-        (flat.halves(i)[0] for i in range(len(numbers))), numbers, chosen
+    flat = _FlatDocuments.of_table(table)
+    chosen = choose_held_out_by_hash(numbers, 0 if spec.eval_data else spec.training.val_size)
+    held = add_copies_of_held_out(
+        (flat.prompt_and_answer_bytes(i)[0] for i in range(len(numbers))), numbers, chosen
     )
     apart = np.isin(numbers, sorted(held))
     train = _make_preference_rows(table, np.flatnonzero(~apart), spec)
     held_out = _make_preference_rows(table, np.flatnonzero(apart), spec) if held else None
     if spec.eval_data:
-        other = open_table(encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data)
+        other = open_encoded_table(
+            encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data
+        )
         held_out = _make_preference_rows(other, np.arange(len(other)), spec)
     tokens = int(np.diff(flat.offsets)[~apart].sum())
     choices = (
         *describe_row_choices(spec, held, encoded.manifest),
-        *_preference_choices(spec, train),
+        *_describe_preference_choices(spec, train),
     )
     return TrainingData(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 
 
-def choose_neighbours(
+def choose_kl_answers(
     prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int
 ) -> NDArray[np.int64]:
-    """Whose answer stands for an answer to another question (KTO's KL term).
+    """For each row the one whose answer stands for an answer to another question (KTO's KL term).
 
     Of the rows of a batch it is the one before, or where that would be too long behind the prompt, the next one before
     it that is not.
@@ -152,7 +159,7 @@ class _FlatDocuments(NamedTuple):
     """(documents,) where in `ids` each answer begins"""
 
     @classmethod
-    def of(cls, table: Any) -> _FlatDocuments:
+    def of_table(cls, table: Any) -> _FlatDocuments:
         """Read a table's documents at once, from its Arrow columns."""
         columns = [table.data.table[name].combine_chunks() for name in ("input_ids", "labels")]
         ids, labels = (np.asarray(column.flatten()) for column in columns)
@@ -162,7 +169,7 @@ class _FlatDocuments(NamedTuple):
         learned = np.flatnonzero(labels != IGNORED)
         return cls(ids, offsets, learned[np.searchsorted(learned, offsets[:-1])])
 
-    def parts(self) -> Any:
+    def prompts_and_answers(self) -> Any:
         """An Arrow array of lists: prompt and answer of each document in turn."""
         borders = np.append(
             np.stack((self.offsets[:-1], self.starts), axis=1).ravel(), self.offsets[-1]
@@ -171,8 +178,8 @@ class _FlatDocuments(NamedTuple):
             arrow.array(borders, arrow.int32()), arrow.array(self.ids)
         )
 
-    def halves(self, document: int) -> tuple[bytes, bytes]:
-        """Its prompt and its answer, to compare."""
+    def prompt_and_answer_bytes(self, document: int) -> tuple[bytes, bytes]:
+        """The ids of a document's prompt and of its answer as bytes, to compare."""
         start, middle, stop = (
             self.offsets[document],
             self.starts[document],
@@ -181,8 +188,8 @@ class _FlatDocuments(NamedTuple):
         return self.ids[start:middle].tobytes(), self.ids[middle:stop].tobytes()
 
 
-def _split_document(document: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """The ids of prompt and answer."""
+def _split_prompt_and_answer(document: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """The ids of a document's prompt and of its answer."""
     ids = document["input_ids"].tolist()
     start = int(np.flatnonzero(document["labels"] != IGNORED)[0])
     return ids[:start], ids[start:]
@@ -192,7 +199,7 @@ def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) 
     """Pair the documents of each row, or arrange verdicts. Raises DataError for an answer without its other."""
     if spec.training.method == "kto":
         seed = int(spec.trainer.get("seed", DEFAULT_SEED))
-        return PreferenceRows(table, [[i] for i in _spread_verdicts(table, places, seed)])
+        return PreferenceRows(table, [[i] for i in _order_verdicts(table, places, seed)])
     numbers = np.asarray(table.with_format("numpy")["row"])
     # The encoder writes the two sides of a pair one after the other, with the number of their row.
     first = places[np.flatnonzero(np.diff(numbers[places], prepend=-1))]
@@ -208,18 +215,19 @@ def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) 
     return PreferenceRows(table, [[i, i + 1] for i in first.tolist()])
 
 
-def _spread_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[int]:
-    """Documents in the order of training: shuffled, wanted and unwanted answers evenly spread, no two within APART rows
-    with the same prompt or answer where that can be."""
+def _order_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[int]:
+    """The order in which verdicts are trained: shuffled, with wanted and unwanted answers evenly
+    spread.
+    """
     random = np.random.default_rng(seed)
     labels = np.asarray(table.with_format("numpy")["label"])[places]
     keys = np.zeros(len(places))
     for label in (True, False):
         of_label = random.permutation(np.flatnonzero(labels == label))
         keys[of_label] = (np.arange(len(of_label)) + random.random()) / max(len(of_label), 1)
-    flat = _FlatDocuments.of(table)
+    flat = _FlatDocuments.of_table(table)
     waiting = iter(places[np.argsort(keys, kind="stable")].tolist())
-    head = [(i, flat.halves(i)) for i in islice(waiting, ROWS_SEARCHED)]
+    head = [(i, flat.prompt_and_answer_bytes(i)) for i in islice(waiting, ROWS_SEARCHED)]
     recent: deque[tuple[bytes, bytes]] = deque(maxlen=MIN_ROWS_APART - 1)
     order = []
     while head:
@@ -228,11 +236,11 @@ def _spread_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[i
         i, halves = head.pop(next(fitting, 0))
         order.append(i)
         recent.append(halves)
-        head += [(i, flat.halves(i)) for i in islice(waiting, 1)]
+        head += [(i, flat.prompt_and_answer_bytes(i)) for i in islice(waiting, 1)]
     return order
 
 
-def _preference_choices(spec: RunSpec, train: PreferenceRows) -> Iterator[Choice]:
+def _describe_preference_choices(spec: RunSpec, train: PreferenceRows) -> Iterator[Choice]:
     """What was chosen for the user of this method's rows."""
     training = spec.training
     if (

@@ -1,4 +1,5 @@
-"""DPO, ORPO and KTO: TRL's trainers, fed with our ids, and proved to train on them.
+"""The trainers of DPO, ORPO and KTO: TRL's own, fed with our ids, and proved to train on them.
+TRL's trainers, fed with our ids, and proved to train on them.
 
 Their own preparation of rows is switched off, and before the first step the first batches are compared with the rows,
 and the policy with its reference. The trade-off: private methods of TRL are overridden, for a range of its releases,
@@ -26,8 +27,8 @@ from truetune.render.rendering import IGNORED
 from truetune.training.load_training_rows import TrainingData
 from truetune.training.preference_rows import PreferenceRows
 from truetune.training.prepare_model import PreparedModel
-from truetune.training.trainer_arguments import make_arguments
-from truetune.training.training_recipe import Recipe, recipe_arguments
+from truetune.training.trainer_arguments import make_trainer_arguments
+from truetune.training.training_recipe import Recipe, trainer_arguments_of_recipe
 
 # Tried with these; the columns that a collator reads are no promise of TRL's, and the batches are
 # proved at each start anyway.
@@ -71,7 +72,7 @@ class DPOOnIds(DPOTrainer):
     """TRL's DPO on rows of ids."""
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Nothing: the rows are ids already."""
+        """Give the dataset back as it is: the rows are ids already."""
         return dataset
 
 
@@ -79,7 +80,7 @@ class KTOOnIds(KTOTrainer):
     """TRL's KTO on rows of ids."""
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Nothing: the rows are ids already."""
+        """Give the dataset back as it is: the rows are ids already."""
         return dataset
 
 
@@ -130,7 +131,7 @@ class ORPORows:
         row = self.pairs[number]
         columns: dict[str, list[int]] = {}
         for side in ("chosen", "rejected"):
-            ids, labels = join_answer(row["prompt_ids"], row[f"{side}_ids"])
+            ids, labels = join_prompt_and_answer(row["prompt_ids"], row[f"{side}_ids"])
             columns |= {
                 f"{side}_input_ids": ids,
                 f"{side}_attention_mask": [1] * len(ids),
@@ -144,7 +145,8 @@ class ORPORows:
 
 
 def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> Any:
-    """The trainer of a method, proved to train on our ids, from a reference that is the policy at its start.
+    """The trainer of a preference method, proved to train on our ids, from a reference that is the
+    policy at its start.
 
     Args:
         recipe: the filled settings; the method is dpo, orpo or kto.
@@ -159,18 +161,18 @@ def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: Training
         raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")
     # With dropout the policy differs from its reference before any step, and rewards measure noise.
     if recipe.training.disable_dropout is not False:
-        _without_dropout(ready.model)
+        _turn_dropout_off(ready.model)
     rows, held_out = data.train, data.held_out
     assert isinstance(rows, PreferenceRows)
     assert isinstance(held_out, PreferenceRows | None)
     if recipe.method != "orpo":
-        _refuse_single_rows(ready)
-    arguments = recipe_arguments(recipe, evaluates=held_out is not None)
+        _refuse_single_token_rows(ready)
+    arguments = trainer_arguments_of_recipe(recipe, evaluates=held_out is not None)
     try:
         trainer = BUILDERS[recipe.method](recipe, ready, arguments, rows, held_out)
-        _prove_batches(trainer, rows)
+        _check_first_batches(trainer, rows)
         if recipe.method != "orpo" and recipe.training.reference is None:
-            _prove_reference(trainer)
+            _check_reference_equals_policy(trainer)
     except TruetuneError:
         raise
     except (ValueError, NotImplementedError) as error:
@@ -185,15 +187,15 @@ def make_dpo_trainer(
     rows: PreferenceRows,
     held_out: PreferenceRows | None,
 ) -> Any:
-    """DPO. The rows are short enough, so its collator cuts nothing."""
+    """A DPO trainer. The rows are short enough, so its collator cuts nothing."""
     return DPOOnIds(
-        ref_model=_make_reference(recipe, ready),
+        ref_model=_make_reference_model(recipe, ready),
         # The encoder has left out what is too long; TRL's own limit cuts pairs from one side,
         # without a word.
-        args=make_arguments(DPOConfig, arguments | {"max_length": None}),
-        train_dataset=rows.dataset(),
-        eval_dataset=held_out and held_out.dataset(),
-        **_common_arguments(ready),
+        args=make_trainer_arguments(DPOConfig, arguments | {"max_length": None}),
+        train_dataset=rows.as_dataset(),
+        eval_dataset=held_out and held_out.as_dataset(),
+        **_arguments_of_all_trainers(ready),
     )
 
 
@@ -204,12 +206,12 @@ def make_orpo_trainer(
     rows: PreferenceRows,
     held_out: PreferenceRows | None,
 ) -> Any:
-    """ORPO. It has no reference."""
+    """An ORPO trainer. It has no reference model."""
     return ORPOOnIds(
-        args=make_arguments(ORPOConfig, arguments),
+        args=make_trainer_arguments(ORPOConfig, arguments),
         train_dataset=ORPORows(rows),
         eval_dataset=held_out and ORPORows(held_out),
-        **_common_arguments(ready),
+        **_arguments_of_all_trainers(ready),
     )
 
 
@@ -220,17 +222,19 @@ def make_kto_trainer(
     rows: PreferenceRows,
     held_out: PreferenceRows | None,
 ) -> Any:
-    """KTO. Its collator cuts an answer to another question where no answer in the batch is short enough for that."""
+    """A KTO trainer. Its collator cuts an answer to another question where no answer in the batch
+    is short enough for that.
+    """
     if len(rows) < 2:
         raise UsageError("KTO compares rows with each other; it needs at least two")
-    args = make_arguments(KTOConfig, arguments)
+    args = make_trainer_arguments(KTOConfig, arguments)
     return KTOOnIds(
-        ref_model=_make_reference(recipe, ready),
+        ref_model=_make_reference_model(recipe, ready),
         args=args,
         train_dataset=_add_kl_answers(rows, args.per_device_train_batch_size, args.max_length),
         eval_dataset=held_out
         and _add_kl_answers(held_out, args.per_device_eval_batch_size, args.max_length),
-        **_common_arguments(ready),
+        **_arguments_of_all_trainers(ready),
     )
 
 
@@ -244,28 +248,30 @@ BUILDERS: Mapping[
 }
 
 
-def join_answer(prompt: list[int], answer: list[int]) -> IdsAndLabels:
-    """What a model reads of a prompt and an answer, and what of it is trained."""
+def join_prompt_and_answer(prompt: list[int], answer: list[int]) -> IdsAndLabels:
+    """The ids of a prompt with its answer, and the labels, which are on the answer alone."""
     return prompt + answer, [IGNORED] * len(prompt) + answer
 
 
-def _common_arguments(ready: PreparedModel) -> dict[str, Any]:
+def _arguments_of_all_trainers(ready: PreparedModel) -> dict[str, Any]:
     """What all three trainers take."""
     return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
 
 
 def _add_kl_answers(rows: PreferenceRows, batch: int, limit: int) -> Any:
-    """The dataset with, for each row, the answer that stands for one to another question."""
-    dataset = rows.dataset()
+    """The dataset, with the answer that KTO's KL term takes for one to another question in each
+    row.
+    """
+    dataset = rows.as_dataset()
     others = (
         dataset.data.table["completion_ids"]
         .combine_chunks()
-        .take(arrow.array(rows.neighbours(batch, limit)))
+        .take(arrow.array(rows.choose_kl_rows(batch, limit)))
     )
     return datasets.Dataset(dataset.data.table.append_column("KL_completion_ids", others))
 
 
-def _refuse_single_rows(ready: PreparedModel) -> None:
+def _refuse_single_token_rows(ready: PreparedModel) -> None:
     """Raise UsageError where new tokens would be trained by a trainer that reads the head's weights past the
     adapter."""
     config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
@@ -277,7 +283,7 @@ def _refuse_single_rows(ready: PreparedModel) -> None:
         )
 
 
-def _make_reference(recipe: Recipe, ready: PreparedModel) -> Any:
+def _make_reference_model(recipe: Recipe, ready: PreparedModel) -> Any:
     """The reference model; None where the policy without its adapter is one, or its values are computed beforehand."""
     training = recipe.training
     if training.reference is not None:
@@ -292,8 +298,10 @@ def _make_reference(recipe: Recipe, ready: PreparedModel) -> Any:
     return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
 
 
-def _without_dropout(model: torch.nn.Module) -> None:
-    """Also where a module keeps its dropout as a number, which TRL's disable_dropout leaves on."""
+def _turn_dropout_off(model: torch.nn.Module) -> None:
+    """Turn dropout off, also where a module keeps it as a number, which TRL's disable_dropout
+    leaves on.
+    """
     for module in model.modules():
         for name, value in vars(module).items():
             # attention_dropout, hidden_dropout and so on are plain numbers in transformers, which
@@ -302,46 +310,48 @@ def _without_dropout(model: torch.nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def _prove_batches(trainer: Any, rows: PreferenceRows) -> None:
+def _check_first_batches(trainer: Any, rows: PreferenceRows) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
     with temporary_data_loader(trainer) as (loader, _):
         batches = peek_batches(loader, PROVED_BATCHES)
     for number, batch in enumerate(batches):
-        expected = _expected_lines(trainer, rows, batch)
+        expected = _expected_batch_lines(trainer, rows, batch)
         trained = [
             one
             for side in ("", "chosen_", "rejected_", "KL_")
-            for one in _batch_lines(batch.inputs, side)
+            for one in _batch_lines_of_side(batch.inputs, side)
         ]
         # Exact equality: a release of TRL that adds a BOS, cuts a token or moves a mask would
         # train something else, and its loss would look as good.
         if trained != expected:
             raise UsageError(
                 f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is"
-                f" not made of the ids of its rows: {_first_difference(trained, expected)}; nothing was"
+                f" not made of the ids of its rows: {_describe_first_difference(trained, expected)}; nothing was"
                 " trained. Please report this"
             )
 
 
-def _expected_lines(trainer: Any, rows: PreferenceRows, batch: Any) -> list[IdsAndLabels]:
+def _expected_batch_lines(trainer: Any, rows: PreferenceRows, batch: Any) -> list[IdsAndLabels]:
     """What a batch must hold by its rows: all chosen (or only) answers, then the rejected ones, then those of KTO's
     KL term."""
     limit = trainer.args.max_length
     batch_rows = [rows[i] for i in batch.indices or ()]
     names = ("chosen_ids", "rejected_ids", "completion_ids")
     sides = [name for name in names if name in batch_rows[0]]
-    expected = [join_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows]
+    expected = [
+        join_prompt_and_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows
+    ]
     if "KL_input_ids" in batch.inputs:
-        others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
+        others = rows.choose_kl_rows(trainer.args.per_device_train_batch_size, limit)
         answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
         for row, answer in zip(batch_rows, answers, strict=True):
-            ids, labels = join_answer(row["prompt_ids"], answer)
+            ids, labels = join_prompt_and_answer(row["prompt_ids"], answer)
             # The neighbour's answer was never fitted to this prompt, so the collator cuts it.
             expected.append((ids[:limit], labels[:limit]))
     return expected
 
 
-def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
+def _batch_lines_of_side(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
     """The rows of one side of a batch, without padding; none where the batch has no such side."""
     if f"{side}input_ids" not in inputs:
         return []
@@ -353,8 +363,8 @@ def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
     return [(i[r].tolist(), own[r].tolist()) for i, own, r in zip(ids, labels, read, strict=True)]
 
 
-def _first_difference(trained: list[IdsAndLabels], expected: list[IdsAndLabels]) -> str:
-    """Where trained and expected lines part, for the message."""
+def _describe_first_difference(trained: list[IdsAndLabels], expected: list[IdsAndLabels]) -> str:
+    """Where trained and expected lines first differ, for the message."""
     if len(trained) != len(expected):
         return f"{len(trained)} lines, expected {len(expected)}"
     number = next(
@@ -364,7 +374,7 @@ def _first_difference(trained: list[IdsAndLabels], expected: list[IdsAndLabels])
     return f"{what} of line {number} are {trained[number]}, expected {expected[number]}"
 
 
-def _prove_reference(trainer: Any) -> None:
+def _check_reference_equals_policy(trainer: Any) -> None:
     """Raise UsageError where an answer is more or less likely to the policy than to its reference before any step."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         return

@@ -1,4 +1,5 @@
-"""What is checked before the first step: settings and data, what reaches the loss, and the run in miniature.
+"""The checks before the first step of a run: settings and data, what reaches the loss, and the run
+in miniature.
 
 Each check gives a report; one with findings at or above `fail_on` ends the run before anything is trained. The
 trade-off: seconds to a minute before each run, against hours of a run that was lost from its first step.
@@ -45,7 +46,7 @@ AUDIT_BATCHES = 4
 
 
 class PreflightChecks:
-    """What the looks before a run found; each is shown, and may stop it."""
+    """Collects the reports of the checks before a run; each is shown, and may stop it."""
 
     def __init__(self, listener: Listener, *, force: bool) -> None:
         self.listener, self.force = listener, force
@@ -55,30 +56,28 @@ class PreflightChecks:
         self.findings_by_check: dict[str, tuple[Finding, ...]] = {}
         """By what was looked at"""
 
-    def take(self, what: str, judge_rehearsal: Report) -> None:
-        """Raise FindingsError where a report has findings at or above `fail_on`, unless told to continue."""
-        self.listener.draw(judge_rehearsal)
-        self.findings += judge_rehearsal.findings
-        self.missing += judge_rehearsal.requested_not_judged()
-        for part in judge_rehearsal.requested_not_judged():
+    def add_or_stop(self, name: str, report: Report) -> None:
+        """Show and keep a report. Raises FindingsError where it has findings at or above `fail_on`,
+        unless told to continue.
+        """
+        self.listener.draw(report)
+        self.findings += report.findings
+        self.missing += report.requested_not_judged()
+        for part in report.requested_not_judged():
             self.listener.say(f"not judged: {part}")
-        self.findings_by_check[what] = judge_rehearsal.findings
+        self.findings_by_check[name] = report.findings
         # Before any training: an hour of GPU on data that is known to be wrong is what this tool is
         # against.
-        if judge_rehearsal.failed() and not self.force:
-            worst = [
-                f
-                for f in judge_rehearsal.findings
-                if RANK[f.severity] >= RANK[judge_rehearsal.spec.fail_on]
-            ]
+        if report.failed() and not self.force:
+            worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]
             names = ", ".join(dict.fromkeys(f.rule for f in worst))
             raise FindingsError(
-                f"{what} found {names}: nothing was trained (--force continues, and records it)",
+                f"{name} found {names}: nothing was trained (--force continues, and records it)",
                 tuple(worst),
             )
 
 
-def check_data(spec: RunSpec, listener: Listener) -> Report:
+def check_settings_and_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
     # The severity of many rules depends on what the trainer does, and here it is known.
     spec = spec.model_copy(update={"trained_by": "truetune"})
@@ -89,7 +88,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
     return add_judgement(judge_rehearsal, judge_settings(config, spec))
 
 
-def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
+def audit_trainer(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
     """Judge what reaches the loss of a trainer in its first batches, and the laws that hold for its model.
 
     Args:
@@ -98,7 +97,7 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
         rows: what it trains on, to find the rows of its batches in the data.
         laws: which laws are tried; `quick` or `none`.
     """
-    rows_as_given = _rows_of_batches(trainer, spec, rows)
+    rows_as_given = _data_rows_of_first_batches(trainer, spec, rows)
     record = audited(
         trainer, None, None, loss=None, given=rows_as_given, batches=AUDIT_BATCHES, laws=laws
     )
@@ -110,7 +109,7 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
     return replace(judge_rehearsal, findings=sort_findings(findings))
 
 
-def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
+def rehearse_trainer(trainer: Any, spec: RunSpec, rows: Any) -> Any:
     """Rehearse the run in miniature: memorise a few rows, recite them, and stop.
 
     Args:
@@ -121,15 +120,15 @@ def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
     from truetune.rehearsal.rehearsal_report import judge_rehearsal
     from truetune.rehearsal.rehearse_in_process import record_rehearsal
 
-    rows_as_given = _rows_of_batches(trainer, spec, rows)
+    rows_as_given = _data_rows_of_first_batches(trainer, spec, rows)
     return judge_rehearsal(
         [record_rehearsal(trainer, source_data=rows_as_given, batches=AUDIT_BATCHES, laws="none")],
         spec,
     )
 
 
-def _rows_of_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
-    """The rows of the first batches, as they stand in the data."""
+def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
+    """The rows of the first batches, as they are in the data."""
     with temporary_data_loader(trainer) as (loader, _):
         peeked = peek_batches(loader, AUDIT_BATCHES)
     # A dictionary keeps the order and drops the doubles.
@@ -150,7 +149,7 @@ def _rows_of_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[st
 
 
 def _row_columns(row: Conversation) -> dict[str, Any]:
-    """A row with the columns that every reader knows."""
+    """A row as the columns that every reader knows."""
     border = row.prompt_messages or 0
     columns: dict[str, Any]
     prompt: Any = row.messages[:border] if row.is_chat else row.prompt

@@ -1,4 +1,4 @@
-"""The tokenizer and the model of a run, made ready once. docs/prepare.md says what is done, and why.
+"""Loads the tokenizer and the model of a run, and makes them fit each other and the data.
 
 One function holds the order of the steps, each of which stands in a module of its own and returns what it has chosen.
 """
@@ -15,18 +15,18 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
 from truetune.training.choose_collator import Collate, choose_collator
-from truetune.training.enlarge_embeddings import fit_embedding_rows
+from truetune.training.enlarge_embeddings import fit_embedding_to_ids
 from truetune.training.load_base_model import load_base_model
-from truetune.training.packing_attention import ModelAttention, find_attention
-from truetune.training.peft_adapter import load_adapter, make_lora_config
+from truetune.training.packing_attention import ModelAttention, probe_packing_attention
+from truetune.training.peft_adapter import load_starting_adapter, make_lora_config
 from truetune.training.prepare_tokenizer import prepare_tokenizer
-from truetune.training.supervised_token_losses import fuse_head
+from truetune.training.supervised_token_losses import use_fused_head
 from truetune.training.training_recipe import Choice
 
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """What a trainer is given."""
+    """The tokenizer and the model that a trainer is given, and what was chosen for them."""
 
     model: Any
     """With its adapter where training continues from one"""
@@ -63,11 +63,11 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
     tokenizer, choices = prepare_tokenizer(probes, spec)
     model, more = load_base_model(probes.tokenizer, training)
     choices += more
-    new, more = fit_embedding_rows(model, tokenizer, probes, spec, highest)
+    new, more = fit_embedding_to_ids(model, tokenizer, probes, spec, highest)
     choices += more
     stops = frozenset(stop.id for stop in probes.stops)
     choices += align_special_ids(model, tokenizer, stops)
-    attention = find_attention(model)
+    attention = probe_packing_attention(model)
     choices.append(Choice("attention", attention.implementation, attention.why))
     if not attention.packs and spec.encode.packing != "none":
         choices.append(
@@ -79,7 +79,7 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
         )
     choices += _use_gpu_kernels(model, training)
     if training.adapter is not None:
-        model, more = load_adapter(model, training, new)
+        model, more = load_starting_adapter(model, training, new)
         choices += more
     config = None if training.adapter is not None else make_lora_config(training.lora, model, new)
     if new and config is not None:
@@ -97,7 +97,9 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
 
 
 def _use_gpu_kernels(model: Any, training: Training) -> list[Choice]:
-    """What a GPU runs faster: Liger's layers where they are installed, and a head that never holds all logits."""
+    """Use faster code on a GPU: Liger's layers where they are installed, and a head that never
+    holds all logits.
+    """
     if not torch.cuda.is_available():
         return []
     from transformers.integrations.liger import apply_liger_kernel
@@ -114,7 +116,7 @@ def _use_gpu_kernels(model: Any, training: Training) -> list[Choice]:
             Choice("use_liger_kernel", True, "its kernels for norms, rotations and MLPs")
         )
     # The trainers on preferences have losses of their own, which this head is not for.
-    if training.method == "sft" and fuse_head(model):
+    if training.method == "sft" and use_fused_head(model):
         choices.append(
             Choice("head", "fused", "never holds all logits; its losses are the model's own")
         )

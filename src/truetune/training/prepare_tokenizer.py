@@ -1,4 +1,5 @@
-"""The tokenizer of a run: the ids that were encoded, a pad that is no stop, and the template that was trained.
+"""Makes the tokenizer of a run: with the ids that were encoded, a pad that is no stop, and the
+template that was trained.
 
 Rows are encoded with tokenizer.json, trainers and servers take a class of transformers. Both are compared on texts
 where such classes differ, and on rows of the data; a class that gives other ids is not used.
@@ -36,7 +37,7 @@ TRIAL_ROWS = 20
 def prepare_tokenizer(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]:
     """A transformers tokenizer that gives the ids of `probes`. Raises TokenizerError where none does."""
     tokenizer, choices = _load_same_tokenizer(
-        probes, [*TRIAL_TEXTS, *_rendered_texts(probes), *_message_contents(spec)]
+        probes, [*TRIAL_TEXTS, *_rendered_texts(probes), *_first_message_contents(spec)]
     )
     for name, token in spec.training.special_tokens.items():
         # convert_tokens_to_ids gives the unknown token's id for a stranger, so that the vocabulary
@@ -47,7 +48,7 @@ def prepare_tokenizer(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]
                 "name it under training.added_tokens too"
             )
         setattr(tokenizer, name, token)
-    choices += _choose_padding(tokenizer, probes)
+    choices += _choose_pad_token(tokenizer, probes)
     if spec.template is not None and probes.template is not None:
         # Saved with the weights, so that serving asks in the form that was trained. Another
         # template at serving is the fault that docs/start.md measures.
@@ -102,14 +103,14 @@ def _load_same_tokenizer(probes: Probes, texts: list[str]) -> tuple[Any, list[Ch
     )
 
 
-def _choose_padding(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
-    """Choose a pad, on the right: a place that no stop token and no text takes."""
+def _choose_pad_token(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
+    """Choose a pad token that no stop token and no text uses, and pad on the right."""
     was = tokenizer.pad_token
     if "pad_token" not in probes.spec.training.special_tokens:
         pad, why = choose_pad_token(probes.tokenizer, probes.stops)
         # A new token would need a new row of the embedding, which an adapter does not train and a
         # server that loads the adapter alone does not have.
-        if pad is None and _has_no_spare_row(probes):
+        if pad is None and _adapts_without_spare_row(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
             why = (
                 "no token is free, and an adapter has no row for a new one; masks go by place: no"
@@ -136,7 +137,7 @@ def _choose_padding(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         tokenizer.padding_side = "right"
 
 
-def _has_no_spare_row(probes: Probes) -> bool:
+def _adapts_without_spare_row(probes: Probes) -> bool:
     """Is an adapter trained, on an embedding without a row to spare?"""
     training, tokenizer = probes.spec.training, probes.tokenizer
     adapts = training.lora is not None or training.adapter is not None
@@ -144,7 +145,7 @@ def _has_no_spare_row(probes: Probes) -> bool:
 
 
 def _rendered_texts(probes: Probes) -> Iterator[str]:
-    """What the template makes of a chat of one turn, and of one of two."""
+    """The texts that the template makes of a chat of one turn, and of one of two."""
     for messages in (
         alternating_chat(QUESTION, ANSWER),
         alternating_chat(QUESTION, f" {ANSWER}", QUESTION, ANSWER),
@@ -154,7 +155,7 @@ def _rendered_texts(probes: Probes) -> Iterator[str]:
             yield text
 
 
-def _message_contents(spec: RunSpec) -> Iterator[str]:
+def _first_message_contents(spec: RunSpec) -> Iterator[str]:
     """Contents of the first rows of the data."""
     for row in islice(
         read_conversations(spec.data, format=spec.format, columns=spec.map), TRIAL_ROWS

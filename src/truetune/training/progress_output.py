@@ -20,70 +20,74 @@ from truetune.generation.answer_samples import SamplingPass
 
 
 class Listener(Protocol):
-    """Each method is called by the first process alone."""
+    """The protocol of who is told how a run goes. Each method is called by the first process alone."""
 
     def say(self, line: str) -> None:
-        """One line of the log."""
+        """Show one line of the log."""
 
     def busy(self, what: str, done: int, total: int) -> None:
-        """How far a long work (checking, reading, encoding) is, in bytes; it has ended where `done` is `total`."""
+        """Show how far a long preparation (checking, reading, encoding) is, in bytes; it has ended
+        where `done` is `total`.
+        """
 
     def draw(self, report: Report) -> None:
-        """What a look before the run found."""
+        """Show the report of a check before the run."""
 
     def begin(self, steps: int, done: int) -> None:
-        """The training begins; `done` steps were made before, in a run that is taken up again."""
+        """The training begins; `done` steps were made before, in a run that is resumed."""
 
     def step(self, step: int, figures: Mapping[str, float]) -> None:
         """A step has been made. The figures (loss, learning_rate, tokens/s, memory in bytes) are the last known."""
 
     def look(self, look: SamplingPass) -> None:
-        """The model has answered its prompts."""
+        """The model has answered its prompts in a sampling pass."""
 
     def end(self) -> None:
         """The training has ended, or was ended."""
 
 
 class PlainListener:
-    """Prints lines: for a script or a notebook."""
+    """A listener that prints lines: for a script or a notebook."""
 
     def say(self, line: str) -> None:
-        """Print it now: a pipe would keep it back."""
+        """Print a line at once: a pipe would keep it back."""
         print(line, flush=True)
 
     def busy(self, what: str, done: int, total: int) -> None:
-        """Nothing: a log has no bars."""
+        """Do nothing: a log has no bars."""
 
     def draw(self, report: Report) -> None:
-        """One line for each finding."""
+        """Print one line for each finding."""
         for finding in report.findings:
             self.say(f"{finding.severity}: {finding.rule}: {finding.message}")
 
     def begin(self, steps: int, done: int) -> None:
-        """How many steps are left."""
+        """Print how many steps are left."""
         self.say(f"training: {steps - done:,} steps")
 
     def step(self, step: int, figures: Mapping[str, float]) -> None:
-        """Nothing: a line for each step would bury the others."""
+        """Do nothing: a line for each step would bury the others."""
 
     def look(self, look: SamplingPass) -> None:
-        """How many answers stop, in a line."""
+        """Print how many answers of a sampling pass stop, in a line."""
         stopped = sum(sample.scores.stopped for sample in look.samples)
         self.say(f"step {look.step:,}: {stopped} of {len(look.samples)} answers stop by themselves")
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class SilentListener(PlainListener):
-    """Says nothing: the other processes of a run."""
+    """A listener that says nothing: for the other processes of a run."""
 
     def say(self, line: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class ListenerCallback(TrainerCallback):
-    """Tells a listener what the trainer does. `tokens` is how many one step reads, on average."""
+    """A trainer's callback that tells a listener what the trainer does. `tokens` is how many one
+    step reads, on average.
+    """
 
     def __init__(self, listener: Listener, tokens: float) -> None:
         self.listener, self.tokens = listener, tokens
@@ -96,10 +100,10 @@ class ListenerCallback(TrainerCallback):
         self._last = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Speed and memory of a step."""
+        """Measure speed and memory of the step, and tell the listener unless a log follows at once."""
         now = time.perf_counter()
         self.figures["tokens/s"] = self.tokens / max(now - self._last, 1e-9)
-        self.figures["memory"] = peak_memory()
+        self.figures["memory"] = peak_memory_bytes()
         self._last = now
         # on_log comes right after in the same step, and brings the new loss: two lines for one step
         # would flicker on a terminal.
@@ -107,7 +111,7 @@ class ListenerCallback(TrainerCallback):
             self.listener.step(state.global_step, self.figures)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
-        """The trainer's own figures."""
+        """Keep the figures that the trainer logs, and tell the listener where a loss is among them."""
         # The last known of each stays, so that a bar shows the loss between two lines of the log as
         # well.
         self.figures |= {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
@@ -115,12 +119,12 @@ class ListenerCallback(TrainerCallback):
             self.listener.step(state.global_step, self.figures)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Pass it on."""
+        """Tell the listener that the training has ended."""
         self.listener.end()
 
 
-def peak_memory() -> float:
-    """Bytes: the most that the GPU held, or that this process had in RAM."""
+def peak_memory_bytes() -> float:
+    """The most bytes that the GPU held, or that this process had in RAM."""
     if torch.cuda.is_available():
         return float(torch.cuda.max_memory_allocated())
     # Linux gives KiB here, macOS bytes.

@@ -1,4 +1,4 @@
-"""The settings that `truetune init` proposes, from what was found of the data and the model.
+"""Proposes settings for `truetune init`, from what was found of the data and the model.
 
 The recipe (LoRA, DPO, ...) follows from the format of the rows, the length from their lengths, all else from the same
 defaults that `truetune train` would take. So the file says nothing that a run without it would do otherwise.
@@ -61,7 +61,7 @@ PACK_FILL = 0.97
 
 @dataclass(frozen=True, slots=True)
 class StartingSettings:
-    """What is proposed, and from what."""
+    """Proposed settings, and what they were chosen from."""
 
     name: str
     survey: DataSurvey
@@ -73,20 +73,20 @@ class StartingSettings:
     notes: tuple[str, ...]
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """What was found and proposed, for people."""
+    def summary_lines(self) -> tuple[str, ...]:
+        """What was found and proposed, in lines for people."""
         return tuple(_summary_lines(self))
 
 
-def propose_recipe(survey: DataSurvey) -> str:
-    """The recipe that the rows are for."""
+def propose_recipe_name(survey: DataSurvey) -> str:
+    """The name of the recipe that fits the format of the rows."""
     return RECIPE_OF_FORMAT.get(survey.format or "", "lora")
 
 
 def propose_settings(
     spec: RunSpec, survey: DataSurvey, name: str, *, gpu: bool, gpu_memory: float | None = None
 ) -> StartingSettings:
-    """Settings for data and model as they were found.
+    """Propose settings for data and model as they were found.
 
     Args:
         spec: what the user said.
@@ -98,18 +98,18 @@ def propose_settings(
     Raises:
         UsageError: the recipe needs other rows.
     """
-    _check_format(name, survey, spec)
+    _check_recipe_fits_format(name, survey, spec)
     # The recipe wins over what the user set: whoever names qlora means 4 bits, whatever a template
     # file says.
     settings = {**spec.training.model_dump(exclude_unset=True), "method": "sft", **RECIPES[name]}
     training = Training.model_validate(settings)
-    length = _choose_length(survey, packs=training.method == "sft")
+    length = _choose_max_length(survey, packs=training.method == "sft")
     settings_spec = spec.model_copy(update={"training": training, "max_length": length})
     # A quantized run cannot be for this machine where it has no GPU: the sheet is then written for
     # the one that it will run on.
     gpu = gpu or training.load_in is not None
     filled = make_recipe(
-        settings_spec, rows=_estimate_rows(survey, settings_spec), gpu=gpu, bf16=gpu
+        settings_spec, rows=_estimate_rows_per_epoch(survey, settings_spec), gpu=gpu, bf16=gpu
     )
     planned = None
     if survey.shape is not None:
@@ -117,11 +117,11 @@ def propose_settings(
             filled.spec, model=survey.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB
         )
     return StartingSettings(
-        name, survey, settings_spec, filled, planned, _collect_notes(survey, length)
+        name, survey, settings_spec, filled, planned, _notes_on_proposal(survey, length)
     )
 
 
-def _check_format(name: str, survey: DataSurvey, spec: RunSpec) -> None:
+def _check_recipe_fits_format(name: str, survey: DataSurvey, spec: RunSpec) -> None:
     """Raise UsageError where a recipe needs rows of another format."""
     wanted, means = REQUIRED_FORMATS.get(name, ("", ""))
     if wanted and survey.format != wanted:
@@ -134,8 +134,10 @@ def _check_format(name: str, survey: DataSurvey, spec: RunSpec) -> None:
         )
 
 
-def _choose_length(survey: DataSurvey, *, packs: bool) -> int:
-    """The longest example, unless few are so long; no more than the model's positions."""
+def _choose_max_length(survey: DataSurvey, *, packs: bool) -> int:
+    """The length limit to propose: that of the longest example, unless few are so long; no more
+    than the model's positions.
+    """
     lengths = survey.lengths
     wanted = DEFAULT_MAX_LENGTH if lengths is None else _covering_length(lengths)
     # Rows of the shortest data would otherwise be so short that each holds one or two examples.
@@ -157,7 +159,7 @@ def _covering_length(lengths: ExampleLengths) -> int:
     return math.ceil(most / LENGTH_MULTIPLE) * LENGTH_MULTIPLE
 
 
-def _estimate_rows(survey: DataSurvey, spec: RunSpec) -> int:
+def _estimate_rows_per_epoch(survey: DataSurvey, spec: RunSpec) -> int:
     """Rows that the trainer sees in an epoch, about."""
     if survey.lengths is None or spec.training.method != "sft" or spec.max_length is None:
         return survey.rows
@@ -165,7 +167,7 @@ def _estimate_rows(survey: DataSurvey, spec: RunSpec) -> int:
 
 
 def _summary_lines(start: StartingSettings) -> Iterator[str]:
-    """Data, recipe, run and memory, a line each."""
+    """Lines on the data, the recipe, the run and its memory."""
     survey, filled = start.survey, start.recipe
     rows = f"{survey.rows:,} rows" if survey.exact else f"about {survey.rows:,} rows"
     lengths = survey.lengths
@@ -177,7 +179,7 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
     yield f"data: {rows} ({survey.format}){long}"
     yield f"recipe: {start.name}, {RECIPE_MEANINGS[start.name]}"
     steps = "steps" if filled.steps is None else f"about {filled.steps:,} steps"
-    yield f"run: {steps} of {filled.effective} x at most {filled.max_length:,} tokens"
+    yield f"run: {steps} of {filled.effective_batch} x at most {filled.max_length:,} tokens"
     if start.plan is None:
         return
     memory = f"about {start.plan.estimate.peak.total / GIB:,.1f} GiB on a GPU"
@@ -190,7 +192,7 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
     yield f"memory: {memory}{verdict[start.plan.verdict]}"
 
 
-def _collect_notes(survey: DataSurvey, length: int) -> tuple[str, ...]:
+def _notes_on_proposal(survey: DataSurvey, length: int) -> tuple[str, ...]:
     """What a user should know of the proposal."""
     notes = list(survey.notes)
     if survey.lengths is not None and survey.lengths.longest > length:

@@ -1,4 +1,5 @@
-"""What config.json says of a run's model before it is loaded: its layers, and how many positions it knows.
+"""Reads from config.json, before a run's model is loaded, its layers and how many positions it
+knows.
 
 Nothing but that file is read, so that settings can be proposed and planned in a moment, for models of any size.
 """
@@ -14,7 +15,7 @@ from truetune.settings.run_spec import RunSpec
 
 
 class ModelShape(NamedTuple):
-    """A model before it is loaded."""
+    """What config.json says of a model: its layers and its positions."""
 
     architecture: Architecture
     positions: int | None
@@ -22,7 +23,9 @@ class ModelShape(NamedTuple):
 
 
 def read_model_shape(spec: RunSpec) -> ModelShape:
-    """Raises SpecError or TokenizerError where config.json is not at hand or broken."""
+    """Read the shape of the run's model from its config.json. Raises SpecError or TokenizerError
+    where that is not on this machine or broken.
+    """
     name = spec.model or spec.tokenizer
     if name is None:
         raise SpecError("no model is named")

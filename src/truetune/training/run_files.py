@@ -1,4 +1,4 @@
-"""Run files: which files in the folder of a run are the run's, so that it may replace or remove them.
+"""Tells which files in a run's folder the run wrote, so that it may replace or remove them.
 
 `data.guard_output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
 `writing`, the checkpoint that is being written; `saving`, once the weights of the end are being written) and whole.json
@@ -100,10 +100,12 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
 
 
 def inputs_of_run(spec: RunSpec) -> list[Input]:
-    """What a run reads. What can't be found is left to the error that names it later."""
-    inputs = [Input("the tokenizer", path) for path in _locate_input(spec.tokenizer)]
-    inputs += [Input("the model", path) for path in _locate_input(spec.model)]
-    inputs += [Input("the adapter", path) for path in _locate_input(spec.training.adapter)]
+    """The files and folders that a run reads. What can't be found is left to the error that names
+    it later.
+    """
+    inputs = [Input("the tokenizer", path) for path in _locate_input_folder(spec.tokenizer)]
+    inputs += [Input("the model", path) for path in _locate_input_folder(spec.model)]
+    inputs += [Input("the adapter", path) for path in _locate_input_folder(spec.training.adapter)]
     if spec.template is not None and Path(spec.template).is_file():
         inputs.append(Input("the chat template", Path(spec.template)))
     for what, names in (("data", spec.data), ("evaluation data", spec.eval_data)):
@@ -115,7 +117,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     return inputs
 
 
-def _locate_input(name: str | None) -> Iterator[Path]:
+def _locate_input_folder(name: str | None) -> Iterator[Path]:
     """The folder of a model or tokenizer; nothing where it is not on this machine."""
     try:
         if name is not None:
@@ -124,8 +126,8 @@ def _locate_input(name: str | None) -> Iterator[Path]:
         return
 
 
-def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> ForeignFile | None:
-    """What stands where a run that resumes will write, and is not the run's.
+def find_foreign_file(folder: Path, run: Mapping[str, Any], last: int) -> ForeignFile | None:
+    """The first file where a resumed run will write that is not the run's own.
 
     What is in nobody's way stays as it is, and is none of our business.
 
@@ -142,20 +144,20 @@ def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> ForeignFil
     # state, and no list of them has been written yet.
     saving = run.get("saving") is True
     for path in sorted(folder.iterdir()):
-        stranger = _stranger_at_top(path, listed, saving=saving)
+        stranger = _foreign_entry_at_top(path, listed, saving=saving)
         if stranger is not None:
             return stranger
     for path in list_checkpoints(folder):
         # Earlier checkpoints are only read or rotated away, and rotation looks for itself.
         if (checkpoint_step(path) or 0) <= last:
             continue
-        stranger = _stranger_in_checkpoint(path, run)
+        stranger = _foreign_file_in_checkpoint(path, run)
         if stranger is not None:
             return stranger
     return None
 
 
-def _stranger_at_top(
+def _foreign_entry_at_top(
     path: Path, listed: Mapping[str, ListedFile], *, saving: bool
 ) -> ForeignFile | None:
     """Judge one entry of the run's folder itself."""
@@ -173,7 +175,7 @@ def _stranger_at_top(
     return None
 
 
-def _has_keys(*keys: str) -> Callable[[Path], bool]:
+def _make_json_key_test(*keys: str) -> Callable[[Path], bool]:
     """A test: is a file a JSON object with these keys?"""
 
     def is_ours(path: Path) -> bool:
@@ -183,14 +185,14 @@ def _has_keys(*keys: str) -> Callable[[Path], bool]:
     return is_ours
 
 
-def _are_findings(path: Path) -> bool:
-    """Is each line one that a run has written? A crash may have cut the last one."""
+def _is_findings_file(path: Path) -> bool:
+    """Is each line of a file a finding that a run has written? A crash may have cut the last one."""
     lines = path.read_bytes().split(b"\n") if path.is_file() else [b"", b""]
     # The piece behind the last line break is empty, or what a crash has cut.
     return all(is_finding_line(line) for line in lines[:-1])
 
 
-def _are_samples(path: Path) -> bool:
+def _are_own_samples(path: Path) -> bool:
     """Is each file that a run may replace or remove one that it wrote?"""
     return path.is_dir() and all(
         is_sample_file(one) for one in path.iterdir() if SAMPLE_FILE_NAME.fullmatch(one.name)
@@ -198,15 +200,19 @@ def _are_samples(path: Path) -> bool:
 
 
 WORKING_FILES: dict[str, Callable[[Path], bool]] = {
-    "contract.json": _has_keys("format", "truetune", "tokenizer", "special", "stops", "prompts"),
-    "watch.json": _has_keys("prompts", "max_new_tokens", "looks", "budget", "share_of_the_time"),
-    "findings.jsonl": _are_findings,
-    "samples": _are_samples,
+    "contract.json": _make_json_key_test(
+        "format", "truetune", "tokenizer", "special", "stops", "prompts"
+    ),
+    "watch.json": _make_json_key_test(
+        "prompts", "max_new_tokens", "looks", "budget", "share_of_the_time"
+    ),
+    "findings.jsonl": _is_findings_file,
+    "samples": _are_own_samples,
 }
 """What a run writes while it trains, and how it is known to be a run's"""
 
 
-def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> ForeignFile | None:
+def _foreign_file_in_checkpoint(path: Path, run: Mapping[str, Any]) -> ForeignFile | None:
     """What in a checkpoint's folder is not the run's, whether it was ended or not."""
     listed = listed_files(path)
     if listed is not None:
@@ -281,7 +287,7 @@ def remove_unfinished(path: Path) -> None:
     remove_empty_folders(folders)
 
 
-def free_name(path: Path) -> Path:
+def first_free_path(path: Path) -> Path:
     """A path like this one that nothing has."""
     number, free = 1, path
     while os.path.lexists(free):

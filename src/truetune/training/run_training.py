@@ -1,4 +1,4 @@
-"""A run, from its settings to its record.
+"""Runs a training from its settings to its record.
 
 `train_run` is the whole: it checks, encodes, claims the folder, prepares, audits, trains under watch, and saves. With
 --fit it starts again after running out of memory. What is done in each step stands in the module that it calls.
@@ -26,11 +26,15 @@ from truetune.training.distributed_run import (
     describe_idle_gpus,
     first_process_first,
     join_processes,
-    spread_over_processes,
+    settings_for_processes,
 )
-from truetune.training.fit_memory import Fitting, plan_run, usable_memory
+from truetune.training.fit_memory import MemoryFitting, plan_run_memory, usable_gpu_bytes
 from truetune.training.load_training_rows import TrainingData, highest_id
-from truetune.training.out_of_memory import RanOutOfMemory, catch_out_of_memory, relieve_memory
+from truetune.training.out_of_memory import (
+    RanOutOfMemory,
+    catch_out_of_memory,
+    reduce_memory_of_next_attempt,
+)
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.progress_output import (
     Listener,
@@ -41,15 +45,15 @@ from truetune.training.progress_output import (
 from truetune.training.run_files import EXTENDED_TOKENIZER, check_run_folder
 from truetune.training.save_checkpoints import (
     CheckpointSaver,
-    measure_held_out_loss,
-    measure_loss_before,
+    measure_loss_after_training,
+    measure_loss_before_training,
     save_final_weights,
 )
 from truetune.training.training_recipe import Recipe, make_recipe
 from truetune.training.watch.make_watcher import make_watcher
 from truetune.training.watch.process_group import describe_sharding
 from truetune.training.write_extended_tokenizer import extend_tokenizer
-from truetune.training.write_run_record import RunFile, begin_record, collect_inputs
+from truetune.training.write_run_record import RunFile, begin_record, collect_run_inputs
 
 LoadRows = Callable[..., TrainingData]
 BuildTrainer = Callable[[Recipe, PreparedModel, TrainingData], Any]
@@ -59,7 +63,7 @@ DEFAULT_OUTPUT = "outputs"
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that has ended."""
+    """The result of a run that has ended."""
 
     folder: Path
     steps: int
@@ -76,7 +80,9 @@ class Trained:
 
     @property
     def exit_code(self) -> int:
-        """1 where it failed, 3 where something asked for was not judged, else 0."""
+        """The exit code of the command: 1 where the run failed, 3 where something asked for was not
+        judged, else 0.
+        """
         if self.failed:
             return 1
         return 3 if self.not_judged and not self.allow_unjudged else 0
@@ -91,7 +97,7 @@ def train_run(
     listener: Listener | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Trained:
-    """Train what `spec` says.
+    """Run the training that the settings describe.
 
     Args:
         spec: the settings of the run.
@@ -111,23 +117,23 @@ def train_run(
     idle_gpus = describe_idle_gpus()
     if idle_gpus:
         listener.say(idle_gpus)
-    fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
+    fitting = MemoryFitting(fit, usable_gpu_bytes(gpu_memory), listener.say)
     # Each attempt begins again, from the settings: a half-built trainer keeps references that no one
     # can drop from outside.
     while True:
         try:
             return _attempt_run(
-                spread_over_processes(spec, state), fitting, force, listener, callbacks
+                settings_for_processes(spec, state), fitting, force, listener, callbacks
             )
         except RanOutOfMemory as error:
             listener.end()
             # The exception's frames hold the model and the optimizer until it is dropped.
             trouble = error.without_frames()
-        relieve_memory(trouble, fitting)
+        reduce_memory_of_next_attempt(trouble, fitting)
 
 
 def _attempt_run(
-    spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]
+    spec: RunSpec, fitting: MemoryFitting, force: bool, listener: Listener, callbacks: Sequence[Any]
 ) -> Trained:
     """One attempt, from the check to the saved weights. Raises RanOutOfMemory where memory ran out."""
     started = time.perf_counter()
@@ -142,10 +148,13 @@ def _attempt_run(
     # Checked before anything is encoded: a finding in the settings should not cost that time.
     with first_process_first() as leads:
         if leads:
-            looks.take(
-                "the check", preflight_checks.check_data(fitting.unjudged(first.spec), listener)
+            looks.add_or_stop(
+                "the check",
+                preflight_checks.check_settings_and_data(
+                    fitting.without_memory_rule(first.spec), listener
+                ),
             )
-        load, build = _method_functions(first.method)
+        load, build = _functions_of_method(first.method)
         data = load(
             first.spec,
             progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
@@ -154,7 +163,7 @@ def _attempt_run(
     # known only now.
     filled = make_recipe(spec, rows=len(data.train), **machine)
     folder = _output_folder(filled.spec)
-    inputs = collect_inputs(filled, data, processes=spec.training.devices)
+    inputs = collect_run_inputs(filled, data, processes=spec.training.devices)
     with first_process_first() as leads:
         if leads:
             check_same_run(folder, inputs)
@@ -163,15 +172,15 @@ def _attempt_run(
         for note in place.notes:
             listener.say(note)
         if place.finished:
-            return _already_trained(place, listener)
-        fitted = fitting.over(spec, filled.spec, _earlier_changes(place))
+            return _result_of_ended_run(place, listener)
+        fitted = fitting.settings_that_fit(spec, filled.spec, _fit_changes_to_resume(place))
         # Fitting may have shortened the rows: they are other examples then.
         if fitted.max_length != spec.max_length:
             data = load(make_recipe(fitted, rows=None, **machine).spec)
         filled = make_recipe(fitted, rows=len(data.train), **machine)
-        ready = prepare_and_report(filled, data, listener)
+        ready = prepare_model_and_report(filled, data, listener)
         record = begin_record(place, inputs, filled, ready, data)
-        record.put(fitted=fitting.record())
+        record.update(fitted=fitting.as_record())
         if record.writes:
             write_contract.write_contract(folder, ready.probes, ready.tokenizer)
         trainer = build(filled, ready, data)
@@ -179,22 +188,22 @@ def _attempt_run(
         for kind in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(kind)
         audit_and_rehearse(trainer, filled, data, place, looks, record)
-        before = measure_loss_before(trainer, place)
-        record.put(held_out_before=before)
+        before = measure_loss_before_training(trainer, place)
+        record.update(held_out_before=before)
         watching = make_watcher(filled.spec, ready, data, folder, listener)
         others = (
-            ListenerCallback(listener, data.tokens * filled.effective / len(data.train)),
+            ListenerCallback(listener, data.tokens * filled.effective_batch / len(data.train)),
             watching,
             *callbacks,
         )
         # Raised from here and not from inside: what the failed step holds is in frames below.
         trouble = catch_out_of_memory(
-            trainer, lambda: make_steps(trainer, filled, place, record, listener, others)
+            trainer, lambda: train_steps(trainer, filled, place, record, listener, others)
         )
         if trouble is not None:
-            raise RanOutOfMemory(trouble, plan_run(filled.spec, fitting.memory), folder)
-        loss = measure_held_out_loss(trainer)
-        _report_loss(loss, before, listener)
+            raise RanOutOfMemory(trouble, plan_run_memory(filled.spec, fitting.memory), folder)
+        loss = measure_loss_after_training(trainer)
+        _say_held_out_loss(loss, before, listener)
         save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)
     failed = _run_failed(watching.findings, spec, loss)
     findings = (*looks.findings, *watching.findings)
@@ -211,7 +220,7 @@ def _attempt_run(
 
 
 def _output_folder(spec: RunSpec) -> Path:
-    """Where a run is written."""
+    """The folder that a run is written to."""
     return Path(spec.training.output_dir or DEFAULT_OUTPUT)
 
 
@@ -224,31 +233,31 @@ def _run_failed(findings: Sequence[Finding], spec: RunSpec, loss: float | None) 
     return any(RANK[finding.severity] >= least for finding in findings)
 
 
-def _already_trained(place: FolderClaim, listener: Listener) -> Trained:
+def _result_of_ended_run(place: FolderClaim, listener: Listener) -> Trained:
     """The result of a run that has ended in this folder before: nothing is trained, nothing judged again."""
     record = place.before
     listener.say(f"already trained: {place.folder} holds this run, which ended {record['ended']}")
     return Trained(place.folder, record["step"], record["losses"].get("held_out"), (), False, 0.0)
 
 
-def _earlier_changes(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
+def _fit_changes_to_resume(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
     """What --fit changed when the run began. Only for a run that resumes: its checkpoint needs the same settings."""
     changes: Sequence[Mapping[str, Any]] = place.before.get("fitted", ())
     return changes if place.checkpoint else ()
 
 
-def _report_loss(loss: float | None, before: float | None, listener: Listener) -> None:
+def _say_held_out_loss(loss: float | None, before: float | None, listener: Listener) -> None:
     """Say the held-out loss, where rows are held out, and what speaks against the training."""
     if loss is None:
         return
     change = f" ({before:.3f} before)" if before is not None else ""
     listener.say(f"held-out loss: {loss:.3f}{change}")
-    doubt = _doubt_loss(loss, before)
+    doubt = _describe_loss_doubt(loss, before)
     if doubt:
         listener.say(doubt)
 
 
-def _doubt_loss(loss: float, before: float | None) -> str:
+def _describe_loss_doubt(loss: float, before: float | None) -> str:
     """What a held-out loss says against the training; empty where it says nothing."""
     if not isfinite(loss):
         return (
@@ -263,8 +272,12 @@ def _doubt_loss(loss: float, before: float | None) -> str:
     return ""
 
 
-def prepare_and_report(filled: Recipe, data: TrainingData, listener: Listener) -> PreparedModel:
-    """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
+def prepare_model_and_report(
+    filled: Recipe, data: TrainingData, listener: Listener
+) -> PreparedModel:
+    """Prepare tokenizer and model, the same in every process and every time, and say what was
+    chosen.
+    """
     set_seed(filled.seed)
     ready = prepare_model(
         filled.spec,
@@ -305,27 +318,27 @@ def audit_and_rehearse(
     how = describe_sharding(trainer.model)
     if how:
         looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
-        record.looked(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
+        record.record_checks(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
         return
     with first_process_first() as leads:
         if leads:
             with as_single_process():
-                looks.take(
-                    "the audit", preflight_checks.audit_run(trainer, filled.spec, data.train)
+                looks.add_or_stop(
+                    "the audit", preflight_checks.audit_trainer(trainer, filled.spec, data.train)
                 )
                 if filled.spec.rehearsal:
-                    looks.take(
+                    looks.add_or_stop(
                         "the rehearsal",
-                        preflight_checks.rehearse_run(trainer, filled.spec, data.train),
+                        preflight_checks.rehearse_trainer(trainer, filled.spec, data.train),
                     )
                 else:
                     looks.listener.say("no rehearsal: it is switched off")
-    record.looked(
+    record.record_checks(
         looks.findings_by_check, skipped=() if filled.spec.rehearsal else ("the rehearsal",)
     )
 
 
-def make_steps(
+def train_steps(
     trainer: Any,
     filled: Recipe,
     place: FolderClaim,
@@ -333,7 +346,7 @@ def make_steps(
     listener: Listener,
     callbacks: Sequence[Any],
 ) -> None:
-    """Make the steps, watched and saved."""
+    """Make the steps of the training, with sampling passes and checkpoints."""
     for callback in callbacks:
         trainer.add_callback(callback)
     set_seed(filled.seed)
@@ -342,13 +355,13 @@ def make_steps(
     CheckpointSaver(trainer, place, record, listener.say).train()
 
 
-def _method_functions(method: str) -> tuple[LoadRows, BuildTrainer]:
+def _functions_of_method(method: str) -> tuple[LoadRows, BuildTrainer]:
     """What loads the rows of a method, and what makes its trainer."""
     if method == "sft":
-        from truetune.training.load_training_rows import load_rows
+        from truetune.training.load_training_rows import load_training_data
         from truetune.training.supervised_trainer import make_supervised_trainer
 
-        return load_rows, make_supervised_trainer
+        return load_training_data, make_supervised_trainer
     from truetune.training import preference_rows, preference_trainers
 
-    return preference_rows.load_preferences, preference_trainers.make_preference_trainer
+    return preference_rows.load_preference_data, preference_trainers.make_preference_trainer

@@ -1,4 +1,4 @@
-"""Saving: checkpoints that are proved whole, from which a run resumes as if it had never stopped.
+"""Saves checkpoints that are proved whole, from which a run resumes as if it had never stopped.
 
 transformers writes a checkpoint in place, and deletes older ones before it is known to be on the disk. Here whole.json
 is written last, and older checkpoints go after that. It also forgets what it has summed since the last line of the log,
@@ -55,8 +55,8 @@ LOGGED_SUMS = (
 """Attributes of transformers' Trainer and TRL's in which they sum what the next line of the log says"""
 
 
-class Stopped(KeyboardInterrupt):
-    """A signal ended the run, after a checkpoint."""
+class StoppedBySignal(KeyboardInterrupt):
+    """Raised where a signal ended the run, after a checkpoint."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,9 @@ class Stopped(KeyboardInterrupt):
 
 
 class CheckpointSaver(TrainerCallback):
-    """Takes a trainer's checkpoints into its care. It must be the last callback: what others save is counted in."""
+    """A trainer's callback that saves its checkpoints whole and removes older ones. It must be the
+    last callback: what others save is counted in.
+    """
 
     def __init__(
         self, trainer: Any, claim: FolderClaim, record: RunFile, say: Callable[[str], None]
@@ -81,7 +83,9 @@ class CheckpointSaver(TrainerCallback):
         trainer.add_callback(self)
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
-        """transformers' own, once run.json says that this checkpoint is being written: so it is known to be ours.
+        """Save by transformers' own function, after run.json says that this checkpoint is being
+        written: so it is known to be ours. Raises UsageError where something of that name is there
+        already.
 
         Raises UsageError where something of that name is there already.
         """
@@ -89,7 +93,7 @@ class CheckpointSaver(TrainerCallback):
         if PartialState().is_main_process:
             if os.path.lexists(folder):
                 raise foreign_file_error(ForeignFile(folder, "this run did not write it"))
-            self.record.put(writing=folder.name)
+            self.record.update(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
 
@@ -99,45 +103,45 @@ class CheckpointSaver(TrainerCallback):
         Raises Stopped after SIGINT or SIGTERM, UsageError where a checkpoint can't be written.
         """
         checkpoint = self.claim.checkpoint
-        self.record.put(status="training")
+        self.record.update(status="training")
         try:
-            with self._listening():
+            with self._catch_signals():
                 # Killed between the last step and the end: only the saving is left to do.
-                if checkpoint is not None and self._ended(checkpoint):
-                    self._load(checkpoint)
+                if checkpoint is not None and self._is_last_step(checkpoint):
+                    self._load_weights(checkpoint)
                 else:
                     self.trainer.train(
                         resume_from_checkpoint=str(checkpoint) if checkpoint else None
                     )
         except KeyboardInterrupt:
-            self.record.ended("interrupted")
+            self.record.record_early_end("interrupted")
             raise
         except Exception as error:
-            explained = self._explained(error)
-            self.record.ended("failed")
+            explained = self._explain_write_error(error)
+            self.record.record_early_end("failed")
             # The explanation names disk and checkpoint; the chain of frames inside safetensors
             # helps nobody.
             raise explained or error from None
-        if self._asked():
-            self.record.ended("interrupted")
+        if self._was_any_process_signalled():
+            self.record.record_early_end("interrupted")
             message = (
                 f"stopped after step {self.trainer.state.global_step:,}: the same command resumes"
                 " from there"
             )
             self.say(message)
-            raise Stopped(self.signal or signal.SIGTERM, message)
+            raise StoppedBySignal(self.signal or signal.SIGTERM, message)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Put back what the log had summed, in a run that resumes."""
+        """Restore the sums of the log, in a run that resumes."""
         if self.claim.checkpoint is not None:
-            path = self.claim.checkpoint / _window_name(args.process_index)
-            restore_sums(
+            path = self.claim.checkpoint / _sums_file_name(args.process_index)
+            restore_log_sums(
                 self.trainer, parse_json(path.read_bytes(), RESULT) if path.is_file() else {}
             )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """End after this step where a signal came, with a checkpoint."""
-        if self._asked():
+        """End after this step with a checkpoint, where a signal came."""
+        if self._was_any_process_signalled():
             # Stopped between two steps, so that weights, optimizer and random numbers belong
             # together.
             control.should_save = control.should_training_stop = True
@@ -146,18 +150,18 @@ class CheckpointSaver(TrainerCallback):
         """Bring the checkpoint to the disk, say that it is whole, and remove older ones, in this order."""
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
         write_atomically.write_atomically(
-            folder / _window_name(args.process_index),
-            json.dumps(collect_sums(self.trainer)).encode(),
+            folder / _sums_file_name(args.process_index),
+            json.dumps(collect_log_sums(self.trainer)).encode(),
         )
         PartialState().wait_for_everyone()
         if PartialState().is_main_process:
-            _write_fingerprint(self.record, folder)
-            mark_whole(folder, resumes=not args.save_only_model)
-            self.record.put(writing=None)
-            self._rotate(state)
-            self.record.reached(state)
+            _write_base_fingerprint(self.record, folder)
+            mark_checkpoint_whole(folder, resumes=not args.save_only_model)
+            self.record.update(writing=None)
+            self._remove_older_checkpoints(state)
+            self.record.record_checkpoint(state)
 
-    def _rotate(self, state: Any) -> None:
+    def _remove_older_checkpoints(self, state: Any) -> None:
         """Remove all but the last checkpoints, as many as save_total_limit says, and the best one."""
         if not self.keep or self.keep < 0:
             return
@@ -176,8 +180,8 @@ class CheckpointSaver(TrainerCallback):
                     " since"
                 )
 
-    def _asked(self) -> bool:
-        """Was any process told to end? All have to ask."""
+    def _was_any_process_signalled(self) -> bool:
+        """Did a signal ask any process to end? All processes must call it."""
         if PartialState().num_processes == 1:
             return self.signal is not None
         # A launcher sends signals to each process at its own moment; a sum over all makes them stop
@@ -186,8 +190,10 @@ class CheckpointSaver(TrainerCallback):
         return bool(self.trainer.accelerator.reduce(flag, "sum").item())
 
     @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """The first signal asks for the end of the step, the second does what it always does."""
+    def _catch_signals(self) -> Iterator[None]:
+        """Catch signals while this lasts: the first asks for the end of the step, the second does
+        what it always does.
+        """
         # Python sets handlers in the main thread only; in a notebook's worker Ctrl-C keeps its own
         # meaning.
         if threading.current_thread() is not threading.main_thread():
@@ -216,13 +222,13 @@ class CheckpointSaver(TrainerCallback):
         finally:
             put_back()
 
-    def _ended(self, checkpoint: Path) -> bool:
+    def _is_last_step(self, checkpoint: Path) -> bool:
         """Was this the last step? transformers would make one more."""
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         sharded = self.trainer.is_fsdp_enabled or self.trainer.is_deepspeed_enabled
         return bool(state.global_step >= state.max_steps > 0 and not sharded)
 
-    def _load(self, checkpoint: Path) -> None:
+    def _load_weights(self, checkpoint: Path) -> None:
         """Load a run's weights without making a step: the best ones where it asks for them."""
         self.trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         best = (
@@ -232,13 +238,15 @@ class CheckpointSaver(TrainerCallback):
         )
         self.trainer._load_from_checkpoint(best or str(checkpoint))
 
-    def _explained(self, error: Exception) -> UsageError | None:
-        """What to say where the error came while a checkpoint was written; what there is of it is removed."""
+    def _explain_write_error(self, error: Exception) -> UsageError | None:
+        """The error to raise where `error` came while a checkpoint was written; what there is of it
+        is removed. None for other errors.
+        """
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             return None
         if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN_FILE):
-            return self._unwritten(
+            return self._unwritten_checkpoint_error(
                 folder, error
             )  # run.json comes first: there is nothing of the checkpoint yet
         if not folder.is_dir() or (find_checkpoint_fault(folder)) is None:
@@ -246,10 +254,12 @@ class CheckpointSaver(TrainerCallback):
         if PartialState().is_main_process:
             with suppress(OSError):
                 remove_unfinished(folder)
-        return self._unwritten(folder, error)
+        return self._unwritten_checkpoint_error(folder, error)
 
-    def _unwritten(self, folder: Path, error: Exception) -> UsageError:
-        """What to say where a checkpoint could not be written."""
+    def _unwritten_checkpoint_error(self, folder: Path, error: Exception) -> UsageError:
+        """The error that says that a checkpoint could not be written, with what there is to resume
+        from.
+        """
         whole = [
             path.name
             for path in list_checkpoints(self.record.folder)
@@ -267,7 +277,7 @@ class CheckpointSaver(TrainerCallback):
         )
 
 
-def measure_loss_before(trainer: Any, claim: FolderClaim) -> float | None:
+def measure_loss_before_training(trainer: Any, claim: FolderClaim) -> float | None:
     """The loss of the held-out rows before the first step; None where none are held out, or the weights are sharded."""
     if claim.checkpoint is not None:
         known: float | None = claim.before.get("held_out_before")
@@ -282,8 +292,10 @@ def measure_loss_before(trainer: Any, claim: FolderClaim) -> float | None:
     return loss
 
 
-def measure_held_out_loss(trainer: Any) -> float | None:
-    """The loss of the held-out rows after the last step, from the log where it stands there."""
+def measure_loss_after_training(trainer: Any) -> float | None:
+    """The loss of the held-out rows after the last step, from the log where it has one; None where
+    none are held out.
+    """
     if trainer.eval_dataset is None:
         return None
     last = trainer.state.log_history if not trainer.args.load_best_model_at_end else []
@@ -304,11 +316,11 @@ def save_final_weights(
     # then read the whole text again.
     trainer.accelerator.unwrap_model(trainer.model).config.use_cache = True
     try:
-        record.put(saving=True)
+        record.update(saving=True)
         trainer.save_model()
         trainer.save_state()
         if record.writes:
-            _write_fingerprint(record, record.folder)
+            _write_base_fingerprint(record, record.folder)
             defaults = getattr(
                 trainer.accelerator.unwrap_model(trainer.model), "generation_config", None
             )
@@ -319,24 +331,24 @@ def save_final_weights(
                     record.folder / "generation_config.json", defaults.to_json_string().encode()
                 )
     except (OSError, RuntimeError, SafetensorError) as error:
-        record.ended("failed")
+        record.record_early_end("failed")
         free = shutil.disk_usage(record.folder).free
         raise UsageError(
             f"{record.folder}: the weights could not be written: {error} ({free:,} bytes are free);"
             " the same command resumes from the last checkpoint"
         ) from error
     PartialState().wait_for_everyone()
-    record.end(trainer.state, seconds=seconds, loss=loss)
+    record.record_completion(trainer.state, seconds=seconds, loss=loss)
 
 
-def _write_fingerprint(record: RunFile, folder: Path) -> None:
-    """The fingerprint of its base beside an adapter."""
+def _write_base_fingerprint(record: RunFile, folder: Path) -> None:
+    """Write the fingerprint of the base beside an adapter."""
     base = record.facts["base"]["fingerprint"]
     if base is not None and (folder / "adapter_config.json").is_file():
         write_atomically.write_atomically(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
 
 
-def mark_whole(folder: Path, *, resumes: bool) -> None:
+def mark_checkpoint_whole(folder: Path, *, resumes: bool) -> None:
     """Bring a checkpoint to the disk, then say that it is whole. Raises OSError."""
     for path in folder.rglob("*"):
         if path.is_file():
@@ -356,8 +368,8 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
     write_atomically.sync_folder_to_disk(folder.parent)
 
 
-def collect_sums(trainer: Any) -> dict[str, Any]:
-    """What a trainer has summed since the last line of its log."""
+def collect_log_sums(trainer: Any) -> dict[str, Any]:
+    """The sums of a trainer since the last line of its log, for a checkpoint."""
     sums = {
         name: _plain_values(getattr(trainer, name))
         for name in LOGGED_SUMS
@@ -367,8 +379,8 @@ def collect_sums(trainer: Any) -> dict[str, Any]:
     return sums | ({"ledger": ledger.state()} if ledger is not None else {})
 
 
-def restore_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
-    """Put back what `collect_sums` gave.
+def restore_log_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
+    """Restore the sums that `collect_log_sums` gave.
 
     The loss that transformers says of the whole call stays one of this call alone.
     """
@@ -400,6 +412,6 @@ def _plain_values(value: Any) -> Any:
     return [_plain_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _window_name(process: int) -> str:
-    """One file a process: each has sums of its own."""
+def _sums_file_name(process: int) -> str:
+    """The name of the file of a process's sums in a checkpoint: each process has sums of its own."""
     return f"window_{process}.json"

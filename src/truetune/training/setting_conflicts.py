@@ -1,4 +1,4 @@
-"""Settings of a run that cannot all hold, each with what to do.
+"""Finds settings of a run that cannot all hold, and says for each what to do.
 
 Every conflict is a sentence, and all are told at once. Rules about data stand in `checks`; here is what would make the
 trainer fail, or quietly do something else than the settings say.
@@ -75,12 +75,12 @@ def refuse_conflicts(
         )
     # All conflicts at once: a user who has to run the command once for each loses minutes.
     conflicts = [
-        *_other_trainer(spec),
-        *_foreign_settings(training, trainer),
-        *_row_conflicts(spec, training),
+        *_other_trainer_conflicts(spec),
+        *_forbidden_argument_conflicts(training, trainer),
+        *_batch_and_packing_conflicts(spec, training),
         *_weight_conflicts(training, gpu=gpu, bf16=bf16),
     ]
-    conflicts += _preference_conflicts(training, trainer)
+    conflicts += _kto_batch_conflicts(training, trainer)
     if training.warmup_ratio is not None and training.warmup_steps is not None:
         conflicts.append(
             "training.warmup_ratio and training.warmup_steps are both set; keep warmup_steps (a"
@@ -90,13 +90,13 @@ def refuse_conflicts(
         raise UsageError("\n".join(conflicts))
 
 
-def _other_trainer(spec: RunSpec) -> Iterator[str]:
+def _other_trainer_conflicts(spec: RunSpec) -> Iterator[str]:
     """Settings that are meant for another program."""
     if spec.trained_by not in (None, "truetune"):
         yield f"trained_by: {spec.trained_by} is another trainer than truetune train; leave it out"
 
 
-def _foreign_settings(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+def _forbidden_argument_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
     """Settings and arguments that this program sets itself, or has under another name."""
     for name, remedy in OTHER_STACKS.items():
         # A setting that is off asks for nothing, and readers of other trainers' configs fill many
@@ -114,8 +114,8 @@ def _foreign_settings(training: Training, trainer: Mapping[str, Any]) -> Iterato
             )
 
 
-def _row_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
-    """What contradicts itself about batches and packing."""
+def _batch_and_packing_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
+    """Conflicts among the settings of batches and packing."""
     for name in POSITIVE_COUNTS:
         count = getattr(training, name)
         if count is not None and count <= 0:
@@ -143,9 +143,9 @@ def _row_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
 
 
 def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
-    """What contradicts itself about weights and their numbers."""
+    """Conflicts among the settings of weights, adapters and their number formats."""
     adapts = training.lora is not None or training.adapter is not None
-    yield from _float_conflicts(training, gpu=gpu, bf16=bf16)
+    yield from _number_format_conflicts(training, gpu=gpu, bf16=bf16)
     yield from _adapter_conflicts(training, adapts=adapts, gpu=gpu)
     # The smallest step of float16 near 1 is 1e-3: a weight plus a learning rate of 1e-5 times a
     # gradient is the same weight again.
@@ -158,8 +158,8 @@ def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[
         yield "training.fsdp and training.deepspeed_stage are both set; keep one"
 
 
-def _float_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
-    """What the machine cannot compute in, or not both at once."""
+def _number_format_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
+    """Conflicts of number formats: those that the machine cannot compute in, or not both at once."""
     if training.bf16 and training.fp16:
         yield "training.bf16 and training.fp16 are both true; keep bf16"
     # GPUs before Ampere emulate bfloat16 at a fraction of the speed: such a run would work, and
@@ -174,7 +174,7 @@ def _float_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[s
 
 
 def _adapter_conflicts(training: Training, *, adapts: bool, gpu: bool) -> Iterator[str]:
-    """What adapters and quantized bases ask of each other."""
+    """Conflicts between an adapter, a quantized base and the machine."""
     if training.lora is not None and training.adapter is not None:
         yield "training.adapter brings its own LoRA settings; leave training.lora out"
     if training.load_in is not None and not adapts:
@@ -186,8 +186,8 @@ def _adapter_conflicts(training: Training, *, adapts: bool, gpu: bool) -> Iterat
         yield "training.load_in: quantized training needs a GPU (bitsandbytes); leave load_in out"
 
 
-def _preference_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
-    """What KTO needs of its batches."""
+def _kto_batch_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+    """Conflicts of the batch settings with what KTO needs."""
     if training.method != "kto" or training.loss_type in LOSSES_WITHOUT_KL:
         return
     # The KL term takes the answer of another row in the batch for an answer to this prompt. With

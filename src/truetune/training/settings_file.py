@@ -1,4 +1,4 @@
-"""Settings as a truetune.yaml that says what each of them means.
+"""Writes settings as a truetune.yaml that says what each of them means.
 
 What is set is written, what is not stands as a comment with an example: the file is the manual of its own settings. The
 meaning comes from the fields' descriptions, so that it cannot differ from what `truetune` does.
@@ -134,23 +134,25 @@ COLUMN = 46
 """Where the comments begin"""
 
 
-def render_settings(start: StartingSettings, folder: Path, schema: str) -> str:
-    """The file; `folder`: where it will stand, `schema`: what editors look up."""
-    settings = _shown_settings(start.settings)
-    live = {path for path in settings if _is_live(start, path)}
+def render_settings_yaml(start: StartingSettings, folder: Path, schema: str) -> str:
+    """The text of a truetune.yaml. `folder`: where it will be; `schema`: the address of the schema
+    for editors.
+    """
+    settings = _settings_of_method(start.settings)
+    live = {path for path in settings if _is_written_as_set(start, path)}
     lines = [
         f"# yaml-language-server: $schema={schema}",
         f"# Settings of `truetune train`: {start.name}, {RECIPE_MEANINGS[start.name]}.",
         "# Written by `truetune init`. What is commented out has its default, or an example.",
     ]
-    values, remarks = _setting_values(start, live, folder), _data_remarks(start)
+    values, remarks = _values_to_write(start, live, folder), _meanings_from_data(start)
     for heading, paths in LAYOUT:
         lines += ["", f"# {heading}"]
         opened: set[str] = set()
         for path in filter(settings.__contains__, paths):
-            lines += _section_heads(path, live, opened)
+            lines += _unwritten_section_heads(path, live, opened)
             lines.append(
-                _setting_line(
+                _setting_yaml_line(
                     path,
                     values[path],
                     live,
@@ -160,8 +162,8 @@ def render_settings(start: StartingSettings, folder: Path, schema: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown_settings(spec: RunSpec) -> list[str]:
-    """Without the settings of other methods"""
+def _settings_of_method(spec: RunSpec) -> list[str]:
+    """The dotted names of the settings, without those of other methods."""
     method = spec.training.method
     every = (path for _, paths in LAYOUT for path in paths)
     return [
@@ -171,8 +173,10 @@ def _shown_settings(spec: RunSpec) -> list[str]:
     ]
 
 
-def _is_live(start: StartingSettings, path: str) -> bool:
-    """Every sheet sets it, the user or the recipe's name asks for it, or it has to be on."""
+def _is_written_as_set(start: StartingSettings, path: str) -> bool:
+    """Is a setting written with its value (and not as a comment)? It is where every file sets it,
+    the user or the recipe's name asks for it, or it has to be on.
+    """
     if path.startswith(LORA_PREFIX) and start.settings.training.lora is None:
         return False
     # Shown only where it is on: `false` would look like a decision on a machine that has no need
@@ -184,8 +188,8 @@ def _is_live(start: StartingSettings, path: str) -> bool:
     )
 
 
-def _setting_values(start: StartingSettings, live: set[str], folder: Path) -> dict[str, Any]:
-    """What stands behind each name."""
+def _values_to_write(start: StartingSettings, live: set[str], folder: Path) -> dict[str, Any]:
+    """The value that is written for each setting."""
     spec = start.recipe.spec
     # Without the number of rows, intervals come out as shares of the run. They stay right where the
     # data grows.
@@ -193,14 +197,16 @@ def _setting_values(start: StartingSettings, live: set[str], folder: Path) -> di
         start.settings, rows=None, gpu=start.recipe.gpu, bf16=bool(spec.training.bf16)
     ).spec
     values = {}
-    for path in _shown_settings(spec):
+    for path in _settings_of_method(spec):
         value = _setting_value(shares if path in SHARE_SETTINGS else spec, path)
         if path not in live and value in (None, (), {}):
             value = (EXAMPLES | EXAMPLE_LOSSES.get(start.name, {})).get(
                 path, _setting_value(BARE_SPEC, path)
             )
         values[path] = (
-            _relative_paths(value, folder) if path in PATH_SETTINGS and path in live else value
+            _paths_relative_to_file(value, folder)
+            if path in PATH_SETTINGS and path in live
+            else value
         )
     return values
 
@@ -213,8 +219,8 @@ def _setting_value(spec: RunSpec, path: str) -> Any:
     return value
 
 
-def _data_remarks(start: StartingSettings) -> dict[str, str]:
-    """Meanings that tell of the data at hand."""
+def _meanings_from_data(start: StartingSettings) -> dict[str, str]:
+    """Meanings of settings that tell of the data that was found."""
     lengths = start.survey.lengths
     if lengths is None:
         return {}
@@ -234,7 +240,7 @@ def _setting_meaning(path: str) -> str:
 
 
 def _nested_model(model: type[BaseModel], name: str) -> type[BaseModel]:
-    """The model of a field that is one, be it optional."""
+    """The pydantic model of a field that is one, also where it is optional; else None."""
     kinds = (
         model.model_fields[name].annotation,
         *getattr(model.model_fields[name].annotation, "__args__", ()),
@@ -242,7 +248,7 @@ def _nested_model(model: type[BaseModel], name: str) -> type[BaseModel]:
     return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
-def _section_heads(path: str, live: Iterable[str], opened: set[str]) -> Iterator[str]:
+def _unwritten_section_heads(path: str, live: Iterable[str], opened: set[str]) -> Iterator[str]:
     """The lines of the parts that a setting stands in, where they have not been written."""
     parents = path.split(".")[:-1]
     for depth in range(len(parents)):
@@ -253,10 +259,10 @@ def _section_heads(path: str, live: Iterable[str], opened: set[str]) -> Iterator
             yield f"{'  ' * depth}{dead}{parents[depth]}:"
 
 
-def _setting_line(path: str, value: Any, live: Iterable[str], meaning: str) -> str:
-    """One setting with its meaning; a comment where it is not live."""
+def _setting_yaml_line(path: str, value: Any, live: Iterable[str], meaning: str) -> str:
+    """The line of one setting with its meaning; a comment where it is not live."""
     depth = path.count(".")
-    text = f"{path.rpartition('.')[2]}: {_yaml_value(value)}"
+    text = f"{path.rpartition('.')[2]}: {_yaml_value_on_one_line(value)}"
     if path not in live:
         part = path.rpartition(".")[0]
         inside = bool(part) and not any(other.startswith(f"{part}.") for other in live)
@@ -264,7 +270,7 @@ def _setting_line(path: str, value: Any, live: Iterable[str], meaning: str) -> s
     return f"{'  ' * depth + text:<{COLUMN}} # {meaning}"
 
 
-def _yaml_value(value: Any) -> str:
+def _yaml_value_on_one_line(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, tuple):
         value = value[0] if len(value) == 1 and isinstance(value[0], str) else list(value)
@@ -276,10 +282,10 @@ def _yaml_value(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _relative_paths(value: Any, folder: Path) -> Any:
+def _paths_relative_to_file(value: Any, folder: Path) -> Any:
     """Relative paths as they stand from the file's folder."""
     if isinstance(value, tuple):
-        return tuple(_relative_paths(item, folder) for item in value)
+        return tuple(_paths_relative_to_file(item, folder) for item in value)
     path = Path(value)
     if (
         # A hub's or a server's address has no folder; a name that is no path here is a model of the

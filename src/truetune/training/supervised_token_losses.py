@@ -1,9 +1,10 @@
-"""The loss of each supervised token: the model's own head, over the places that have a label and no others.
+"""Computes the loss of each supervised token by the model's own head, over the positions that have
+a label and no others.
 
 A hook in front of the output embedding keeps the hidden states of these places alone, so that all else a model does to
 its logits (scales, caps) is done as ever, and an adapter on the head works. With short answers to long prompts that
 saves most of the head. On a GPU the logits of a step are never held at once, where TRL's fused head gives this model's
-own losses (`fuse_head`).
+own losses (`use_fused_head`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_DIFFERENCE, MAX_DIFFERENCE_16_BIT = 1e-3, 0.1
 
 
 class TokenLosses(NamedTuple):
-    """One entry for each supervised token of a batch, in order."""
+    """Losses with one entry for each supervised token of a batch, in order."""
 
     losses: torch.Tensor
     """(k,) cross-entropy in nats"""
@@ -41,8 +42,8 @@ class TokenLosses(NamedTuple):
     """(), what a mixture of experts adds to the mean loss of a batch to keep its experts in balance; None without"""
 
 
-def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
-    """Run the model on a batch of (rows, tokens)."""
+def compute_token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
+    """The losses of a batch's supervised tokens; runs the model on (rows, tokens)."""
     labels: torch.Tensor = batch["labels"]
     # The one shift of the labels. Models shift too when they are given labels, so these are kept
     # from the model, and no label can be shifted twice.
@@ -57,7 +58,7 @@ def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
         output = model(**inputs, labels=labels, fused_lm_head=True)
         losses = -output.log_probs[mask]
     else:
-        with _only_supervised(inner, mask):
+        with _head_on_supervised_only(inner, mask):
             output = model(**inputs)
         logits = output.logits
         # A model whose head was not reached by the hook (it has none, or computes the logits
@@ -69,8 +70,8 @@ def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
     first = (labels[:, :-1] == IGNORED)[mask]
     return TokenLosses(
         losses,
-        _supervised_values(batch, "loss_weights", mask),
-        _supervised_values(batch, "sources", mask),
+        _column_at_supervised(batch, "loss_weights", mask),
+        _column_at_supervised(batch, "sources", mask),
         first,
         _auxiliary_loss(inner, output),
     )
@@ -82,7 +83,7 @@ def innermost_model(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def fuse_head(model: Any) -> bool:
+def use_fused_head(model: Any) -> bool:
     """Give a model TRL's fused head, where that computes its own losses; False where it does not."""
     from trl.trainer.utils import add_fused_lm_head
 
@@ -96,11 +97,11 @@ def fuse_head(model: Any) -> bool:
     # back and not the class's.
     own = vars(model).get("forward")
     with torch.no_grad():
-        expected = token_losses(model, batch).losses
+        expected = compute_token_losses(model, batch).losses
         try:
             add_fused_lm_head(model, outputs=("log_probs",))
             setattr(model, FUSED_FLAG, True)
-            difference = (token_losses(model, batch).losses - expected).abs().max()
+            difference = (compute_token_losses(model, batch).losses - expected).abs().max()
             exact = bool(
                 difference
                 <= (MAX_DIFFERENCE if model.dtype == torch.float32 else MAX_DIFFERENCE_16_BIT)
@@ -116,7 +117,7 @@ def fuse_head(model: Any) -> bool:
 
 
 @contextmanager
-def _only_supervised(model: Any, mask: torch.Tensor) -> Iterator[None]:
+def _head_on_supervised_only(model: Any, mask: torch.Tensor) -> Iterator[None]:
     """While this lasts, the head is given the places of `mask` alone, as one row."""
     head = model.get_output_embeddings()
     if head is None:
@@ -141,13 +142,15 @@ def _only_supervised(model: Any, mask: torch.Tensor) -> Iterator[None]:
 
 
 def _auxiliary_loss(model: Any, output: Any) -> torch.Tensor | None:
-    """The weighted penalty of a mixture of experts; None where the model has none."""
+    """The weighted loss that balances a mixture of experts; None where the model has none."""
     loss: torch.Tensor | None = getattr(output, "aux_loss", None)
     share = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)
     return None if loss is None or not share else loss * share
 
 
-def _supervised_values(batch: dict[str, Any], name: str, mask: torch.Tensor) -> torch.Tensor | None:
+def _column_at_supervised(
+    batch: dict[str, Any], name: str, mask: torch.Tensor
+) -> torch.Tensor | None:
     """A column of the batch at the supervised positions; None where the batch lacks it."""
     values: torch.Tensor | None = batch.get(name)
     return None if values is None else values[:, 1:][mask]

@@ -1,4 +1,4 @@
-"""transformers' Trainer with a loss over supervised tokens, told apart by what they are.
+"""transformers' Trainer with a loss per supervised token of a whole step, logged by source as well.
 
 Only what decides the loss is overridden: its division by the supervised tokens of a whole step, that of an evaluation,
 and samplers that give each process as much. All else (precision, saving, distribution) stays transformers' own.
@@ -16,32 +16,34 @@ from truetune.training.distributed_run import make_even_sampler
 from truetune.training.load_training_rows import TrainingData
 from truetune.training.peft_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel
-from truetune.training.supervised_token_losses import token_losses
-from truetune.training.trainer_arguments import make_arguments
-from truetune.training.training_recipe import Recipe, recipe_arguments
+from truetune.training.supervised_token_losses import compute_token_losses
+from truetune.training.trainer_arguments import make_trainer_arguments
+from truetune.training.training_recipe import Recipe, trainer_arguments_of_recipe
 from truetune.training.watch.losses_by_source import SourceLosses
 
 
-class LossLedger(Protocol):
-    """Keeps the losses of tokens by what they are."""
+class SourceLossRecorder(Protocol):
+    """Protocol of what sums the losses of tokens by their source, for the log."""
 
     def add(self, losses: torch.Tensor, sources: torch.Tensor, first: torch.Tensor) -> None:
-        """Take the losses (k,) of a batch's supervised tokens, their sources (k,), and whether an answer begins there
-        (k,)."""
+        """Add the losses (k,) of a batch's supervised tokens, their sources (k,), and whether an
+        answer begins there (k,).
+        """
 
     def take(self) -> dict[str, float]:
-        """What to log, since the last time."""
+        """The values to log, since the last call."""
         ...
 
 
 class SupervisedTrainer(Trainer):
-    """The loss is the sum of (weight x) cross-entropy over the supervised tokens of a step, divided by their number.
+    """A trainer whose loss is the sum of (weight x) cross-entropy over the supervised tokens of a
+    step, divided by their number.
 
     The number counts all micro-batches and all processes of the step. The loss of an evaluation is per token too, so
     that it does not depend on the batch size.
     """
 
-    def __init__(self, *args: Any, ledger: LossLedger | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, ledger: SourceLossRecorder | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # transformers divides the loss by the accumulation steps unless the model takes
         # num_items_in_batch. We divide by the number of tokens ourselves; without this line the
@@ -53,8 +55,8 @@ class SupervisedTrainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The loss of one micro-batch, and an empty output where one is asked for."""
-        tokens = token_losses(model, inputs)
+        """The loss of one micro-batch, with an empty output where one is asked for."""
+        tokens = compute_token_losses(model, inputs)
         losses = tokens.losses if tokens.weights is None else tokens.losses * tokens.weights
         total = losses.sum()
         if not model.training:
@@ -80,16 +82,20 @@ class SupervisedTrainer(Trainer):
         return (loss, {}) if return_outputs else loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        """transformers' own, with as many rows for each process."""
-        return self._even(super()._get_train_sampler(train_dataset), self.args.train_batch_size)
+        """transformers' own sampler, filled up so that each process has as many rows."""
+        return self._fill_last_batches(
+            super()._get_train_sampler(train_dataset), self.args.train_batch_size
+        )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        """transformers' own, with as many rows for each process; in order where it names none."""
+        """transformers' own sampler, filled up so that each process has as many rows; in order
+        where it names none.
+        """
         sampler = super()._get_eval_sampler(eval_dataset) or SequentialSampler(eval_dataset)
-        return self._even(sampler, self.args.eval_batch_size)
+        return self._fill_last_batches(sampler, self.args.eval_batch_size)
 
-    def _even(self, sampler: Any, batch: int) -> Any:
-        """Fill the last batches up; see `distributed_run.make_even_sampler`."""
+    def _fill_last_batches(self, sampler: Any, batch: int) -> Any:
+        """A sampler with its last batches filled up; see `distributed_run.make_even_sampler`."""
         return make_even_sampler(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 
     def evaluation_loop(
@@ -100,7 +106,7 @@ class SupervisedTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> Any:
-        """transformers' own, with the loss per token."""
+        """Evaluate by transformers' own loop, with the loss per supervised token."""
         # Left from the evaluation before the first step, or from one that an error ended.
         self._evaluated.clear()
         output = super().evaluation_loop(
@@ -112,7 +118,7 @@ class SupervisedTrainer(Trainer):
         return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """With the losses by source."""
+        """Log by transformers' own function, with the losses by source added."""
         if self.ledger is not None and "loss" in logs:
             logs |= self.ledger.take()
         super().log(logs, start_time)
@@ -124,8 +130,9 @@ def make_supervised_trainer(
     """The trainer of supervised fine-tuning. Raises SpecError for arguments that it does not know."""
     return SupervisedTrainer(
         model=add_adapter(ready.model, ready.peft),
-        args=make_arguments(
-            TrainingArguments, recipe_arguments(recipe, evaluates=data.held_out is not None)
+        args=make_trainer_arguments(
+            TrainingArguments,
+            trainer_arguments_of_recipe(recipe, evaluates=data.held_out is not None),
         ),
         data_collator=ready.collate,
         train_dataset=data.train,

@@ -1,4 +1,4 @@
-"""What can be known of a run's data and model before anything is chosen, for `truetune init`.
+"""Surveys a run's data and model for `truetune init`, before anything is chosen.
 
 The first rows are read and encoded, and config.json is read. A sample and not all: the answer shall be there in
 seconds, and the number of rows is then an estimate, said as one.
@@ -31,7 +31,7 @@ MAX_ROWS_SURVEYED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ExampleLengths:
-    """Tokens of the examples that were looked at."""
+    """How many tokens the examples of the sample have."""
 
     examples: int
     mean: float
@@ -42,7 +42,7 @@ class ExampleLengths:
 
 @dataclass(frozen=True, slots=True)
 class DataSurvey:
-    """What was found."""
+    """What was found of the data and the model."""
 
     format: str | None
     """Of the first row"""
@@ -58,17 +58,17 @@ class DataSurvey:
 
 
 def survey_data(spec: RunSpec) -> DataSurvey:
-    """Look at the first rows of `data`, and at the model's config.json. Raises DataError."""
-    rows, count, exact = _read_sample(spec)
+    """Survey the first rows of `data`, and the model's config.json. Raises DataError."""
+    rows, count, exact = _read_first_rows(spec)
     notes: list[str] = []
     lengths = _try_or_note(
-        lambda: _measure_lengths(spec, rows), "the lengths of the examples", notes
+        lambda: _measure_example_lengths(spec, rows), "the lengths of the examples", notes
     )
     shape = _try_or_note(lambda: read_model_shape(spec), "the size of the model", notes)
     return DataSurvey(rows[0].format if rows else None, count, exact, lengths, shape, tuple(notes))
 
 
-def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
+def _read_first_rows(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
     """The first rows, how many there are, and whether that is counted rather than estimated."""
     progress = [0, 0, 1]
 
@@ -85,8 +85,8 @@ def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
     return rows, math.ceil(seen * total / max(done, 1)), False
 
 
-def _measure_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
-    """Of a pair, the longer side counts."""
+def _measure_example_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
+    """How many tokens the examples of the rows have; of a pair the longer side counts."""
     # The exact path alone: proving the fast one costs more than it saves on so few rows.
     ready = replace(prepare_probes_of_run(spec), only_reference=True)
     batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend, only_reference=True))
@@ -100,10 +100,12 @@ def _measure_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
     )
 
 
-def _try_or_note(look: Callable[[], Any], what: str, notes: list[str]) -> Any:
-    """What a look gives; None and a note where it fails, for the rest of the survey still helps."""
+def _try_or_note(inspect: Callable[[], Any], what: str, notes: list[str]) -> Any:
+    """What a step of the survey gives; None and a note where it fails, for the rest of the survey
+    still helps.
+    """
     try:
-        return look()
+        return inspect()
     except TruetuneError as error:
         notes.append(f"{what}: not known ({error})")
         return None

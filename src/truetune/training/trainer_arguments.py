@@ -1,4 +1,4 @@
-"""The arguments of a trainer, made of the recipe and of what the user passes through.
+"""Makes the arguments object of a trainer from the recipe and from what the user passes through.
 
 The classes of transformers and TRL check themselves; here their faults become faults of the user's settings, named by
 the argument. Nothing is filtered: an argument that a release does not know is an error, and not left out.
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from truetune.errors import SpecError
-from truetune.training.distributed_run import use_one_gpu
+from truetune.training.distributed_run import keep_off_data_parallel
 
 
-def make_arguments(kind: type[Any], arguments: Mapping[str, Any]) -> Any:
+def make_trainer_arguments(kind: type[Any], arguments: Mapping[str, Any]) -> Any:
     """An instance of `kind` (TrainingArguments, DPOConfig, ...). Raises SpecError for what it does not know."""
     known = {field.name for field in dataclasses.fields(kind) if field.init}
     for name in arguments:
@@ -31,5 +31,5 @@ def make_arguments(kind: type[Any], arguments: Mapping[str, Any]) -> Any:
     # strategy), so its words are passed on as a fault of the settings.
     except (TypeError, ValueError) as error:
         raise SpecError(f"trainer: {kind.__name__}: {error}") from None
-    use_one_gpu(instance)
+    keep_off_data_parallel(instance)
     return instance

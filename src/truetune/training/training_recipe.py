@@ -1,4 +1,4 @@
-"""What the settings of a run mean for `truetune train`, and the arguments of its trainer.
+"""The recipe of a run: its settings with everything filled, and the arguments of its trainer.
 
 `make_recipe` puts the user's settings together, refuses what contradicts itself, and fills the rest. It reads no data
 and loads no model, so that `plan`, `init` and tests can ask it for any machine.
@@ -19,18 +19,18 @@ from truetune.training.default_settings import (
     DEFAULT_MAX_LENGTH,
     Choice,
     SettingsBuilder,
-    count_steps,
+    count_optimizer_steps,
     fill_batches,
+    fill_gradient_checkpointing,
     fill_learning_rate,
-    fill_memory,
-    fill_records,
+    fill_logging_and_saving,
     fill_warmup,
     fill_weights,
 )
 from truetune.training.read_model_shape import read_model_shape
 from truetune.training.setting_conflicts import refuse_conflicts
 
-__all__ = ["Choice", "Recipe", "make_recipe", "recipe_arguments"]
+__all__ = ["Choice", "Recipe", "make_recipe", "trainer_arguments_of_recipe"]
 
 # transformers' default, so that a run without a seed is the same as one of its Trainer.
 DEFAULT_SEED = 42
@@ -58,7 +58,7 @@ SCIENTIFIC_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)e[-+]?\d+", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A run with every setting filled that a trainer needs."""
+    """The settings of a run, with everything filled that a trainer needs."""
 
     spec: RunSpec
     """`training`, `max_length` and `encode.packing` are filled; `trainer` holds what has no field."""
@@ -69,33 +69,33 @@ class Recipe:
 
     @property
     def training(self) -> Training:
-        """Filled"""
+        """The training settings, filled."""
         return self.spec.training
 
     @property
     def method(self) -> Method:
-        """One of sft, dpo, orpo, kto"""
+        """The training method: sft, dpo, orpo or kto."""
         return self.spec.training.method
 
     @property
     def packing(self) -> bool:
-        """Several examples stand in one row."""
+        """Are several examples packed into one row?"""
         return self.spec.encode.packing == "best-fit"
 
     @property
     def max_length(self) -> int:
-        """Tokens of the longest row"""
+        """The tokens of the longest row."""
         # make_recipe always fills it; the field is optional in what users write.
         assert self.spec.max_length is not None
         return self.spec.max_length
 
     @property
     def seed(self) -> int:
-        """Of everything that is drawn"""
+        """The seed of everything that is drawn."""
         return int(self.spec.trainer.get("seed", DEFAULT_SEED))
 
     @property
-    def effective(self) -> int:
+    def effective_batch(self) -> int:
         """Rows in one step of the optimizer, over all devices"""
         settings = self.training
         return (
@@ -106,12 +106,12 @@ class Recipe:
 
     @property
     def steps(self) -> int | None:
-        """Of the whole run; None where the rows are not known"""
-        return count_steps(self.training, self.rows)
+        """The optimizer steps of the whole run; None where the number of rows is not known."""
+        return count_optimizer_steps(self.training, self.rows)
 
 
 def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Recipe:
-    """What the settings mean on this machine.
+    """The recipe of a run: its settings, checked for conflicts, and filled for this machine.
 
     Args:
         spec: what the user said.
@@ -127,16 +127,16 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
     # Before the filling, so that only what the user wrote can be in conflict.
     refuse_conflicts(spec, training, trainer, gpu=gpu, bf16=bf16)
     fill = SettingsBuilder(training)
-    size, longest = _model_size(spec)
-    packing, length = _row_settings(spec, fill, longest)
+    size, longest = _parameters_and_positions(spec)
+    packing, length = _packing_and_max_length(spec, fill, longest)
     fill_weights(fill, gpu=gpu, bf16=bf16)
     fill_learning_rate(fill)
     # The order of the next four matters: the number of steps follows from the batches, and warmup
     # and records from the number of steps.
     fill_batches(fill, rows)
     fill_warmup(fill, rows)
-    fill_memory(fill, gpu=gpu, size=size)
-    fill_records(fill, rows, evaluates=bool(spec.eval_data) or training.val_size != 0)
+    fill_gradient_checkpointing(fill, gpu=gpu, parameters=size)
+    fill_logging_and_saving(fill, rows, evaluates=bool(spec.eval_data) or training.val_size != 0)
     filled = spec.model_copy(
         update={
             "training": fill.training,
@@ -148,7 +148,7 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
     return Recipe(filled, tuple(fill.choices), gpu, rows)
 
 
-def recipe_arguments(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any]:
+def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any]:
     """Keyword arguments for the class of the method: TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig.
 
     `evaluates`: there are rows to evaluate on.
@@ -180,7 +180,9 @@ def recipe_arguments(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any
             "eval_strategy": "no"
         }
     # The user's own arguments last: they win over what is chosen here.
-    return arguments | {name: _parse_number(value) for name, value in recipe.spec.trainer.items()}
+    return arguments | {
+        name: _parse_scientific_number(value) for name, value in recipe.spec.trainer.items()
+    }
 
 
 def _merge_trainer_settings(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
@@ -198,7 +200,7 @@ def _merge_trainer_settings(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     return spec_of({"training": settings}, "trainer").training, trainer
 
 
-def _model_size(spec: RunSpec) -> tuple[int | None, int | None]:
+def _parameters_and_positions(spec: RunSpec) -> tuple[int | None, int | None]:
     """Parameters, and the positions that the model knows, where config.json is at hand."""
     try:
         shape = read_model_shape(spec)
@@ -207,8 +209,10 @@ def _model_size(spec: RunSpec) -> tuple[int | None, int | None]:
     return shape.architecture.parameters, shape.positions
 
 
-def _row_settings(spec: RunSpec, fill: SettingsBuilder, longest: int | None) -> tuple[bool, int]:
-    """Are examples packed, and how long is a row at most?"""
+def _packing_and_max_length(
+    spec: RunSpec, fill: SettingsBuilder, longest: int | None
+) -> tuple[bool, int]:
+    """(is packed, tokens of a row at most) of the run's rows."""
     length = spec.max_length
     if length is None:
         # Positions beyond those that the model was trained with give noise, or an index error.
@@ -218,22 +222,22 @@ def _row_settings(spec: RunSpec, fill: SettingsBuilder, longest: int | None) -> 
             if length < DEFAULT_MAX_LENGTH
             else "longer examples go by encode.overflow"
         )
-        fill.say("max_length", length, why)
+        fill.record_choice("max_length", length, why)
     wants_packing = fill.training.packing
     if wants_packing is None and "packing" in spec.encode.model_fields_set:
         wants_packing = spec.encode.packing == "best-fit"
     # A preference compares whole answers, which may not share a row.
     packing = fill.training.method == "sft" if wants_packing is None else wants_packing
     if wants_packing is None and packing:
-        fill.say(
+        fill.record_choice(
             "encode.packing",
             "best-fit",
             "short examples share a row, and attention keeps them apart",
         )
-    fill.put("packing", packing)
+    fill.put_silently("packing", packing)
     return packing, length
 
 
-def _parse_number(value: Any) -> Any:
+def _parse_scientific_number(value: Any) -> Any:
     """A text that is a number in scientific notation, as a float; all else as it is."""
     return float(value) if isinstance(value, str) and SCIENTIFIC_NUMBER.fullmatch(value) else value

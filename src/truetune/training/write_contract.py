@@ -1,4 +1,4 @@
-"""contract.json of a run: the prompts that the model was trained to be asked.
+"""Writes contract.json of a run: the prompts that the model was trained to be asked.
 
 Some rows are rendered as they will be served, with the special ids and stop tokens, so that `truetune serve-check` can
 compare a server with them later. A few rows stand for all; which ones, `render.serving_contract` chooses.

@@ -1,4 +1,5 @@
-"""A tokenizer folder with added tokens, so that encoding, training and serving all see the same ids.
+"""Writes a tokenizer folder with added tokens, so that encoding, training and serving all see the
+same ids.
 
 The tokenizer is copied into the run's folder and the tokens are written into its files. The other way, adding them in
 memory in each program, gives other ids as soon as one of them forgets it, or adds them in another order.
@@ -39,7 +40,8 @@ def is_our_tokenizer(folder: Path) -> bool:
 
 
 def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
-    """The spec with a tokenizer that holds `training.added_tokens`, written to `folder` where it lacks any.
+    """Write the tokenizer with `training.added_tokens` to `folder` where it lacks any, and give the
+    settings that use it.
 
     They are ordinary words of one token, not control tokens, so contents may hold them. Raises TokenizerError.
     """

@@ -1,4 +1,4 @@
-"""The record of a run: run.json in its folder, true at every moment of it.
+"""Writes the record of a run: run.json in its folder, true at every moment of it.
 
 It is written when the run begins, with each checkpoint and at the end, whole each time. docs/record.md describes it,
 docs/schema/run-1.json is its schema. Everything that shapes the weights is in `inputs`: by these a run is known again.
@@ -87,15 +87,15 @@ INPUT_NAMES = {
 }
 
 
-def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
-    """Everything that shapes the weights: a run is taken up again where all of it is the same.
+def collect_run_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
+    """Everything that shapes the weights of a run; only a run with equal inputs is resumed.
 
     Args:
         recipe: the filled settings.
         data: encoded rows, known by the key of their encoding.
         processes: of the run; another number gives other batches.
     """
-    base = fingerprint_start(recipe.spec)
+    base = fingerprint_starting_model(recipe.spec)
     settings = recipe.spec.model_dump(mode="json", exclude=set(IGNORED_SETTINGS))
     # Popped without a default, so that a renamed field fails here rather than silently making every
     # run differ.
@@ -110,17 +110,17 @@ def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dic
         "held out": sorted(data.held_rows),
         "rows": len(data.train),
         "base": base and hash_inputs(base),
-        "adapter": _adapter_digest(recipe.spec.training.adapter),
+        "adapter": _starting_adapter_digest(recipe.spec.training.adapter),
         "processes": processes,
     }
 
 
 def hash_inputs(inputs: Mapping[str, Any]) -> str:
-    """20 bytes of blake2b, as hexadecimal digits."""
+    """A hash of a run's inputs: 20 bytes of blake2b, as hexadecimal digits."""
     return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=20).hexdigest()
 
 
-def describe_differences(
+def describe_input_differences(
     here: Mapping[str, Any], there: Mapping[str, Any], path: str = ""
 ) -> list[str]:
     """What differs between the inputs of two runs, one text each. A base that was not on this machine fits any."""
@@ -131,7 +131,9 @@ def describe_differences(
         if current == other or (at == "base" and None in (current, other)):
             continue
         if isinstance(current, dict) and isinstance(other, dict):
-            texts += describe_differences(current, other, "" if at == "settings" else f"{at}.")
+            texts += describe_input_differences(
+                current, other, "" if at == "settings" else f"{at}."
+            )
         elif at in INPUT_NAMES:
             texts.append(INPUT_NAMES[at])
         else:
@@ -139,7 +141,7 @@ def describe_differences(
     return texts
 
 
-def fingerprint_start(spec: RunSpec) -> dict[str, Any] | None:
+def fingerprint_starting_model(spec: RunSpec) -> dict[str, Any] | None:
     """The fingerprint of the model that training starts from; None where it is not on this machine yet."""
     place = find_base_folder(spec.model or spec.tokenizer or "", Path())
     return (
@@ -149,7 +151,7 @@ def fingerprint_start(spec: RunSpec) -> dict[str, Any] | None:
     )
 
 
-def _adapter_digest(name: str | None) -> str | None:
+def _starting_adapter_digest(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
     # The weights' digest and not the name: an adapter is often trained further in its own folder.
     place = find_base_folder(name, Path()) if name else None
@@ -158,7 +160,7 @@ def _adapter_digest(name: str | None) -> str | None:
 
 
 def library_versions() -> dict[str, str]:
-    """Of truetune, Python and the libraries that train."""
+    """The versions of truetune, Python and the libraries that train."""
     releases = {"truetune": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -169,33 +171,41 @@ def library_versions() -> dict[str, str]:
 
 
 class RunFile:
-    """run.json; of several processes the first one writes it."""
+    """Keeps run.json up to date; of several processes the first one writes it."""
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         self.folder = folder
         self.facts = dict(facts)
         self.writes = PartialState().is_main_process
 
-    def put(self, **facts: Any) -> None:
+    def update(self, **facts: Any) -> None:
         """Change some facts, and write all of them. Raises OSError."""
         self.facts |= facts
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
-            body = json.dumps(_json_safe(self.facts), ensure_ascii=False, indent=1, default=str)
+            body = json.dumps(
+                _non_finite_as_text(self.facts), ensure_ascii=False, indent=1, default=str
+            )
             # Whole each time: a killed process leaves the old record or the new one, and never half
             # of one.
             write_atomically.write_atomically(
                 self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass")
             )
 
-    def ended(self, status: str) -> None:
-        """The run is over before its end. Where the disk is full, the record stays as it was."""
+    def record_early_end(self, status: str) -> None:
+        """Record that the run is over before its end. Where the disk is full, the record stays as
+        it was.
+        """
         # This is called on the way out of another error, which is the one to show.
         with suppress(OSError):
-            self.put(status=status)
+            self.update(status=status)
 
-    def looked(self, looks: Mapping[str, Iterable[Finding]], *, skipped: Iterable[str]) -> None:
-        """What was found before the first step, what of it was overruled (--force), and what was not looked at."""
+    def record_checks(
+        self, looks: Mapping[str, Iterable[Finding]], *, skipped: Iterable[str]
+    ) -> None:
+        """Record what was found before the first step, what of it was overruled (--force), and what
+        was not checked.
+        """
         findings_by_check = {what: list(findings) for what, findings in looks.items()}
         least = RANK[self.facts["settings"]["fail_on"]]
         forced = {
@@ -208,23 +218,25 @@ class RunFile:
             what: [_finding_dict(finding) for finding in findings]
             for what, findings in findings_by_check.items()
         }
-        self.put(looks=as_records, skipped=list(skipped), forced=sorted(forced))
+        self.update(looks=as_records, skipped=list(skipped), forced=sorted(forced))
 
-    def reached(self, state: Any) -> None:
-        """A checkpoint has been made."""
+    def record_checkpoint(self, state: Any) -> None:
+        """Record that a checkpoint has been made."""
         names = [
             path.name for path in list_checkpoints(self.folder) if (path / WHOLE_FILE).is_file()
         ]
-        self.put(
+        self.update(
             step=state.global_step,
             steps=state.max_steps,
-            losses=_last_losses(state),
+            losses=_last_logged_losses(state),
             checkpoints=names,
         )
 
-    def end(self, state: Any, *, seconds: float, loss: float | None) -> None:
-        """The run is complete: its weights stand in its folder. The listing of its files is made last."""
-        losses = _last_losses(state) | ({"held_out": loss} if loss is not None else {})
+    def record_completion(self, state: Any, *, seconds: float, loss: float | None) -> None:
+        """Record that the run is complete: its weights are in its folder. The listing of its files
+        is made last.
+        """
+        losses = _last_logged_losses(state) | ({"held_out": loss} if loss is not None else {})
         files = list_files(self.folder, below=False) if self.writes else {}
         files = {
             # run.json cannot list its own digest; dot files are locks and caches.
@@ -232,7 +244,7 @@ class RunFile:
             for name, entry in files.items()
             if name != RUN_FILE and not name.startswith(".")
         }
-        self.put(
+        self.update(
             status="finished",
             saving=None,
             ended=_utc_now(),
@@ -251,11 +263,11 @@ def begin_record(
     ready: PreparedModel,
     data: TrainingData,
 ) -> RunFile:
-    """Write the record of a run that begins, or is taken up again.
+    """Write the record of a run that begins, or is resumed.
 
     Args:
         place: the claim on its folder.
-        inputs: of `collect_inputs`.
+        inputs: of `collect_run_inputs`.
         recipe: the filled settings.
         ready: tokenizer and model.
         data: what is trained on.
@@ -290,12 +302,12 @@ def begin_record(
             "versions": releases,
         }
         record = RunFile(place.folder, facts | _initial_facts(recipe, ready, data))
-    record.put()
+    record.update()
     return record
 
 
 def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> dict[str, Any]:
-    """What is known of a run before its first step and does not change."""
+    """The facts of a run that are known before its first step and do not change."""
     manifest, probes = data.encoded.manifest, ready.probes
     choices = [*recipe.choices, *data.choices, *ready.choices]
     trained = probes.terminator.token.id if probes.terminator and probes.terminator.token else None
@@ -315,7 +327,7 @@ def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> 
         },
         "base": {
             "name": recipe.spec.model or recipe.spec.tokenizer,
-            "fingerprint": fingerprint_start(recipe.spec),
+            "fingerprint": fingerprint_starting_model(recipe.spec),
         },
         "stops": [
             {"token": stop.token, "id": stop.id, "trained": stop.id == trained}
@@ -327,7 +339,7 @@ def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> 
 
 
 def _describe_devices() -> dict[str, Any]:
-    """Where the run is made."""
+    """The devices and the machine that the run is made on."""
     # Kinds and names of devices, because last digits of losses depend on them.
     cuda = torch.cuda.is_available()
     names = (
@@ -342,8 +354,8 @@ def _describe_devices() -> dict[str, Any]:
     }
 
 
-def _last_losses(state: Any) -> dict[str, float]:
-    """The last of each loss in the log of a trainer."""
+def _last_logged_losses(state: Any) -> dict[str, float]:
+    """The last value of each loss in the log of a trainer."""
     losses: dict[str, float] = {}
     for entry in state.log_history:
         losses |= {
@@ -352,12 +364,12 @@ def _last_losses(state: Any) -> dict[str, float]:
     return losses
 
 
-def _json_safe(value: Any) -> Any:
-    """nan and the infinities, which JSON does not know, as text"""
+def _non_finite_as_text(value: Any) -> Any:
+    """A value for JSON: nan and the infinities, which JSON does not know, become text."""
     if isinstance(value, Mapping):
-        return {str(key): _json_safe(item) for key, item in value.items()}
+        return {str(key): _non_finite_as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_safe(item) for item in value]
+        return [_non_finite_as_text(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -368,5 +380,5 @@ def _finding_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _utc_now() -> str:
-    """The moment, in UTC, to the second."""
+    """The time now in UTC, to the second, as text."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

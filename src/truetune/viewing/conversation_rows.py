@@ -22,7 +22,7 @@ from truetune.data.read_rows_as_conversations import (
     find_record_that_decides_format,
 )
 from truetune.errors import DataError
-from truetune.report.page.compare_rendered_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import TokenRowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
@@ -39,7 +39,7 @@ class ConversationRows:
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
         self.spec = spec
-        self.rendered = RowRenderer(spec)
+        self.rendered = TokenRowRenderer(spec)
         self._like: dict[str, Record | DataError] = {}
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
@@ -52,7 +52,7 @@ class ConversationRows:
 
     def _drawn(self, row: Conversation) -> list[TokenRow]:
         try:
-            return self.rendered.rows(row)
+            return self.rendered.token_rows(row)
         # The page shows other rows as well, and a defect of ours in one of them must not take
         # them away.
         except Exception as error:
@@ -67,7 +67,7 @@ class ConversationRows:
     def faulty(self, first: int, records: SourcedRecords) -> int | None:
         """The first that can't be read or rendered, has a problem, or teaches nothing."""
         conversations = list(self._conversations(first, records))
-        batch = self.rendered.batch(
+        batch = self.rendered.make_batch(
             [row for _, row in conversations if isinstance(row, Conversation) and not row.problems]
         )
         # The place of each token in its own example: what max_length cuts is not learned.

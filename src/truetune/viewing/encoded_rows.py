@@ -27,11 +27,11 @@ from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.render.tokenizer_folder import files_of
 from truetune.report.page.token_rows import (
     TokenRow,
-    differing_labels,
+    labels_unlike_ids,
     mask_bits,
     row_without_tokens,
     source_letters,
-    spell_tokens,
+    text_of_tokens,
 )
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
@@ -128,7 +128,7 @@ class EncodedRows:
             "format": "encoded",
             "title": None,
             "ids": ids.tolist(),
-            "pieces": spell_tokens(ids, self.vocabulary),
+            "pieces": text_of_tokens(ids, self.vocabulary),
             "source": source_letters(
                 self._guessed(ids) if kinds is None else np.array(kinds, np.uint8)
             ),
@@ -136,7 +136,7 @@ class EncodedRows:
             "runs": [[0, "", -1, -1, None]],
             "documents": documents.tolist(),
             "origins": [list(origin) for origin in zip(files, lines, rows, strict=True)],
-            **differing_labels(ids, labels),
+            **labels_unlike_ids(ids, labels),
         }
         for name, column in (("positions", "position_ids"), ("weights", "loss_weights")):
             if columns.get(column) is not None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from truetune.data.read_file_records import Record
 from truetune.errors import DataError
-from truetune.report.page.token_rows import TokenRow, cut_row, row_without_tokens
+from truetune.report.page.token_rows import TokenRow, cut_row_to_limit, row_without_tokens
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 
 MAX_ROWS = 64
@@ -216,7 +216,7 @@ class RowService:
                 # One row at a time, so that a long one ends the answer before the next is
                 # drawn.
                 (drawn,) = self.maker.rows(row, [records[row - start]])
-                rows = [cut_row(one) for one in drawn]
+                rows = [cut_row_to_limit(one) for one in drawn]
                 self._keep(row, rows)
             yield rows
             tokens += _rows_weight(rows)

@@ -22,10 +22,10 @@ from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import report_as_dict
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.mark_cited_rows import Marks, marks_of
+from truetune.report.page.mark_cited_rows import Marks, marks_of_cited_rows
 from truetune.report.page.page_section import Result, Section
 from truetune.report.page.token_rows import TokenRow
-from truetune.report.page.tokens_section import tokens_section
+from truetune.report.page.tokens_section import token_view_section
 from truetune.report.visible_text import visible
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
@@ -95,7 +95,7 @@ def start_server(
 def view_page(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
     """The page with the token view alone."""
     name = ", ".join(spec.data)
-    tokens = tokens_section(rows)
+    tokens = token_view_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
     return html_document(
         f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect
@@ -125,7 +125,7 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
             " over all files, so name the same files in the same order, from the folder where the"
             " check ran"
         )
-    marks = marks_of(result, in_page=False)
+    marks = marks_of_cited_rows(result, in_page=False)
     for case in marks["cases"]:
         case[0] = named.get(os.path.realpath(case[0]), case[0])
     return marks

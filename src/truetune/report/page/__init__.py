@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from truetune.checks.reports import Report
 
 SECTIONS: tuple[SectionMaker, ...] = (
-    summary_section.verdict_section,
+    summary_section.summary_section,
     findings_section.findings_section,
-    answers_section.answers_section,
+    answers_section.sample_answers_section,
     tables_section.tables_section,
     run_section.run_section,
     answers_section.run_answers_section,
@@ -39,36 +39,39 @@ SECTIONS: tuple[SectionMaker, ...] = (
 """In the order of the page"""
 
 
-def html_page(report: Report) -> str:
-    """A whole HTML document; of data it shows as many rows as it has room for."""
+def html_page_of_report(report: Report) -> str:
+    """A report as a whole HTML document; of data it shows as many rows as it has room for."""
     from truetune.checks.check_data import add_token_views
     from truetune.checks.reports import DataReport
     from truetune.report.as_json import report_as_dict
-    from truetune.report.page.token_rows import with_raw_text
+    from truetune.report.page.token_rows import add_raw_text_to_bare_rows
 
     # A check keeps few rows; a page has room for more, so they are read once again.
     result = report_as_dict(add_token_views(report) if isinstance(report, DataReport) else report)
-    return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
+    return html_page_of_json(
+        result | {"views": add_raw_text_to_bare_rows(result["views"], report.spec)}
+    )
 
 
-def page_of(result: Result) -> str:
-    """The same of a report's JSON (schema `truetune.report/1`)."""
+def html_page_of_json(result: Result) -> str:
+    """A report's JSON (schema `truetune.report/1`) as a whole HTML document."""
     sections = [section for maker in SECTIONS for section in (maker(result),) if section]
     return html_document(_page_title(result), sections, result)
 
 
 def notebook_html(report: Report) -> str:
-    """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
-    there."""
+    """The HTML that shows a report's page in a notebook: in a frame of its own, without access to
+    the notebook.
+    """
     from truetune.report.as_json import report_as_dict
 
-    return notebook_frame(page_of(report_as_dict(report)), "truetune report")
+    return notebook_frame(html_page_of_json(report_as_dict(report)), "truetune report")
 
 
 def _page_title(result: Result) -> str:
-    """By the first thing that was looked at."""
+    """The page's title, by the first thing that was looked at."""
     subjects: list[dict[str, Any]] = result.get("subjects") or []
     return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
 
 
-__all__ = ["SECTIONS", "Section", "fragment", "page", "page_of"]
+__all__ = ["SECTIONS", "Section", "html_page_of_json", "html_page_of_report", "notebook_html"]

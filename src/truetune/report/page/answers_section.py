@@ -33,22 +33,24 @@ SampleJson = Mapping[str, Any]
 LookJson = Mapping[str, Any]
 
 
-def answers_section(result: Result) -> Section | None:
-    """Of `truetune sample`."""
+def sample_answers_section(result: Result) -> Section | None:
+    """The section of the answers that `truetune sample` collected; None of other results."""
     answers = result.get("sample")
     return (
-        _make_section("samples", "Answers", list(_answer_sides(answers)), answers)
+        _make_answers_section("samples", "Answers", list(_answers_by_model(answers)), answers)
         if answers
         else None
     )
 
 
 def run_answers_section(result: Result) -> Section | None:
-    """Of runs that were watched."""
+    """The section of the answers that runs gave while they were trained; None where none were
+    sampled.
+    """
     runs = result.get("runs") or ()
     title = "Answers while it was trained" if result.get("sample") else "Answers"
     left_out = sum(run.get("looks_left_out", 0) for run in runs)
-    return _make_section(
+    return _make_answers_section(
         "looks",
         title,
         [(run["name"], run["looks"]) for run in runs if run.get("looks")],
@@ -57,7 +59,7 @@ def run_answers_section(result: Result) -> Section | None:
     )
 
 
-def _make_section(
+def _make_answers_section(
     id: str,
     title: str,
     sides: Sequence[tuple[str, Sequence[LookJson]]],
@@ -71,7 +73,10 @@ def _make_section(
     prompts = _PromptIndex()
     data = {
         "sides": [
-            {"name": visible(str(name)), "looks": [_look_values(look, prompts) for look in looks]}
+            {
+                "name": visible(str(name)),
+                "looks": [_sampling_pass_values(look, prompts) for look in looks],
+            }
             for name, looks in sides
         ],
         "prompts": prompts.shown,
@@ -84,9 +89,9 @@ def _make_section(
         last=[looks[-1] for _, looks in sides],
         asked=answers,
         compared=compared,
-        figures=list(_figure_lines(compared or {})),
+        figures=list(_compared_figure_lines(compared or {})),
         unanswered=[
-            question | {"place": _row_place(question)}
+            question | {"place": _row_address(question)}
             for question in answers.get("unanswered") or ()
         ],
         left_out=left_out,
@@ -94,8 +99,10 @@ def _make_section(
     return Section(id, title, html, data)
 
 
-def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
-    """What `truetune sample` wrote, and the other model where it was compared."""
+def _answers_by_model(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
+    """(model, its sampling passes) of what `truetune sample` wrote, and of the other model where it
+    was compared.
+    """
     samples, compared = answers["samples"], answers.get("compared")
     # One look is no course: a step is named only where there are several.
     step = answers["looks"][-1]["step"] if len(answers.get("looks") or ()) > 1 else None
@@ -118,14 +125,18 @@ def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJs
 
 
 class _PromptIndex:
-    """Each question once, in the order in which it was met."""
+    """A table of all prompts, each with its number; a prompt is kept once, in the order in which it
+    was met.
+    """
 
     def __init__(self) -> None:
         self.shown: list[dict[str, Any]] = []
         self._places: dict[tuple[str, str, int], int] = {}
 
-    def places(self, samples: Sequence[SampleJson]) -> Iterator[int]:
-        """Of the samples of one look, of which several may ask the same."""
+    def numbers_of(self, samples: Sequence[SampleJson]) -> Iterator[int]:
+        """The number of each sample's prompt; samples of one sampling pass may ask the same
+        question and have numbers of their own.
+        """
         met = Counter[tuple[str, str]]()
         lines = Counter((sample["file"], sample["line"]) for sample in samples)
         for sample in samples:
@@ -138,7 +149,7 @@ class _PromptIndex:
                 self._places[place] = len(self.shown)
                 self.shown.append(
                     {
-                        "place": _row_place(sample, lines[sample["file"], sample["line"]]),
+                        "place": _row_address(sample, lines[sample["file"], sample["line"]]),
                         "seen": bool(sample.get("seen")),
                         "question": _readable_text(sample["question"]),
                         "reference": _readable_text(sample["reference"]),
@@ -147,8 +158,8 @@ class _PromptIndex:
             yield self._places[place]
 
 
-def _look_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
-    """What the script draws of one look: answers by the number of their prompt."""
+def _sampling_pass_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
+    """What the page's script draws of one sampling pass: answers by the number of their prompt."""
     samples = look["samples"]
     return {
         "step": look["step"],
@@ -159,20 +170,24 @@ def _look_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
                 "words": [visible(str(w)) for w in sample.get("words") or ()],
             }
             | {name: sample[name] for name in KEPT_FIELDS if sample.get(name) is not None}
-            for place, sample in zip(prompts.places(samples), samples, strict=True)
+            for place, sample in zip(prompts.numbers_of(samples), samples, strict=True)
         },
     }
 
 
 def _readable_text(value: Any) -> str:
-    """As it can be read: lines stay, what is not seen is spelled out."""
+    """A text for reading: line ends stay, other unseen characters are spelled out, and long texts
+    are clipped.
+    """
     # Line ends stay, since answers are read as text; everything else that is not seen is
     # spelled out.
     return "\n".join(visible(line) for line in clip_text(str(value), MAX_CHARACTERS).split("\n"))
 
 
-def _row_place(sample: SampleJson, sharing: int = 1) -> str:
-    """`held.json:4`; the row where it is known. Of several rows on one line, as in JSON, the line says nothing."""
+def _row_address(sample: SampleJson, sharing: int = 1) -> str:
+    """Where a sample's row is: `held.json:4`; its row number where that is known, and no line where
+    several rows share one.
+    """
     row = sample.get("row")
     place = (
         f" row {row}"
@@ -184,8 +199,8 @@ def _row_place(sample: SampleJson, sharing: int = 1) -> str:
     return visible(PurePath(str(sample["file"])).name + place)
 
 
-def _figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Name, and mine, other, the change, its interval, p."""
+def _compared_figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """(name, cells) of each compared figure: mine, other, the change, its interval, p."""
     for row in compared.get("figures") or ():
         # The same digits as on the terminal would not fit a column: three that count.
         shape = {"share": ".0%", "tokens": ",.0f"}.get(row["shape"], ".3g")

@@ -18,7 +18,7 @@ BAR_PITCH = 10
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Parts on top of each other, (value, class) each."""
+    """One bar: parts on top of each other, (value, class) each."""
 
     parts: Sequence[tuple[float, str]]
     title: str
@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Bars side by side, with what a reader who does not see them needs."""
+    """A bar chart: bars side by side, with what a reader who does not see them needs."""
 
     title: str
     bars: Sequence[Bar]
@@ -48,18 +48,21 @@ class BarChart:
 
     @property
     def width(self) -> int:
+        """The width of all bars in units of the drawing."""
         return BAR_PITCH * max(1, len(self.bars))
 
     @property
-    def at_bars(self) -> bool:
+    def ticks_fit_bars(self) -> bool:
+        """Is there a tick at the edge of every bar (and not a few from end to end)?"""
         return len(self.ticks) == len(self.bars) + 1
 
     @property
-    def mark(self) -> float | None:
+    def mark_x(self) -> float | None:
+        """Where the mark is in units of the drawing; None without one."""
         return None if self.line is None else round(BAR_PITCH * self.line, 1)
 
-    def columns(self) -> Iterable[dict[str, Any]]:
-        """What is drawn: (title, href, x, width, rects) of each bar."""
+    def bar_rectangles(self) -> Iterable[dict[str, Any]]:
+        """What the template draws: title, href, x, width and rects of each bar."""
         # Many bars are thin: a whole unit between them would take a tenth of the ink from the
         # chart. Chosen, not measured.
         gap = 1 if len(self.bars) <= 30 else 0.5
@@ -89,7 +92,7 @@ class BarChart:
 
 
 def thin_labels(labels: Sequence[str], most: int = 7) -> list[str]:
-    """At most so many of the labels, evenly, and the last one; the others empty."""
+    """Blank out labels so that about `most` are left, evenly, and always the last one."""
     # Rounded up, so that there are never more than `most` besides the last.
     step, last = -(-len(labels) // most), len(labels) - 1
     return [

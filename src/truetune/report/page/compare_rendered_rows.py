@@ -1,5 +1,5 @@
-"""Rows of the data, rendered under the settings of a run, beside what they should be: labels by the inference contract,
-or where the ids differ a clean twin.
+"""Render rows of the data under the settings of a run, beside what they should be: labels by the
+inference contract, or where the ids differ a clean twin.
 
 A page shows what the run does with a row, and beside it what it should do, so that a fault is seen in its place. For
 that a row is rendered a second time, under the same settings with one of them put right. The trade-off: each row that
@@ -23,8 +23,8 @@ from truetune.encoding.stream_batches import batch as one_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.token_rows import (
     TokenRow,
-    kept_range,
     mask_bits,
+    range_kept_by_limit,
     raw_text_of,
     row_of_view,
     row_without_tokens,
@@ -33,8 +33,10 @@ from truetune.report.page.trainer_masks import TrainerMasks
 from truetune.settings.run_spec import Learn, RunSpec
 
 
-class RowRenderer:
-    """Makes the rows of conversations; not for several threads at once."""
+class TokenRowRenderer:
+    """Renders conversations to the token rows of a page, with what they should be beside them; not
+    for several threads at once.
+    """
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
@@ -46,13 +48,15 @@ class RowRenderer:
         self.masks = TrainerMasks(self.setup)
         self._clean: dict[str, Renderer] = {}
 
-    def batch(self, rows: list[Conversation], *, exact: bool = False) -> Batch:
-        """As `truetune check` makes it."""
+    def make_batch(self, rows: list[Conversation], *, exact: bool = False) -> Batch:
+        """A batch of rows as `truetune check` makes it."""
         return one_batch(rows, self.renderer, self.encoder, exact=exact)
 
-    def rows(self, row: Conversation) -> list[TokenRow]:
-        """The examples of a row, both sides of a pair; one with an `error` where there is none."""
-        batch = self.batch([row], exact=True)
+    def token_rows(self, row: Conversation) -> list[TokenRow]:
+        """The token rows of one conversation: its examples, both sides of a pair; one row with an
+        `error` where there is none.
+        """
+        batch = self.make_batch([row], exact=True)
         if batch.rejected:
             return [
                 row_without_tokens(
@@ -60,7 +64,7 @@ class RowRenderer:
                 )
             ]
         examples = [
-            self._row(view, title) | self._beside(view, title)
+            self._token_row(view, title) | self._expected_values(view, title)
             for view, title in _titled_views(batch, self.encoder)
         ]
         # A row that teaches nothing is shown all the same, with the reason: else it would look
@@ -81,28 +85,33 @@ class RowRenderer:
             ]
         return examples
 
-    def _row(self, view: TokenView, title: str | None) -> TokenRow:
-        return row_of_view(view, title) | kept_range(view, self.setup.spec)
+    def _token_row(self, view: TokenView, title: str | None) -> TokenRow:
+        """One example as a token row, with the range of its tokens that the run's limit keeps."""
+        return row_of_view(view, title) | range_kept_by_limit(view, self.setup.spec)
 
-    def _beside(self, view: TokenView, title: str | None) -> TokenRow:
-        """What the row says of how it should be."""
+    def _expected_values(self, view: TokenView, title: str | None) -> TokenRow:
+        """What a token row needs to show how it should be: the mask that is expected, or a twin
+        with other ids.
+        """
         beside: TokenRow = {}
-        own = self.masks.of(view)
+        own = self.masks.supervised_by_trainer(view)
         if own is not None:
             beside["supervised"] = mask_bits(own)
-        name, clean = self._as_it_should_be(view)
+        name, clean = self._view_under_contract(view)
         # Other ids are another row: it is shown whole as a twin. Equal ids differ in their
         # labels only, which fit beside.
         if clean is not None and name is not None and not np.array_equal(clean.ids, view.ids):
-            return beside | {"twin": self._row(clean, title), "twin_name": name}
+            return beside | {"twin": self._token_row(clean, title), "twin_name": name}
         wanted = view.supervised if clean is None else clean.supervised
         if not np.array_equal(wanted, view.supervised if own is None else own):
             beside["expected"] = mask_bits(wanted)
         return beside
 
-    def _as_it_should_be(self, view: TokenView) -> tuple[str | None, TokenView | None]:
-        """The same example with settings that keep the contract, and what they are; (None, None) where they do."""
-        changes = dict(self._changes(view.example.row))
+    def _view_under_contract(self, view: TokenView) -> tuple[str | None, TokenView | None]:
+        """The same example rendered with settings that keep the inference contract, and their name;
+        (None, None) where the run's settings keep it.
+        """
+        changes = dict(self._contract_settings(view.example.row))
         if not changes:
             return None, None
         name = "; ".join(changes)
@@ -111,13 +120,14 @@ class RowRenderer:
             settings: dict[str, Any] = {
                 key: value for change in changes.values() for key, value in change.items()
             }
-            self._clean[name] = self._renderer(settings)
+            self._clean[name] = self._renderer_with(settings)
         clean = one_batch([view.example.row], self._clean[name], self.encoder, exact=True)
         views = make_token_views(clean, self.encoder.vocabulary)
         # Of a row that is split into one example a turn, no single one is the counterpart.
         return name, views[-1] if views and view.example.rendering.turn is None else None
 
-    def _renderer(self, settings: dict[str, Any]) -> Renderer:
+    def _renderer_with(self, settings: dict[str, Any]) -> Renderer:
+        """A renderer with some settings changed; another template has probes of its own."""
         # Another template needs probes of its own: stop tokens and generation prompts are read
         # off it.
         if "template" not in settings:
@@ -126,8 +136,10 @@ class RowRenderer:
             self.setup.spec.model_copy(update=settings), only_reference=True
         ).probes.renderer()
 
-    def _changes(self, row: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(what a setting that keeps the contract does, the setting)."""
+    def _contract_settings(self, row: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(what a setting that keeps the contract does, the setting), for each one that the run
+        breaks for this row.
+        """
         spec, tokenizer = self.setup.spec, self.setup.tokenizer
         if not row.is_chat:
             if "eos" in tokenizer.special and not (tokenizer.adds_eos or spec.append_eos):
@@ -144,8 +156,12 @@ class RowRenderer:
             yield "as its last turn is served", {"history": "as-served"}
 
 
-def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[TokenRow] | None:
-    """The rows of conversations, rendered again; None where that says no more than `truetune check` knows."""
+def render_rows_beside_contract(
+    spec: RunSpec, rows: Iterable[Conversation]
+) -> list[TokenRow] | None:
+    """The token rows of conversations with what they should be; None where `truetune check` has
+    rendered all that there is to show.
+    """
     different = {row.origin.row: row for row in rows}
     altered = (
         spec.mask_by != "contract"
@@ -159,12 +175,14 @@ def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[TokenRow] 
         not row.is_chat or row.rejected is not None for row in different.values()
     ):
         return None
-    renderer = RowRenderer(spec)
-    return [example for row in different.values() for example in renderer.rows(row)]
+    renderer = TokenRowRenderer(spec)
+    return [example for row in different.values() for example in renderer.token_rows(row)]
 
 
 def _titled_views(batch: Batch, encoder: Encoder) -> Iterator[tuple[TokenView, str | None]]:
-    """Every view of one row, and what it is called."""
+    """(view, title) of every example of one row; a title is `chosen`, `rejected`, `wanted answer`
+    or None.
+    """
     for view in make_token_views(batch, encoder.vocabulary):
         row = view.example.row
         verdict = None if row.label is None else "wanted answer" if row.label else "unwanted answer"

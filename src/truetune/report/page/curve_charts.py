@@ -1,4 +1,4 @@
-"""Which curves of a run stand in which chart, and what each chart is drawn from.
+"""Sorts the logged curves of a run into charts, and prepares what each chart is drawn from.
 
 Known quantities have a panel each, in the order in which a run is judged: loss first, then answers, then what drives
 them. Whatever else a trainer logs is drawn after them, up to a limit, so that a custom metric is not lost. A chart is
@@ -17,9 +17,9 @@ from truetune.report.figure_plot import (
     DASHES,
     LINE_COLOURS,
     Axes,
-    figure_axes,
+    add_vertical_margins,
+    axes_of_figure,
     plot_svg,
-    with_margins,
     y_ticks,
 )
 from truetune.report.visible_text import visible
@@ -29,7 +29,7 @@ Curves = Mapping[str, Mapping[str, Any]]
 
 
 class Panel(NamedTuple):
-    """One chart: which names it takes."""
+    """One chart of the page: its title, and which logged names it takes."""
 
     title: str
     names: tuple[str, ...] = ()
@@ -38,8 +38,10 @@ class Panel(NamedTuple):
     share: bool = False
     """Its axis goes from 0 to 1"""
 
-    def choose(self, names: Sequence[str]) -> list[str]:
-        """Those of `names` that belong here: in the panel's own order, then as the run lists them."""
+    def names_for_panel(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that this panel takes: in the panel's own order, then as the run lists
+        them.
+        """
         own = [n for n in names if n in self.names or (self.prefix and n.startswith(self.prefix))]
         order = (*self.names, *own)
         return sorted(own, key=order.index)
@@ -99,7 +101,8 @@ class CurveLine:
 
     @property
     def series(self) -> Series:
-        return _curve_series(self.name, self.curve)
+        """The curve as numbers, for a plot."""
+        return _series_from_json(self.name, self.curve)
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class CurveChart:
     """None where a logarithm shows nothing more"""
 
     def svg(self) -> str:
-        """As it stands before a script takes it over."""
+        """The chart as static SVG, as it is before a script takes it over."""
         figure = Figure(self.title, tuple(line.series for line in self.lines))
         return plot_svg(
             figure,
@@ -122,8 +125,8 @@ class CurveChart:
             [line.dash for line in self.lines],
         )
 
-    def plain(self) -> dict[str, Any]:
-        """What the script draws from."""
+    def script_values(self) -> dict[str, Any]:
+        """The chart as plain values, from which the page's script draws."""
         return {
             "title": self.title,
             "linear": _axes_json(self.linear),
@@ -141,23 +144,25 @@ class CurveChart:
         }
 
 
-def run_charts(runs: Sequence[Mapping[str, Any]]) -> tuple[list[CurveChart], list[CurveChart], int]:
+def run_charts(
+    runs_json: Sequence[Mapping[str, Any]],
+) -> tuple[list[CurveChart], list[CurveChart], int]:
     """The charts of one run, or of several over one axis.
 
     Args:
-        runs: the entries of `runs` of a report's JSON; each has `curves`.
+        runs_json: the entries of `runs_json` of a report's JSON; each has `curves`.
 
     Returns:
         (charts of PANELS, charts of other quantities, how many other quantities are left out).
     """
-    curves: list[Curves] = [run["curves"] for run in runs]
+    curves: list[Curves] = [run["curves"] for run in runs_json]
     names = _names_of_curves(curves)
     # All charts share one x axis, so that a finger put at a spike of the loss finds the learning rate of that step.
-    span = _step_span(curves)
+    span = _step_range(curves)
     panels: list[CurveChart] = []
     taken: set[str] = set()
     for panel in PANELS:
-        own_names = panel.choose(names)
+        own_names = panel.names_for_panel(names)
         taken |= set(own_names)
         lines = [name for name in own_names if _is_worth_a_line(panel, name, curves)]
         if lines:
@@ -176,13 +181,14 @@ def _names_of_curves(curves: Sequence[Curves]) -> list[str]:
 
 
 def _is_worth_a_line(panel: Panel, name: str, curves: Sequence[Curves]) -> bool:
-    """Shares that stay at 0 in all runs are left out, but for the two that a panel begins with: of answers that never
-    stop the flat line at 0 is the news."""
+    """Is a quantity drawn in a panel? Shares that stay at 0 in all runs are not, but for the first
+    two names of the panel, of which a flat line at 0 is news.
+    """
     return not panel.share or name in panel.names[:2] or _leaves_zero(curves, name)
 
 
 def has_point(curve: Mapping[str, Any]) -> bool:
-    """Is there a point that can be drawn?"""
+    """Has a curve any point that can be drawn?"""
     return any(y is not None for y in curve["y"])
 
 
@@ -192,14 +198,16 @@ def _make_chart(
     """The chart of a panel, with its frame on a linear axis and, where it shows more, on a logarithmic one."""
     lines = tuple(_panel_lines(panel, names, curves))
     figure = Figure(panel.title, tuple(line.series for line in lines))
-    linear = with_margins(figure_axes(figure))
+    linear = add_vertical_margins(axes_of_figure(figure))
     # A share that is logged in per cent or is no share at all keeps an axis of its own.
     if panel.share and linear.low > -0.5 and linear.high < 1.5:
         linear = linear._replace(low=0.0, high=1.0)
     # Both frames are made here, because the script that switches between them must not compute
     # ticks of its own.
-    log = figure_axes(Figure(panel.title, figure.series, log=True))
-    frames = [frame._replace(left=span[0], right=span[1]) for frame in (linear, with_margins(log))]
+    log = axes_of_figure(Figure(panel.title, figure.series, log=True))
+    frames = [
+        frame._replace(left=span[0], right=span[1]) for frame in (linear, add_vertical_margins(log))
+    ]
     return CurveChart(
         # A fifth of a decade is a factor of 1.6: on so short a range a logarithm looks like the
         # linear chart.
@@ -227,7 +235,7 @@ def _panel_lines(
                 yield CurveLine(line_name, run, number % LINE_COLOURS, dash, run_curves[name])
 
 
-def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
+def _series_from_json(name: str, curve: Mapping[str, Any]) -> Series:
     """A curve of the JSON as numbers; null is NaN."""
     points = [
         # Null in the JSON was NaN in the log: the line is broken there and not joined over it.
@@ -238,8 +246,8 @@ def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
     return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
 
 
-def _step_span(curves: Sequence[Curves]) -> tuple[float, float]:
-    """From the first to the last step of all."""
+def _step_range(curves: Sequence[Curves]) -> tuple[float, float]:
+    """From the first to the last step of all curves."""
     steps = [
         float(x)
         for run_curves in curves
@@ -252,12 +260,12 @@ def _step_span(curves: Sequence[Curves]) -> tuple[float, float]:
 
 
 def _leaves_zero(curves: Sequence[Curves], name: str) -> bool:
-    """Is it anywhere but at 0?"""
+    """Has a quantity a value other than 0 in any run?"""
     return any(y for run_curves in curves for y in run_curves.get(name, {"y": ()})["y"])
 
 
 def _axes_json(frame: Axes) -> dict[str, Any]:
-    """A frame as the script reads it."""
+    """A plot's axes as the page's script reads them."""
     return {
         "left": frame.left,
         "right": frame.right,

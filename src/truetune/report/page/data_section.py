@@ -1,4 +1,5 @@
-"""What the data are like: lengths, shares, order, copies and leaks, pairs; of an audit, the lines of its batches.
+"""The page's section on the data: lengths, shares, order, copies and leaks, pairs; of an audit, the
+lines of its batches.
 
 All figures are in the report's JSON; here they become charts and sentences. Nothing is computed from rows, so that a
 page of an older file can be drawn again. Each part is left out where the JSON lacks it.
@@ -13,8 +14,8 @@ from typing import Any
 from truetune.report.page.bar_chart import Bar, BarChart, thin_labels
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.page.pair_charts import pair_blocks
-from truetune.report.page.row_order_charts import row_order_charts, shown_rows
-from truetune.report.visible_text import count_noun, format_share
+from truetune.report.page.row_order_charts import links_to_shown_rows, row_order_charts
+from truetune.report.visible_text import count_noun, format_per_cent_share
 
 COPY_KINDS = {
     "exact": "equal to an earlier row",
@@ -45,12 +46,12 @@ def data_section(result: Result) -> Section | None:
     parts: dict[str, Any] = {"lengths": None, "loss": ""}
     if lengths:
         parts["lengths"] = _length_chart(lengths, data.get("shares"))
-        parts["loss"] = _describe_cut(lengths, result["examples"])
+        parts["loss"] = _describe_length_limit(lengths, result["examples"])
     makers: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "shares": _share_chart,
+        "shares": _supervised_share_chart,
         "order": lambda order: row_order_charts(order, result),
-        "copies": lambda copies: _copies_block(copies, result),
-        "leaks": _leaks_block,
+        "copies": lambda copies: _duplicates_block(copies, result),
+        "leaks": _eval_leaks_block,
     }
     for name, make in makers.items():
         parts[name] = make(data[name]) if data.get(name) else None
@@ -64,22 +65,24 @@ def data_section(result: Result) -> Section | None:
 
 
 def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> BarChart:
-    """A bar for each bin of lengths; bins that begin over the limit have another colour."""
+    """A bar chart of the examples' lengths in tokens; bins that begin over the limit have another
+    colour.
+    """
     counts, edges, limit = lengths["counts"], lengths["edges"], lengths["limit"]
     total, top = sum(counts), max(counts, default=0)
     bars, table = [], []
     for i, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
         learned = "-"
         if shares and shares["tokens"][i]:
-            learned = format_share(shares["supervised"][i], shares["tokens"][i])
+            learned = format_per_cent_share(shares["supervised"][i], shares["tokens"][i])
         # Edges are half open, so that a bin ends at the length before the next edge.
         span = f"{low:,} to {high - 1:,}"
         colour = "b-over" if limit is not None and low > limit else "b-main"
         examples = count_noun(count, "example")
         title = f"{span} tokens: {examples}, {learned} of their tokens supervised"
         bars.append(Bar([(count, colour)], title))
-        table.append((span, f"{count:,}", format_share(count, total), learned))
-    line = _place_of_limit(limit, edges)
+        table.append((span, f"{count:,}", format_per_cent_share(count, total), learned))
+    line = _limit_in_bars(limit, edges)
     about = (
         f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest"
         f" {lengths['longest']:,}"
@@ -98,8 +101,8 @@ def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Bar
     )
 
 
-def _place_of_limit(limit: int | None, edges: list[int]) -> float | None:
-    """Where the limit stands, in bars from the left; None where no bar reaches it."""
+def _limit_in_bars(limit: int | None, edges: list[int]) -> float | None:
+    """Where the length limit is in the chart, in bars from the left; None where no bar reaches it."""
     if limit is None or not edges or limit >= edges[-1]:
         return None
     # The last bin takes all lengths beyond the 99th percentile and is wider than the others: so the
@@ -109,7 +112,7 @@ def _place_of_limit(limit: int | None, edges: list[int]) -> float | None:
     return place
 
 
-def _describe_cut(lengths: dict[str, Any], examples: int) -> str:
+def _describe_length_limit(lengths: dict[str, Any], examples: int) -> str:
     """What a cut at the limit would lose, and what the lengths leave out."""
     limit, media = lengths["limit"], lengths.get("media")
     more = f" These are the tokens of the text: {media['says']}." if media else ""
@@ -130,8 +133,10 @@ def _describe_cut(lengths: dict[str, Any], examples: int) -> str:
     )
 
 
-def _share_chart(shares: dict[str, Any]) -> BarChart:
-    """Nothing supervised on the left, everything on the right, the rest between."""
+def _supervised_share_chart(shares: dict[str, Any]) -> BarChart:
+    """A bar chart of the share of each example that is supervised: nothing on the left, everything
+    on the right.
+    """
     counts, none, whole = shares["counts"], shares["none"], shares["all"]
     # The counts are those between none and all; both ends have a bar of their own, because they
     # are what is wrong most often.
@@ -151,22 +156,22 @@ def _share_chart(shares: dict[str, Any]) -> BarChart:
         f"{top:,}",
         ("none", "25 %", "50 %", "75 %", "all"),
         f"{none:,} of {count_noun(total, 'example')} without a supervised token, {whole:,} supervised"
-        f" from end to end; {format_share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens"
+        f" from end to end; {format_per_cent_share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens"
         " are supervised",
         table=(
             ("supervised", "examples", "share"),
-            [(n, f"{c:,}", format_share(c, total)) for n, c, _ in named if c],
+            [(n, f"{c:,}", format_per_cent_share(c, total)) for n, c, _ in named if c],
         ),
     )
 
 
-def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
-    """Copies by kind, and the largest groups with links to their rows."""
-    rows, row_links = copies["rows"], shown_rows(result)
+def _duplicates_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
+    """Duplicate rows by kind, and the largest groups with links to their rows."""
+    rows, row_links = copies["rows"], links_to_shown_rows(result)
     total = result.get("rows") or 0
     return {
         "lines": [
-            (COPY_KINDS.get(kind, kind), f"{count:,}", format_share(count, total))
+            (COPY_KINDS.get(kind, kind), f"{count:,}", format_per_cent_share(count, total))
             for kind, count in rows.items()
         ],
         "says": (
@@ -193,8 +198,8 @@ def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
     }
 
 
-def _leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
-    """Evaluation rows that the training data holds, by kind."""
+def _eval_leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
+    """Evaluation rows that the training data holds too, by kind."""
     of, rows = leaks["of"], leaks["rows"]
     return {
         "says": (
@@ -202,7 +207,7 @@ def _leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
             " data"
         ),
         "lines": [
-            (LEAK_KINDS.get(kind, kind), f"{count:,}", format_share(count, of))
+            (LEAK_KINDS.get(kind, kind), f"{count:,}", format_per_cent_share(count, of))
             for kind, count in rows.items()
         ],
     }
@@ -214,8 +219,8 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
     if not drawn_lines:
         return
     parts, names = (
-        [_line_parts(line) for line in drawn_lines],
-        [_line_name(line) for line in drawn_lines],
+        [_batch_line_token_counts(line) for line in drawn_lines],
+        [_batch_line_name(line) for line in drawn_lines],
     )
     wide = [sum(part) for part in parts]
     bars, table = [], []
@@ -233,7 +238,7 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
         max(wide),
         f"{max(wide):,}",
         ("first line", names[-1]),
-        f"{format_share(sum(wide) - sum(line['tokens'] for line in drawn_lines), sum(wide))} of the places are"
+        f"{format_per_cent_share(sum(wide) - sum(line['tokens'] for line in drawn_lines), sum(wide))} of the places are"
         " padding"
         + (
             f"; the first {len(drawn_lines):,} of {len(lines):,} lines"
@@ -260,16 +265,18 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
         )
 
 
-def _line_parts(line: dict[str, Any]) -> tuple[int, int, int]:
-    """Supervised, context, padding; padding may be supervised too."""
+def _batch_line_token_counts(line: dict[str, Any]) -> tuple[int, int, int]:
+    """How many tokens of a batch line are supervised, context and padding; padding may be
+    supervised too.
+    """
     # Padding may be supervised by mistake: then it is counted where it does harm, and the rest
     # is not made negative.
     context = max(0, line["tokens"] - line["supervised"])
     return line["supervised"], context, max(0, line.get("places", 0) - line["supervised"] - context)
 
 
-def _line_name(line: dict[str, Any]) -> str:
-    """`rank 1, batch 0, line 2 (rejected)`"""
+def _batch_line_name(line: dict[str, Any]) -> str:
+    """The name of a batch line: `rank 1, batch 0, line 2 (rejected)`"""
     rank = f"rank {line['rank']}, " if line["rank"] else ""
     return f"{rank}batch {line['batch']}, line {line['line']}" + (
         f" ({line['side']})" if line["side"] else ""

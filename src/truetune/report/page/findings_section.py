@@ -1,4 +1,5 @@
-"""Findings with their evidence folded in; each case leads to its token where the page has it.
+"""The page's section of findings, with their evidence folded in; each case links to its token where
+the page has it.
 
 A result without findings is put into words with care: what was not judged, or only seen as a curve, is never called
 fine. Anchors are made of codes, so that an address into a page stays good when the report is written again.
@@ -30,7 +31,7 @@ MAX_UNFOLDED = 12
 
 
 def findings_section(result: Result) -> Section | None:
-    """Of every report; a plan or a ladder has none."""
+    """The section of findings, for every report; None of a plan or a ladder, which have none."""
     if "findings" not in result:
         return None
     views = result.get("views") or ()
@@ -41,7 +42,7 @@ def findings_section(result: Result) -> Section | None:
             # A reader needs the first ones; a page of a hundred open findings has to be
             # scrolled to be understood.
             "open": finding["severity"] != "info" and i < MAX_UNFOLDED,
-            "cases": [_link_case(case, views) for case in finding["cases"][:MAX_CASES]],
+            "cases": [_case_with_link(case, views) for case in finding["cases"][:MAX_CASES]],
             "svg": finding.get("figure")
             and Markup(figure_svg(_figure_from_json(finding["figure"]))),
         }
@@ -62,7 +63,8 @@ def findings_section(result: Result) -> Section | None:
 
 
 def outcome_in_words(result: Result) -> tuple[str, str]:
-    """Of a result without a finding that is more than a note: a word, and what it means.
+    """The outcome of a result without findings above a note, in words: a heading, and what it
+    means.
 
     Never "no findings" where nothing was judged: a reader takes it for "all is fine".
     """
@@ -82,13 +84,15 @@ def outcome_in_words(result: Result) -> tuple[str, str]:
 
 
 def _reasons_not_judged(result: Result) -> str:
-    """Why what was asked for could not be judged."""
+    """Why what was asked for could not be judged, in one line."""
     missing = [part for part in result.get("not_judged") or () if part["asked"]]
     return "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
 
 
 def _unseen_by_curves(result: Result) -> str:
-    """What curves do not show, of a result that is on nothing else; empty of others."""
+    """The warning that curves do not show answers, of a result that is on curves alone; empty of
+    others.
+    """
     runs = result.get("runs") or ()
     subjects = result.get("subjects") or ()
     # The log of a server has no curves: its subject says what it serves.
@@ -102,7 +106,7 @@ def _unseen_by_curves(result: Result) -> str:
 
 
 def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
-    """Findings with their ids in the page: the code; `ROW005-2` for the second of that code."""
+    """Findings with their anchors in the page: the code; `ROW005-2` for the second of that code."""
     seen = Counter[str]()
     for finding in result.get("findings") or ():
         seen[finding["code"]] += 1
@@ -112,8 +116,10 @@ def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]
         )
 
 
-def _link_case(case: dict[str, Any], views: Any) -> dict[str, Any]:
-    """`absent`: the row is not among those of the page."""
+def _case_with_link(case: dict[str, Any], views: Any) -> dict[str, Any]:
+    """A case with `href`, the link to its row in the page; `absent` says that the row is not among
+    those of the page.
+    """
     href = _case_href(case, views)
     return case | {
         "href": href,
@@ -122,7 +128,9 @@ def _link_case(case: dict[str, Any], views: Any) -> dict[str, Any]:
 
 
 def _case_href(case: dict[str, Any], views: Any) -> str | None:
-    """To the token of a row, or to the line of a batch, that the page shows."""
+    """The link from a case to the token of a row, or to the line of a batch, that the page shows;
+    None where it shows neither.
+    """
     row, place = case.get("row"), (case.get("file"), case.get("row"))
     if row is None:
         return _batch_line_href(case["text"], views)
@@ -138,7 +146,9 @@ def _case_href(case: dict[str, Any], views: Any) -> str | None:
 
 
 def _batch_line_href(text: str, views: Any) -> str | None:
-    """A case of an audit begins with the place of its line: `batch 0, line 2: ...`."""
+    """The link to the batch line that a case of an audit names at its beginning, `batch 0, line 2:
+    ...`. `batch 0, line 2: ...`.
+    """
     # A case of an audit has no row: its text begins with the place of its line, and the view of
     # a batch is called by the same words.
     for i, view in enumerate(views):
@@ -156,7 +166,7 @@ def _batch_line_href(text: str, views: Any) -> str | None:
 
 
 def _figure_from_json(plain: dict[str, Any]) -> Figure:
-    """A finding's figure, for the plot; null is NaN."""
+    """A finding's figure read from the JSON, for the plot; null becomes NaN."""
     series = (
         Series(
             line["name"], tuple(line["x"]), tuple(math.nan if y is None else y for y in line["y"])

@@ -1,4 +1,5 @@
-"""The document around the sections: head, policy, style, navigation, packed data, scripts.
+"""The HTML document around the sections: head, security policy, style, navigation, packed data,
+scripts.
 
 A page is one file that needs no network: it can be sent, archived, and opened where the data may not leave. Its
 Content-Security-Policy names the hashes of its one style and one script, so that text of the data can never run, even
@@ -47,7 +48,7 @@ SCRIPTS = (
 def html_document(
     title: str, sections: Sequence[Section], result: Result, *, connect: bool = False
 ) -> str:
-    """A whole HTML document.
+    """A whole HTML document of the sections.
 
     Args:
         title: of the window.
@@ -77,7 +78,9 @@ def html_document(
 
 
 def pack_json(data: Any) -> str:
-    """JSON, compressed, in base64: a tenth of the size, and no character that HTML knows."""
+    """JSON of the data, compressed and in base64: a tenth of the size, and no character that HTML
+    knows.
+    """
     # `allow_nan=False`: a NaN would be refused by the browser's JSON.parse, and the whole page
     # would stay empty.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
@@ -88,17 +91,19 @@ def pack_json(data: Any) -> str:
 
 @cache
 def _join_assets(names: tuple[str, ...]) -> str:
-    """Some files of `assets/` as one."""
+    """The text of some files of `assets/`, joined."""
     return "\n".join(read_asset(name).rstrip() for name in names)
 
 
 def _csp_hash(text: str) -> str:
-    """The source expression that lets exactly this text run."""
+    """The hash of a text as a source of the Content-Security-Policy, which lets exactly this text
+    run.
+    """
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def notebook_frame(page: str, title: str) -> str:
-    """A page for a notebook: in a frame of its own, without access to the notebook."""
+    """The HTML of a frame that shows a page in a notebook, without access to the notebook."""
     return (
         # Without "allow-same-origin" the frame can't reach the notebook, its cookies or its
         # kernel.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from truetune.report.audit_terminal import law_standing
+from truetune.report.audit_terminal import describe_law_standing
 from truetune.report.page.page_section import Result, Section, render_template
 
 
@@ -21,7 +21,7 @@ def laws_section(result: Result) -> Section | None:
         return None
     html = render_template(
         "laws.html.jinja",
-        measured=_measured_rows(laws, result),
+        measured=_measured_law_rows(laws, result),
         untested=[(name, law["untested"]) for name, law in laws.items() if "untested" in law],
         canary=canary,
         notes=notes,
@@ -29,18 +29,20 @@ def laws_section(result: Result) -> Section | None:
     return Section("laws", "Laws", html)
 
 
-def _measured_rows(laws: dict[str, dict[str, Any]], result: Result) -> list[dict[str, Any]]:
+def _measured_law_rows(laws: dict[str, dict[str, Any]], result: Result) -> list[dict[str, Any]]:
     """The laws that were measured, broken ones first."""
     severity_by_code = {f["code"]: f["severity"] for f in result.get("findings", ())}
     rows = [
-        _law_values(name, law, severity_by_code) for name, law in laws.items() if "value" in law
+        _law_table_row(name, law, severity_by_code) for name, law in laws.items() if "value" in law
     ]
     # sorted() keeps the order of the audit within both groups.
     return sorted(rows, key=lambda row: bool(row["holds"]))
 
 
-def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]) -> dict[str, Any]:
-    """A line of the table, as text."""
+def _law_table_row(
+    name: str, law: dict[str, Any], severity_by_code: dict[str, str]
+) -> dict[str, Any]:
+    """A law's line of the table, as text."""
     # Null in the JSON is a NaN that was measured. NaN holds no law: every comparison with it is
     # false.
     value = math.nan if law["value"] is None else float(law["value"])
@@ -52,7 +54,7 @@ def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]
         "unit": law.get("unit", ""),
         "holds": value <= tolerance,
         "margin": _describe_margin(value, tolerance),
-        "standing": law_standing(name, value <= tolerance, severity_by_code),
+        "standing": describe_law_standing(name, value <= tolerance, severity_by_code),
     }
 
 

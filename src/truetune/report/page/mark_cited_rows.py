@@ -1,4 +1,4 @@
-"""Marks: which rows findings cite, for the row list of the page and of `truetune view`.
+"""Marks of the rows that findings cite, for the row list of the page and of `truetune view`.
 
 A mark is made of a report's JSON, so that it can be drawn from a file as well. What it says of a row (all names of
 data are text, never markup):
@@ -27,7 +27,7 @@ RowPlace = tuple[str, int]
 
 
 class MarkedRule(TypedDict):
-    """A finding on rows."""
+    """A finding that cites rows, as the marks list it."""
 
     code: str
     rule: str
@@ -37,13 +37,13 @@ class MarkedRule(TypedDict):
 
 
 class Marks(TypedDict):
-    """See above."""
+    """Which rows findings cite: `rules` and `cases` as the module says."""
 
     rules: list[MarkedRule]
     cases: list[list[Any]]
 
 
-def marks_of(
+def marks_of_cited_rows(
     result: Result, rows: Collection[RowPlace] | None = None, *, in_page: bool = True
 ) -> Marks:
     """The marks of a report's JSON.
@@ -70,11 +70,11 @@ def marks_of(
                 "anchor": anchor if in_page else None,
             }
         )
-        marks["cases"] += _mark_cases(finding["cases"], number, rows)
+        marks["cases"] += _cases_of_finding(finding["cases"], number, rows)
     return marks
 
 
-def _mark_cases(
+def _cases_of_finding(
     cases: list[dict[str, Any]], number: int, rows: Collection[RowPlace] | None
 ) -> Iterator[list[Any]]:
     """The cases of a finding on rows that are there, the first few of each row."""

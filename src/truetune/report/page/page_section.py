@@ -1,4 +1,5 @@
-"""Section: one part of the page, made from the JSON of a report, and how parts are written.
+"""Section, one part of the page that is made from a report's JSON, and the templates that parts are
+written with.
 
 A section is HTML that stands without scripts, and data for a script that makes more of it. Templates escape all that
 they are given; only text that went through one is `Markup`.
@@ -15,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from truetune.report.visible_text import count_noun, format_share, visible
+from truetune.report.visible_text import count_noun, format_per_cent_share, visible
 
 Result = Mapping[str, Any]
 """A report as JSON: see docs/schema/report-1.json"""
@@ -23,7 +24,7 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands under one heading."""
+    """One section of the page: its heading, its HTML, and data for a script."""
 
     id: str
     """Its anchor; a script of the page may register for it: `truetune.section(id, (element, data) => ...)`"""
@@ -38,20 +39,24 @@ SectionMaker = Callable[[Result], Section | None]
 
 
 def render_template(template: str, /, **values: Any) -> Markup:
-    """A template of `assets/`, everything escaped; `visible` shows unseen characters as escapes."""
+    """Fill in a template of `assets/` with everything escaped; its filter `visible` shows unseen
+    characters as escapes.
+    """
     # Markup, because the template has escaped all that it was given: a second time would show
     # "&amp;lt;".
     return Markup(_template_environment().get_template(template).render(**values))
 
 
 def read_asset(name: str) -> str:
-    """A file of `assets/`."""
+    """The text of a file of `assets/`."""
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def _template_environment() -> jinja2.Environment:
-    """Made once: it compiles each template for the first section that draws it."""
+    """The jinja environment, made once: it compiles each template for the first section that draws
+    it.
+    """
     # `StrictUndefined`: a name that is misspelled in a template is an error of ours, and no
     # empty cell that nobody notices.
     environment = jinja2.Environment(
@@ -65,7 +70,7 @@ def _template_environment() -> jinja2.Environment:
         # Escaping alone does not show a zero-width space or a text that runs backwards.
         "visible": lambda value: visible(str(value)),
         "many": count_noun,
-        "share": format_share,
+        "share": format_per_cent_share,
         "number": "{:,}".format,
     }
     return environment

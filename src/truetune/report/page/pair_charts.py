@@ -1,4 +1,5 @@
-"""Pairs and labelled rows: how long the sides are, what they share, and by how much the better one is better.
+"""Charts of preference pairs and labelled rows: how long the sides are, what they share, and by how
+much the better one is better.
 
 Preference training learns any difference between the sides. So the page shows the differences that are none of
 quality: a chosen side that is always longer, or both sides that begin alike.
@@ -11,13 +12,15 @@ from itertools import pairwise
 from typing import Any
 
 from truetune.report.page.bar_chart import Bar, BarChart, thin_labels
-from truetune.report.visible_text import count_noun, format_share
+from truetune.report.visible_text import count_noun, format_per_cent_share
 
 SIDE_COLOURS = {"chosen": "b-good", "rejected": "b-bad", "true": "b-good", "false": "b-bad"}
 
 
 def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of pairs and of labelled rows: title, sentences, a table, charts."""
+    """A block of the page for preference pairs and for labelled rows: title, sentences, a table,
+    charts.
+    """
     pairs = data.get("pairs")
     if pairs:
         yield {
@@ -25,43 +28,41 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "says": list(_describe_longer_side(pairs)),
             "table": _sides_table(pairs, "chosen", "rejected"),
             "charts": [
-                *_length_charts(pairs, "chosen", "rejected"),
+                *_side_length_charts(pairs, "chosen", "rejected"),
                 _common_prefix_chart(pairs),
-                *_margin_charts(pairs),
+                *_score_margin_charts(pairs),
             ],
         }
     labels = data.get("labels")
     if labels:
         good, bad = (labels[name]["count"] for name in ("true", "false"))
-        sentence = (
-            f"{format_share(good, good + bad)} of {count_noun(good + bad, 'label')} are true."
-        )
+        sentence = f"{format_per_cent_share(good, good + bad)} of {count_noun(good + bad, 'label')} are true."
         yield {
             "title": "Labels",
             "says": [sentence],
             "table": _sides_table(labels, "true", "false"),
-            "charts": list(_length_charts(labels, "true", "false")),
+            "charts": list(_side_length_charts(labels, "true", "false")),
         }
 
 
 def _describe_longer_side(pairs: dict[str, Any]) -> Iterator[str]:
-    """Which side is longer, and how many pairs have equal sides."""
+    """Sentences on which side is longer, and how many pairs have equal sides."""
     count = pairs["count"]
     yield (
         f"The chosen answer is the longer one in {pairs['longer']:,} of {count_noun(count, 'pair')} "
-        f"({format_share(pairs['longer'], count)}), the shorter one in {pairs['shorter']:,}."
+        f"({format_per_cent_share(pairs['longer'], count)}), the shorter one in {pairs['shorter']:,}."
     )
     yield f"As they stand, both answers are the same in {count_noun(pairs['identical'], 'pair')}."
 
 
 def _sides_table(sides: dict[str, Any], *names: str) -> tuple[list[str], list[list[str]]]:
-    """(titles, lines): number and lengths of each side."""
+    """The table (titles, lines) of the number and lengths of each side."""
     head = ["answers", "number", "median tokens", "95 % up to"]
     return head, [[n, *(f"{sides[n][key]:,}" for key in ("count", "median", "p95"))] for n in names]
 
 
-def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarChart]:
-    """Two bars a bin: of the one side and of the other."""
+def _side_length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarChart]:
+    """Bar charts of lengths with two bars a bin: of the one side and of the other."""
     bars, table = [], []
     for i, (low, high) in enumerate(pairwise(sides["edges"])):
         for name in (one, other):
@@ -94,7 +95,7 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
 
 
 def _common_prefix_chart(pairs: dict[str, Any]) -> BarChart:
-    """How much of the shorter answer both sides begin with."""
+    """A bar chart of how much of the shorter answer both sides begin with."""
     counts, top = pairs["shared"], max(pairs["shared"], default=0)
     # The last bin is for pairs of which one answer is the beginning of the other.
     names = [f"{10 * i} to {10 * (i + 1)} %" for i in range(len(counts) - 1)] + ["all of it"]
@@ -111,8 +112,8 @@ def _common_prefix_chart(pairs: dict[str, Any]) -> BarChart:
     )
 
 
-def _margin_charts(pairs: dict[str, Any]) -> Iterator[BarChart]:
-    """By how much the row's own scores prefer the chosen side."""
+def _score_margin_charts(pairs: dict[str, Any]) -> Iterator[BarChart]:
+    """Bar charts of by how much the row's own scores prefer the chosen side."""
     margins = pairs.get("margins")
     if not margins:
         return

@@ -1,4 +1,5 @@
-"""Along the file: whose rows come when, how long they are, and how much of them is supervised.
+"""Charts along the file: which kinds of rows come when, how long they are, and how much of them is
+supervised.
 
 A file that is not shuffled teaches its kinds one after the other, and the last one best. The charts have one bar for
 each stretch of the file, over one axis, so that a change is seen in all three at one place.
@@ -12,7 +13,7 @@ from typing import Any
 
 from truetune.report.page.bar_chart import Bar, BarChart
 from truetune.report.page.page_section import Result
-from truetune.report.visible_text import count_noun, format_share
+from truetune.report.visible_text import count_noun, format_per_cent_share
 
 # As many colours as can be told apart beside each other; page.css has a class for each.
 MAX_KINDS = 8
@@ -29,7 +30,7 @@ GROUPED_SHARE = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """The file in equal stretches, which all charts have as their bars."""
+    """The file in stretches of equally many rows, which are the bars of all charts."""
 
     order: dict[str, Any]
     """Counts by stretch, as the JSON has them: rows, examples, tokens, supervised, kinds"""
@@ -44,7 +45,7 @@ class _Stretches:
 
     @property
     def ticks(self) -> tuple[str, str, str]:
-        """First, middle and last row."""
+        """Labels for the axis: first, middle and last row."""
         last = sum(self.order["rows"]) - 1
         return "row 0", f"{last // 2:,}", f"{last:,}"
 
@@ -56,15 +57,15 @@ def row_order_charts(order: dict[str, Any], result: Result) -> dict[str, Any] | 
         return None
     names = [_stretch_name(i, each, count) for i, count in enumerate(rows)]
     stretches = _Stretches(order, names, _stretch_links(order, result), *_rows_by_kind(order))
-    charts = [_mean_length_chart(stretches), _supervised_chart(stretches)]
+    charts = [_mean_length_chart(stretches), _supervised_share_chart(stretches)]
     if stretches.kinds:
         # What comes when explains how lengths and shares change below it.
         charts.insert(0, _kinds_chart(stretches))
     return {"charts": charts, "says": _describe_order(order), "table": _order_table(stretches)}
 
 
-def shown_rows(result: Result) -> dict[tuple[str | None, int | None], str]:
-    """Addresses of the rows that the page shows, by file and row."""
+def links_to_shown_rows(result: Result) -> dict[tuple[str | None, int | None], str]:
+    """Links to the rows that the page shows, by file and row."""
     views = result.get("views") or ()
     return {
         (view.get("file"), view["row"]): f"#row={view['row']}"
@@ -74,7 +75,7 @@ def shown_rows(result: Result) -> dict[tuple[str | None, int | None], str]:
 
 
 def _stretch_name(i: int, each: int, count: int) -> str:
-    """`rows 0 to 99`, or `row 7`."""
+    """The name of a stretch: `rows 0 to 99`, or `row 7`."""
     if each == 1:
         return f"row {i * each:,}"
     # The last stretch may be shorter than the others, so it ends where its rows do.
@@ -82,16 +83,16 @@ def _stretch_name(i: int, each: int, count: int) -> str:
 
 
 def _stretch_links(order: dict[str, Any], result: Result) -> list[str | None]:
-    """The first row of each stretch that the page shows."""
+    """For each stretch the link to its first row that the page shows; None where it shows none."""
     first: dict[int, int] = {}
-    for _, row in shown_rows(result):
+    for _, row in links_to_shown_rows(result):
         if row is not None:
             first[row // order["each"]] = min(row, first.get(row // order["each"], row))
     return [f"#row={first[i]}" if i in first else None for i in range(len(order["rows"]))]
 
 
 def _rows_by_kind(order: dict[str, Any]) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
-    """Rows of the most frequent kinds by stretch, the rest as one; and their legend."""
+    """(rows of each kind by stretch, legend): the most frequent kinds, and the rest as one."""
     bare_names = _bare_file_names(list(order["kinds"]), order["by"])
     ranked = sorted(
         ((bare_names[name], counts) for name, counts in order["kinds"].items()),
@@ -117,13 +118,13 @@ def _bare_file_names(names: list[str], by: str | None) -> dict[str, str]:
 
 
 def _shorten_name(name: str) -> str:
-    """At most 48 characters."""
+    """A name of at most 48 characters: of a longer one the end, which says more than the beginning."""
     # The end of a long path or source says more than its beginning.
     return name if len(name) <= 48 else f"...{name[-45:]}"
 
 
 def _kinds_chart(stretches: _Stretches) -> BarChart:
-    """Which kinds the rows of each stretch are of, as shares."""
+    """A bar chart of which kinds the rows of each stretch are of, as shares."""
     order, legend = stretches.order, stretches.legend
     bars = []
     columns = zip(order["rows"], stretches.names, stretches.links, strict=True)
@@ -140,7 +141,7 @@ def _kinds_chart(stretches: _Stretches) -> BarChart:
 
 
 def _mean_length_chart(stretches: _Stretches) -> BarChart:
-    """Mean tokens of the examples of each stretch."""
+    """A bar chart of the mean tokens of the examples of each stretch."""
     order = stretches.order
     means = [_mean_of(*at) for at in zip(order["tokens"], order["examples"], strict=True)]
     bars = [
@@ -151,8 +152,8 @@ def _mean_length_chart(stretches: _Stretches) -> BarChart:
     return BarChart(title, bars, max(means), f"{max(means):,.0f}", stretches.ticks)
 
 
-def _supervised_chart(stretches: _Stretches) -> BarChart:
-    """Share of the tokens of each stretch that is supervised."""
+def _supervised_share_chart(stretches: _Stretches) -> BarChart:
+    """A bar chart of the share of the tokens of each stretch that is supervised."""
     order = stretches.order
     columns = zip(
         order["supervised"], order["tokens"], stretches.names, stretches.links, strict=True
@@ -160,7 +161,7 @@ def _supervised_chart(stretches: _Stretches) -> BarChart:
     bars = [
         Bar(
             [(_mean_of(part, whole), "b-good")],
-            f"{name}: {format_share(part, whole)} supervised",
+            f"{name}: {format_per_cent_share(part, whole)} supervised",
             link,
         )
         for part, whole, name, link in columns
@@ -169,12 +170,14 @@ def _supervised_chart(stretches: _Stretches) -> BarChart:
 
 
 def _mean_of(total: int, count: int) -> float:
-    """0 of nothing."""
+    """The mean; 0 of nothing."""
     return total / count if count else 0.0
 
 
 def _describe_order(order: dict[str, Any]) -> str:
-    """Whether kinds come one after the other, and how the length changes from one end to the other."""
+    """A sentence on whether kinds come one after the other, and how the length changes from one end
+    to the other.
+    """
     count = len(order["rows"])
     # The first and the last tenth: one stretch alone would be noise, and half the file hides a curriculum.
     tenth = max(1, count // 10)
@@ -196,22 +199,24 @@ def _describe_order(order: dict[str, Any]) -> str:
     return sentence
 
 
-def _chance_of_one_kind(counts: list[int], each: int) -> float:
-    """How likely a stretch of `each` rows, drawn at random, holds one kind alone: the sum of (share of it) ** each."""
+def _chance_of_one_kind(counts: list[int], stretch_rows: int) -> float:
+    """How likely a stretch of `stretch_rows` rows, drawn at random, holds one kind alone: the sum
+    of (share of it) ** stretch_rows.
+    """
     # Where one kind has nearly all rows, or stretches are a row or two, most stretches are pure by chance alone.
     total = sum(counts)
-    return float(sum((n / total) ** each for n in counts))
+    return float(sum((n / total) ** stretch_rows for n in counts))
 
 
 def _order_table(stretches: _Stretches) -> tuple[list[str], list[list[Any]]]:
-    """The numbers of all charts, for who can't see them: names of columns, and lines."""
+    """The numbers of all charts as a table, for who can't see them: names of columns, and lines."""
     order = stretches.order
     lines = [
         [
             (name, link),
             *(f"{counts[i]:,}" for counts in stretches.kinds.values()),
             f"{_mean_of(order['tokens'][i], order['examples'][i]):,.0f}",
-            format_share(order["supervised"][i], order["tokens"][i]),
+            format_per_cent_share(order["supervised"][i], order["tokens"][i]),
         ]
         for i, (name, link) in enumerate(zip(stretches.names, stretches.links, strict=True))
     ]

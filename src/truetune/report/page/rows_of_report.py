@@ -1,4 +1,5 @@
-"""The rows that a report shows: those that its findings cite, rendered again under the settings of the run.
+"""Chooses the rows that a report's page shows: those that its findings cite, rendered again under
+the settings of the run.
 
 A page has room for so many tokens (PAGE_TOKEN_BUDGET), so it holds those that somebody will look for. Rows that the
 template refuses have no tokens; they are listed with what it raised.
@@ -12,13 +13,13 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.reports import AuditReport, DataReport, Report
-from truetune.report.page.compare_rendered_rows import render_again
+from truetune.report.page.compare_rendered_rows import render_rows_beside_contract
 from truetune.report.page.token_rows import (
     MAX_REFUSED_ROWS,
     REFUSED_ROW_CODE,
     TokenRow,
-    fit_rows,
-    kept_range,
+    fit_rows_into_budget,
+    range_kept_by_limit,
     row_of_batch_line,
     row_of_view,
     row_without_tokens,
@@ -26,16 +27,19 @@ from truetune.report.page.token_rows import (
 
 
 @singledispatch
-def report_rows(report: Report) -> list[TokenRow]:
-    """The rows that a report has to show."""
+def token_rows_of_report(report: Report) -> list[TokenRow]:
+    """The token rows that a report has to show; none but of reports on data and audits."""
     return []
 
 
-@report_rows.register
-def _(report: DataReport) -> list[TokenRow]:
-    made = render_again(report.spec, [view.example.row for view in report.views])
+@token_rows_of_report.register
+def _rows_of_data_report(report: DataReport) -> list[TokenRow]:
+    """The token rows of a report on data: those that its findings cite first, then others as far as
+    there is room.
+    """
+    made = render_rows_beside_contract(report.spec, [view.example.row for view in report.views])
     found = (
-        [row_of_view(view) | kept_range(view, report.spec) for view in report.views]
+        [row_of_view(view) | range_kept_by_limit(view, report.spec) for view in report.views]
         if made is None
         else made
     )
@@ -47,15 +51,16 @@ def _(report: DataReport) -> list[TokenRow]:
         if case.origin is not None
     }
     return list(
-        fit_rows(
+        fit_rows_into_budget(
             [*found, *_refused_rows(report, {row["row"] for row in found})], "row", first=cited
         )
     )
 
 
-@report_rows.register
-def _(report: AuditReport) -> list[TokenRow]:
-    return list(fit_rows(map(row_of_batch_line, report.samples), "line"))
+@token_rows_of_report.register
+def _rows_of_audit_report(report: AuditReport) -> list[TokenRow]:
+    """The token rows of an audit: the lines of its batches, as far as there is room."""
+    return list(fit_rows_into_budget(map(row_of_batch_line, report.samples), "line"))
 
 
 def _refused_rows(report: DataReport, known_rows: set[int | None]) -> Iterator[TokenRow]:

@@ -1,4 +1,5 @@
-"""The curves of a run, or of two, with the findings at their steps, and what is known of the runs.
+"""The page's section on a run, or on two: curves with the findings at their steps, and what is
+known of the runs.
 
 Findings that happened at a step are pinned into the charts there, so that cause and effect are seen together. Of two
 runs the settings that differ come first: they are the likely reason for whatever else does.
@@ -11,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from truetune.report.figure_plot import legend_key
+from truetune.report.figure_plot import legend_key_svg
 from truetune.report.page.curve_charts import run_charts
 from truetune.report.page.findings_section import findings_with_anchors
 from truetune.report.page.page_section import Result, Section, render_template
@@ -22,7 +23,7 @@ RunJson = Mapping[str, Any]
 
 
 def run_section(result: Result) -> Section | None:
-    """Of `truetune report`."""
+    """The section of the curves and facts of runs; None of results without any."""
     runs: Sequence[RunJson] = result.get("runs") or ()
     if not runs:
         return None
@@ -41,9 +42,11 @@ def run_section(result: Result) -> Section | None:
             "run.html.jinja",
             runs=runs,
             names=names,
-            told=[_chart_values(chart, number) for number, chart in enumerate(main_charts)],
+            told=[
+                _chart_template_values(chart, number) for number, chart in enumerate(main_charts)
+            ],
             others=[
-                _chart_values(chart, number)
+                _chart_template_values(chart, number)
                 for number, chart in enumerate(others, len(main_charts))
             ],
             left_out=left_out,
@@ -55,22 +58,22 @@ def run_section(result: Result) -> Section | None:
         {
             "names": [visible(name) for name in names],
             "pins": pins,
-            "charts": [chart.plain() for chart in (*main_charts, *others)],
+            "charts": [chart.script_values() for chart in (*main_charts, *others)],
         },
     )
 
 
-def _chart_values(chart: Any, number: int) -> dict[str, Any]:
-    """For the template."""
+def _chart_template_values(chart: Any, number: int) -> dict[str, Any]:
+    """A chart as the template draws it."""
     lines = [
-        {"key": Markup(legend_key(line.number, line.dash)), "name": line.name, "run": line.run}
+        {"key": Markup(legend_key_svg(line.number, line.dash)), "name": line.name, "run": line.run}
         for line in chart.lines
     ]
     return {"number": number, "title": chart.title, "svg": Markup(chart.svg()), "lines": lines}
 
 
 def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str, Any]]:
-    """Findings by step, those on the whole run last, each with its place in the page."""
+    """Findings to pin into the charts, by step, those on the whole run last, each with its link."""
     places = _anchors_by_finding(result)
     pins = []
     for number, run in enumerate(runs):
@@ -87,7 +90,7 @@ def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str,
 
 
 def _anchors_by_finding(result: Result) -> dict[tuple[str, str], list[str]]:
-    """Code and message of findings -> their anchors."""
+    """(code, message) of findings -> their anchors in the page."""
     places: dict[tuple[str, str], list[str]] = {}
     for finding, anchor in findings_with_anchors(result):
         places.setdefault((finding["code"], finding["message"]), []).append(anchor)
@@ -95,13 +98,13 @@ def _anchors_by_finding(result: Result) -> dict[tuple[str, str], list[str]]:
 
 
 def _run_facts(runs: Sequence[RunJson]) -> list[tuple[str, list[str]]]:
-    """Name, and what each run says."""
+    """(name, what each run says) of every fact of the runs."""
     names = dict.fromkeys(name for run in runs for name in run["facts"])
     return [(name, [str(run["facts"].get(name, "")) for run in runs]) for name in names]
 
 
 def _differing_settings(runs: Sequence[RunJson]) -> Iterator[tuple[str, list[str]]]:
-    """Settings that all runs tell of, and that are not the same."""
+    """(name, values) of the settings that all runs record and that differ."""
     for name in _shared_settings(runs):
         values = [str(run["settings"][name]) for run in runs]
         if len(set(values)) > 1:
@@ -109,6 +112,6 @@ def _differing_settings(runs: Sequence[RunJson]) -> Iterator[tuple[str, list[str
 
 
 def _shared_settings(runs: Sequence[RunJson]) -> list[str]:
-    """Names of the settings that all runs tell of, sorted."""
+    """Names of the settings that all runs record, sorted."""
     # A setting that one run does not tell of is not known to differ.
     return sorted(set.intersection(*(set(run["settings"]) for run in runs)))

@@ -1,4 +1,5 @@
-"""What was looked at, what is learned in one sentence, and the ledger in one picture.
+"""The first section of a page: what was looked at, the verdict in one sentence, the ledger in one
+picture, and the next step.
 
 It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well,
 with a link to the finding that it comes from.
@@ -10,15 +11,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.render.rendering import Source
-from truetune.report.audit_terminal import loss_line
+from truetune.report.audit_terminal import describe_loss_function
 from truetune.report.page.findings_section import findings_with_anchors, outcome_in_words
 from truetune.report.page.page_section import Result, Section, render_template
 
 SEVERITIES = ("error", "warning", "info")
 
 
-def verdict_section(result: Result) -> Section:
-    """Stands first; of every report."""
+def summary_section(result: Result) -> Section:
+    """The summary section, which every result has: what was looked at, the verdict, the ledger and
+    the next step.
+    """
     ledger = ledger_from_json(result)
     # Padding is no token of the data: with it the shares would depend on the batch size.
     text = [row for row in ledger if row["key"] != "padding"]
@@ -33,12 +36,12 @@ def verdict_section(result: Result) -> Section:
             amiss=result.get("failed") and not result.get("findings"),
             next=_next_step_link(result),
             subjects=list(_subjects_without_run_facts(result)),
-            loss=_loss_of_audit(result),
+            loss=_describe_loss_of_audit(result),
             counts=[
                 (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
             ],
             ledger=ledger,
-            bar=list(ledger_bar(ledger)),
+            bar=list(ledger_bar_parts(ledger)),
             supervised=sum(row["supervised"] for row in text),
             total=sum(row["supervised"] + row["context"] for row in text),
         ),
@@ -46,7 +49,7 @@ def verdict_section(result: Result) -> Section:
 
 
 def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
-    """Without what the section of the run says again."""
+    """The subjects, without facts that the section of the run lists already."""
     known = {name for run in result.get("runs") or () for name in run["facts"]}
     for subject in result.get("subjects") or ():
         # The section of the run has a table of these facts.
@@ -56,14 +59,18 @@ def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
         }
 
 
-def _loss_of_audit(result: Result) -> str:
-    """Which function computes the loss; "" of reports without an audit, and of those of earlier releases."""
+def _describe_loss_of_audit(result: Result) -> str:
+    """Which function computes the loss; empty of reports without an audit, and of those of earlier
+    releases.
+    """
     loss = (result.get("audit") or {}).get("loss")
-    return "" if loss is None else loss_line(loss)
+    return "" if loss is None else describe_loss_function(loss)
 
 
 def _next_step_link(result: Result) -> dict[str, str | None]:
-    """The remedy of the gravest finding with its place in the page; else what the result says."""
+    """The text of the next step and its anchor: the remedy of the gravest finding; else what the
+    result says, without an anchor.
+    """
     # A note asks for nothing to be done next.
     graver_than_notes = [
         one for one in findings_with_anchors(result) if one[0]["severity"] != "info"
@@ -75,7 +82,7 @@ def _next_step_link(result: Result) -> dict[str, str | None]:
 
 
 def ledger_from_json(result: Result) -> list[dict[str, Any]]:
-    """Rows by source, padding last: key, label, supervised, context, not_attended."""
+    """Rows of the ledger by source, padding last: key, label, supervised, context, not_attended."""
     ledger: dict[str, dict[str, int]] = (result.get("audit") or result).get("ledger") or {}
     labels = {source.name.lower(): source.label for source in Source}
     return [
@@ -86,8 +93,10 @@ def ledger_from_json(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def ledger_bar(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What is supervised, then the context, as parts of 1,000; without padding."""
+def ledger_bar_parts(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The parts of the ledger's bar in thousandths: what is supervised, then the context; without
+    padding.
+    """
     rows = [row for row in ledger if row["key"] != "padding"]
     total, done = max(1, sum(row["supervised"] + row["context"] for row in rows)), 0
     # Supervised first, so that its share is read off the left edge.

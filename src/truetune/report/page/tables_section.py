@@ -1,4 +1,5 @@
-"""What was measured or recited: the tables that the terminal shows, as they are.
+"""The page's section of what was measured or memorised: the tables that the terminal shows, as they
+are.
 
 Environment, recitation, evaluation, memory, rungs: whatever a kind of report draws below its findings was recorded in
 the JSON (`record_drawing`). So a new kind of report has a page without a line here but its title.
@@ -16,7 +17,7 @@ SECTION_TITLES = {
 
 
 def tables_section(result: Result) -> Section | None:
-    """Of reports that have such tables."""
+    """The section of the tables that a terminal shows; None of results without any."""
     parts = result.get("shown")
     if not parts:
         return None

@@ -1,4 +1,4 @@
-"""Rows as the token view takes them, as JSON.
+"""Token rows: the JSON of one example's tokens, from which the token view draws it.
 
 A row (all lists have one entry a token):
 
@@ -75,14 +75,15 @@ REFUSED_ROW_CODE = "TPL011"
 """The rule that names rows that can't be rendered"""
 
 
-def fit_rows(
+def fit_rows_into_budget(
     rows: Iterable[TokenRow],
     noun: str,
     budget: int = PAGE_TOKEN_BUDGET,
     *,
     first: Container[int | None] = (),
 ) -> Iterator[TokenRow]:
-    """The rows whose tokens find room, in their order, and then one that says how many are left out.
+    """The rows whose tokens fit into the budget, in their order, and then one that says how many
+    are left out.
 
     Args:
         rows: all rows; each is cut to MAX_ROW_TOKENS.
@@ -90,7 +91,7 @@ def fit_rows(
         budget: tokens in all.
         first: numbers of rows that get room before the others.
     """
-    cut_rows = [cut_row(row) for row in rows]
+    cut_rows = [cut_row_to_limit(row) for row in rows]
     # Rows that findings cite get room first; sorted() keeps the order of the file within both
     # groups.
     taken, tokens = set[int](), 0
@@ -111,9 +112,11 @@ def fit_rows(
         )
 
 
-def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
-    """The rows, those that have no tokens with what their file holds (`raw`), as far as it can be read again."""
-    places = [Origin(row["file"], row["line"], row["row"]) for row in rows if _is_bare(row)][
+def add_raw_text_to_bare_rows(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
+    """The rows; those that have no tokens with what their file holds (`raw`), as far as it can be
+    read again.
+    """
+    places = [Origin(row["file"], row["line"], row["row"]) for row in rows if _needs_raw_text(row)][
         :MAX_RAW_ROWS
     ]
     if not places:
@@ -126,14 +129,14 @@ def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
     return [
         (
             row | raw_text_of(raw_by_origin.get(Origin(row["file"], row["line"], row["row"])))
-            if _is_bare(row)
+            if _needs_raw_text(row)
             else row
         )
         for row in rows
     ]
 
 
-def _is_bare(row: TokenRow) -> bool:
+def _needs_raw_text(row: TokenRow) -> bool:
     """Has a row no tokens to show, and may its text be read again?"""
     return (
         bool(row.get("error"))
@@ -156,8 +159,8 @@ def raw_text_of(value: Any) -> TokenRow:
     )
 
 
-def cut_row(row: TokenRow, longest: int = MAX_ROW_TOKENS) -> TokenRow:
-    """The row, or as much of its beginning as is shown."""
+def cut_row_to_limit(row: TokenRow, longest: int = MAX_ROW_TOKENS) -> TokenRow:
+    """The row, or as much of its beginning as is shown, with a note of how many tokens it has."""
     count = len(row["ids"])
     if count <= longest:
         return row
@@ -176,14 +179,14 @@ def cut_row(row: TokenRow, longest: int = MAX_ROW_TOKENS) -> TokenRow:
 
 
 def row_without_tokens(origin: Origin | None, why: str, **more: Any) -> TokenRow:
-    """A row that has no tokens to show."""
+    """A token row for what could not be rendered: its place, no tokens, and why as `error`."""
     place = {"row": None, "file": None, "line": None} if origin is None else origin._asdict()
     tokens: TokenRow = {"ids": [], "pieces": [], "source": "", "supervised": "", "runs": []}
     return {**place, "turn": None, "format": None, "title": None, **tokens, "error": why, **more}
 
 
 def row_of_view(view: TokenView, title: str | None = None) -> TokenRow:
-    """An example of `truetune check`."""
+    """The token row of an example that `truetune check` rendered."""
     row, rendering = view.example.row, view.example.rendering
     return {
         "row": row.origin.row,
@@ -200,17 +203,19 @@ def row_of_view(view: TokenView, title: str | None = None) -> TokenRow:
     }
 
 
-def kept_range(view: TokenView, spec: RunSpec) -> TokenRow:
-    """What the run's limit leaves of a longer example, where one is cut."""
+def range_kept_by_limit(view: TokenView, spec: RunSpec) -> TokenRow:
+    """`kept`: the range of a longer example that the run's limit leaves; empty where nothing is
+    cut.
+    """
     count, most = len(view.ids), spec.max_length
-    if most is None or count <= most or _overflow_is_kept(view, spec):
+    if most is None or count <= most or _overflow_is_not_cut(view, spec):
         return {}
     # Preference trainers may keep the end of a prompt instead of its beginning.
     from_end = view.example.row.is_preference and pair_length_limit(spec).from_end
     return {"kept": [count - most, count] if from_end else [0, most]}
 
 
-def _overflow_is_kept(view: TokenView, spec: RunSpec) -> bool:
+def _overflow_is_not_cut(view: TokenView, spec: RunSpec) -> bool:
     """Are longer examples shared out, or laid end to end, and not cut?"""
     strategy, plain = spec.training.packing_strategy, view.example.row.format == "text"
     return (
@@ -221,7 +226,7 @@ def _overflow_is_kept(view: TokenView, spec: RunSpec) -> bool:
 
 
 def row_of_batch_line(sample: Sample) -> TokenRow:
-    """A line of an audited batch."""
+    """The token row of a line of an audited batch."""
     row: TokenRow = {
         "row": None,
         "file": None,
@@ -241,7 +246,7 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
         "attended": mask_bits(sample.attended),
         "padding": mask_bits(sample.padding),
         "documents": sample.documents.tolist(),
-        **differing_labels(sample.ids, sample.labels),
+        **labels_unlike_ids(sample.ids, sample.labels),
     }  # fmt: skip
     if sample.expected is not None:
         row["expected"] = mask_bits(sample.expected)
@@ -250,16 +255,20 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
     return row
 
 
-def differing_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, list[int | None]]:
-    """`labels` of a row where one of them is neither the token's id nor ignored."""
+def labels_unlike_ids(
+    ids: NDArray[Any], labels: NDArray[Any] | None
+) -> dict[str, list[int | None]]:
+    """The `labels` entry of a token row; only where a label is neither the token's id nor ignored."""
     # Labels that equal the ids are the normal case, and would double the size of a page.
     if labels is None or bool(((labels == ids) | (labels == IGNORED)).all()):
         return {}
     return {"labels": [None if label == IGNORED else label for label in labels.tolist()]}
 
 
-def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
-    """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
+def text_of_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
+    """The characters of each token where there is no text to compare with; bytes of a part as lone
+    surrogates.
+    """
     spellings = {
         id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
         # Each id is spelled once, however often it occurs.
@@ -269,13 +278,13 @@ def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
 
 
 def source_letters(source: NDArray[np.uint8]) -> str:
-    """(tokens,) numbers of sources as letters from "a" on."""
+    """(tokens,) numbers of sources as a string of letters, from "a" on."""
     # One letter instead of a number and a comma: the JSON is smaller, and scripts index a string as well.
     return (np.asarray(source, np.uint8) + ord("a")).tobytes().decode("ascii")
 
 
 def mask_bits(mask: NDArray[np.bool_]) -> str:
-    """(tokens,) as a string of 0 and 1."""
+    """A mask over the tokens as a string of 0 and 1."""
     return (np.asarray(mask, np.uint8) + ord("0")).tobytes().decode("ascii")
 
 
@@ -288,7 +297,8 @@ def _value_changes(values: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
-    """An entry wherever a token begins in another place than the one before, or not where that one's characters end.
+    """Runs of tokens that follow one another in one origin: an entry wherever a token begins in
+    another place than the one before, or not where that one's characters end.
 
     The offset is that of the character that holds the token's first byte. A space that the tokenizer put before a field
     holds none.
@@ -301,7 +311,7 @@ def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
         while place is not None and place.end <= start:
             place = next(origins, None)
         # A token may begin inside a character of several bytes; its start is then the next character's, one too far.
-        inside = _is_continuation(piece[:1])
+        inside = _is_utf8_continuation(piece[:1])
         known = place is not None and place.offset >= 0
         # SentencePiece puts a space before the first word: two tokens then start at one character, which is no space.
         shares_start = starts[i + 1 : i + 2] == [start]
@@ -309,11 +319,11 @@ def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
         jumps = known and reached - inside != start
         if place is not last or not i or added or jumps:
             last, reached = place, start + inside
-            yield [i, *_origin_entry(place, start, added)]
+            yield [i, *_origin_run_values(place, start, added)]
         reached += _count_characters(piece)
 
 
-def _is_continuation(unit: str) -> bool:
+def _is_utf8_continuation(unit: str) -> bool:
     """Is it a byte within a UTF-8 character, 0x80 to 0xbf, as `surrogateescape` spells it?"""
     return "\udc80" <= unit <= "\udcbf"
 
@@ -322,10 +332,10 @@ def _count_characters(piece: str) -> int:
     """Characters that begin in a token: a byte within a character belongs to the one before."""
     if piece.isascii():
         return len(piece)
-    return sum(not _is_continuation(unit) for unit in piece)
+    return sum(not _is_utf8_continuation(unit) for unit in piece)
 
 
-def _origin_entry(
+def _origin_run_values(
     place: TextOrigin | None, start: int, added: bool
 ) -> tuple[str, int, int, int | None]:
     """(path, offset, end, message) of a place; unknown ones are -1 and None."""

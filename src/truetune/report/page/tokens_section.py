@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.render.rendering import Source
-from truetune.report.page.mark_cited_rows import Marks, marks_of
+from truetune.report.page.mark_cited_rows import Marks, marks_of_cited_rows
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.visible_text import count_noun
 
@@ -20,16 +20,17 @@ SOURCES = [{"key": source.name.lower(), "label": source.label} for source in Sou
 
 
 def report_tokens_section(result: Result) -> Section | None:
-    """Of reports with views."""
+    """The token view of a report that holds token rows; None of others."""
     views = list(result.get("views") or ())
     if not views:
         return None
-    marks = marks_of(result, {(view.get("file"), view.get("row")) for view in views})
-    return tokens_section({"rows": views, "marks": marks}, _describe_left_out(result, marks))
+    marks = marks_of_cited_rows(result, {(view.get("file"), view.get("row")) for view in views})
+    return token_view_section({"rows": views, "marks": marks}, _describe_left_out(result, marks))
 
 
-def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
-    """`rows` is {"rows": [row, ...]} (see `token_rows`), or {"remote": path, ...} of a server that gives them.
+def token_view_section(rows: dict[str, Any], note: str = "") -> Section:
+    """The section with the token view of `rows`: {"rows": [row, ...]} (see `token_rows`), or
+    {"remote": path, ...} of a server that gives them.
 
     With `marks` (see `mark_cited_rows`) the rows that findings cite are marked.
     """
@@ -39,7 +40,9 @@ def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
 
 
 def _describe_left_out(result: Result, marks: Marks) -> str:
-    """How many of the rows are shown, and of those that findings cite, where not all are."""
+    """A note on how many of the rows, and of those that findings cite, are shown, where not all
+    are.
+    """
     rows = result.get("rows") or 0
     row_count = len({view.get("row") for view in result["views"]} - {None})
     # Nothing was left out, so nothing needs to be said.

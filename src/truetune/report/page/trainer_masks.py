@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 class TrainerMasks:
-    """Of the settings of a run."""
+    """The masks that the trainer of a run's settings would make."""
 
     def __init__(self, setup: Setup) -> None:
         self.spec = setup.spec
@@ -38,18 +38,22 @@ class TrainerMasks:
         self.template = None if plain is None else mark_generation_tags(plain)
         self.tool_template = None if for_tools is None else mark_generation_tags(for_tools)
 
-    def of(self, view: TokenView) -> Mask | None:
-        """(tokens,) what the trainer supervises; None where that is the contract, or is not known."""
+    def supervised_by_trainer(self, view: TokenView) -> Mask | None:
+        """(tokens,) what the trainer supervises; None where that is the inference contract, or is
+        not known.
+        """
         if self.by == "response-marker":
-            return mask_after_marker(self.marker, view.ids)
+            return mask_after_last_marker(self.marker, view.ids)
         return (
-            self._tagged(view)
+            self._mask_by_generation_tags(view)
             if self.by == "generation-tags" and view.example.row.is_chat
             else None
         )
 
-    def _tagged(self, view: TokenView) -> Mask | None:
-        """As transformers does: a token is supervised if one of its characters stands in the tags."""
+    def _mask_by_generation_tags(self, view: TokenView) -> Mask | None:
+        """The mask by generation tags, as transformers makes it: a token is supervised if one of
+        its characters is in the tags. None where it can't be known.
+        """
         row, rendering = view.example
         # Some tokenizers have a template of their own for rows with tools.
         template = (row.tools and self.tool_template) or self.template
@@ -87,7 +91,7 @@ class TrainerMasks:
         return supervised
 
 
-def mask_after_marker(marker: NDArray[np.int32], ids: NDArray[np.int32]) -> Mask:
+def mask_after_last_marker(marker: NDArray[np.int32], ids: NDArray[np.int32]) -> Mask:
     """All that stands behind the last occurrence of a marker, as TRL's completion-only collator masks."""
     supervised = np.zeros(len(ids), np.bool_)
     # An empty marker would be found everywhere.

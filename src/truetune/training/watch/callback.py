@@ -1,4 +1,4 @@
-"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained.
+"""A callback of any transformers Trainer that samples the model's answers while it is trained.
 
 It works in the training process, on the model as it is between two steps, and leaves generators, modes and caches as
 they were: training is the same to the bit. It costs a share of the run's time that is measured and kept to, and never
@@ -29,7 +29,7 @@ from truetune.probe.find_trainer import trainer_of_frames
 from truetune.settings.run_spec import RunSpec
 from truetune.training.watch.experiment_trackers import track_pass
 from truetune.training.watch.forget_later_samples import forget_later_samples
-from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
+from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
 from truetune.training.watch.process_group import (
     broadcast_object,
     describe_sharding,
@@ -37,14 +37,14 @@ from truetune.training.watch.process_group import (
     process_count,
     process_rank,
 )
-from truetune.training.watch.sample_answers import make_sampler, measure_costs
+from truetune.training.watch.sample_answers import make_answer_sampler, measure_pass_costs
 from truetune.training.watch.sampling_schedule import (
     PASSES_BETWEEN,
     PassSchedule,
     PassSize,
     choose_pass_size,
 )
-from truetune.training.watch.watch_summary import finding_line, pass_line, watch_record
+from truetune.training.watch.watch_summary import describe_pass, finding_line, watch_record
 
 # Chosen: well below the 30 minutes of ddp_timeout, and half of NCCL's own 10. At the double a slow
 # process might end the run; at half of it more passes of large models on CPUs are cut.
@@ -54,7 +54,8 @@ WATCH_FILE = "watch.json"
 
 
 class Watcher(TrainerCallback):
-    """Lets the model answer `prompts` before the first step, a few times in between, and after the last one.
+    """Samples the answers to `prompts` before the first step, a few times in between, and after the
+    last one.
 
     In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, of which a run that is taken up again goes
     on. All of this happens in the first process, which tells `say` of what it finds, and `show` of each look; the
@@ -74,9 +75,9 @@ class Watcher(TrainerCallback):
     ) -> None:
         self.prompts = tuple(prompts)
         self.spec, self.settings = spec, spec.watch
-        self.speech = make_sampler(tokenizer, stops, spec.watch.parser)
+        self.speech = make_answer_sampler(tokenizer, stops, spec.watch.parser)
         self.folder, self.say = Path(folder), say
-        self.show = show or (lambda look: say(pass_line(look)))
+        self.show = show or (lambda look: say(describe_pass(look)))
         self.limit = spec.watch.max_new_tokens
         self.budget = spec.watch.budget if spec.watch.budget < 1 else inf
         self.looks: list[SamplingPass] = []
@@ -95,18 +96,20 @@ class Watcher(TrainerCallback):
 
     @property
     def sample(self) -> Sample | None:
-        """The latest, for a line on the terminal."""
+        """The latest sampled answer, for a line on the terminal."""
         return self.looks[-1].samples[0] if self.looks and self.looks[-1].samples else None
 
     @property
     def seconds(self) -> float:
-        """What the looks of this process took, and the choice of their size."""
+        """Seconds that the sampling passes of this process took, and the choice of their size."""
         return self._pace.spent
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
     ) -> None:
-        """Take up the looks of a run that resumes; or choose their size, and look for the first time."""
+        """Continue the passes of a run that resumes; or choose their size, and sample for the first
+        time.
+        """
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
         trainer = trainer_of_frames()
@@ -121,7 +124,7 @@ class Watcher(TrainerCallback):
         # Its parameters are flat pieces outside of its own forward, and generate() calls inner
         # modules.
         if describe_sharding(model) == "FSDP 1":
-            self._note("answers are not watched: FSDP 1 can't generate; set fsdp_version: 2")
+            self._note_once("answers are not watched: FSDP 1 can't generate; set fsdp_version: 2")
             return
         # Evenly spread: the first and the last pass stand at the ends, PASSES_BETWEEN in between.
         every = self.settings.every or max(1, -(-state.max_steps // (PASSES_BETWEEN + 1)))
@@ -131,41 +134,44 @@ class Watcher(TrainerCallback):
         # The first process has the files; all must ask the same prompts, or they wait in different
         # collectives.
         resumed = broadcast_object(
-            self._taken_up(state.global_step) if process_rank() == 0 else None
+            self._resume_passes(state.global_step) if process_rank() == 0 else None
         )
         if resumed is not None:
             self.prompts, self.limit = resumed
         else:
-            size = self._sized(args, state, model, left + 1)
+            size = self._choose_size(args, state, model, left + 1)
             if size is None:
                 return
             self._pace.sizing, self._pace.expected = time.monotonic() - self._began, size.seconds
-            self.prompts, self.limit = _spread_prompts(self.prompts, size.prompts), size.limit
-            if not self._look(args, state, control, model):
+            self.prompts, self.limit = _pick_spread_prompts(self.prompts, size.prompts), size.limit
+            if not self._sample_pass(args, state, control, model):
                 return
-        self._next = self._pace.after(state.global_step, left)
+        self._next = self._pace.next_step(state.global_step, left)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        """Look, where it is time."""
+        """Run a sampling pass where one is due."""
         step = state.global_step
         if self._next is None or step < min(self._next, state.max_steps):
             return
         done = step - self._first
         # Clocks differ between processes: the first one decides for all.
-        if not broadcast_object(self._pace.due(step, done, time.monotonic() - self._began)):
+        if not broadcast_object(self._pace.is_due(step, done, time.monotonic() - self._began)):
             # Asked again later and not at each step: the answer costs a collective call.
             self._next = min(state.max_steps, step + self._pace.every)
-        elif self._look(args, state, control, model):
-            self._next = self._pace.after(
-                step, broadcast_object(self._pace.left(step, done, time.monotonic() - self._began))
+        elif self._sample_pass(args, state, control, model):
+            self._next = self._pace.next_step(
+                step,
+                broadcast_object(
+                    self._pace.passes_left(step, done, time.monotonic() - self._began)
+                ),
             )
         else:
             self._next = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say what the looks took."""
+        """Say how long the sampling passes took."""
         if process_rank() == 0 and self._pace.looks:
-            share = self._record()
+            share = self._write_record()
             over = " (the first and the last one are always made)" if share > self.budget else ""
             self.say(
                 f"watching: {len(self._pace.looks)} looks took {self.seconds:.1f} s, {share:.1%} of"
@@ -173,16 +179,16 @@ class Watcher(TrainerCallback):
             )
 
     def watched(self, state: Any) -> SampledRun:
-        """What the rules look at."""
+        """The run's passes and losses, as the rules judge them."""
         return SampledRun(
             tuple(self.looks),
-            read_step_losses(state.log_history),
+            losses_from_log_history(state.log_history),
             self.limit,
             finished=state.global_step >= state.max_steps,
             total=state.max_steps,
         )
 
-    def _taken_up(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
+    def _resume_passes(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
         """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
         such, or of other prompts."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +196,7 @@ class Watcher(TrainerCallback):
         # perhaps.
         findings, removed = forget_later_samples(self.folder, step)
         if removed:
-            self._note(
+            self._note_once(
                 f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
                 f" {self.folder}"
             )
@@ -203,23 +209,25 @@ class Watcher(TrainerCallback):
         # Answers to other prompts cannot be compared over time: the series would show a jump that
         # is none.
         if not prompt_of_ids.keys() >= set(asked_ids):
-            self._note("the earlier looks are of other prompts: not compared")
+            self._note_once("the earlier looks are of other prompts: not compared")
             return None
         self._said = {finding.rule: finding for finding in findings}
         self.looks = [look for look, of in earlier if of == limit]
         return tuple(prompt_of_ids[ids] for ids in asked_ids), limit
 
-    def _sized(self, args: Any, state: Any, model: Any, planned: int) -> PassSize | None:
-        """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
+    def _choose_size(self, args: Any, state: Any, model: Any, planned: int) -> PassSize | None:
+        """How many prompts and tokens a pass has, by what a pass and the run will take; None where
+        the model can't be run so.
+        """
         try:
-            took: Any = measure_costs(self.speech, model, self.prompts)
+            took: Any = measure_pass_costs(self.speech, model, self.prompts)
         except (
             Exception
         ) as error:  # of a model that can't generate: the run continues without being watched
             took = f"{type(error).__name__}: {error}"
         failed = [one for one in gather_objects(took) if isinstance(one, str)]
         if failed:
-            self._note(f"answers are not watched: {failed[0]}")
+            self._note_once(f"answers are not watched: {failed[0]}")
             return None
         lengths = sorted(len(prompt.reference_ids) for prompt in self.prompts)
         size: PassSize = broadcast_object(
@@ -227,7 +235,7 @@ class Watcher(TrainerCallback):
                 took,
                 prompts=len(self.prompts),
                 limit=self.settings.max_new_tokens,
-                needed=lengths[3 * len(lengths) // 4] + 1,
+                needed_tokens=lengths[3 * len(lengths) // 4] + 1,
                 planned=planned,
                 budget=self.budget,
                 rows=args.per_device_train_batch_size
@@ -236,18 +244,18 @@ class Watcher(TrainerCallback):
             )
         )
         if size.note:
-            self._note(size.note)
+            self._note_once(size.note)
         return size
 
-    def _look(self, args: Any, state: Any, control: Any, model: Any) -> bool:
-        """Ask all prompts; False where that fails."""
+    def _sample_pass(self, args: Any, state: Any, control: Any, model: Any) -> bool:
+        """Sample all prompts; False where that fails."""
         started, step = time.monotonic(), state.global_step
         # A sharded model needs every process in each forward pass, so all answer all prompts; else
         # each takes its share.
         together = bool(describe_sharding(model))
         own_prompts = self.prompts if together else self.prompts[process_rank() :: process_count()]
         try:
-            answers: Any = self.speech.ask(
+            answers: Any = self.speech.generate(
                 model, own_prompts, self.limit, started + MAX_PASS_SECONDS
             )
         except Exception as error:  # of a device without room for it: the run continues
@@ -255,7 +263,7 @@ class Watcher(TrainerCallback):
         everyones = gather_objects(answers)
         failed = [one for one in everyones if isinstance(one, str)]
         if failed:
-            self._note(f"answers are not watched from step {step:,} on: {failed[0]}")
+            self._note_once(f"answers are not watched from step {step:,} on: {failed[0]}")
             return False
         if process_rank() == 0:
             answered = (
@@ -266,13 +274,13 @@ class Watcher(TrainerCallback):
                     for i in range(len(self.prompts))
                 ]
             )
-            self._keep(answered, started, args, state, control, model)
+            self._process_answers(answered, started, args, state, control, model)
         self._pace.looks.append((step, time.monotonic() - started))
         if broadcast_object(self.stopped_by is not None):
             control.should_training_stop = control.should_save = True
         return True
 
-    def _keep(
+    def _process_answers(
         self,
         answered: Sequence[Answer | None],
         started: float,
@@ -281,13 +289,13 @@ class Watcher(TrainerCallback):
         control: Any,
         model: Any,
     ) -> None:
-        """Score the answers of a look, store it, track it, and say what is found."""
+        """Score the answers of a pass, store it, send it to the trackers, and judge it."""
         pairs = zip(self.prompts, answered, strict=True)
         samples = tuple(
-            self.speech.read(prompt, answer) for prompt, answer in pairs if answer is not None
+            self.speech.score(prompt, answer) for prompt, answer in pairs if answer is not None
         )
         if len(samples) < len(answered):
-            self._note(
+            self._note_once(
                 f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not"
                 " answered: they leave no room for an answer, or the look took longer than"
                 f" {MAX_PASS_SECONDS:.0f} s"
@@ -301,19 +309,19 @@ class Watcher(TrainerCallback):
         except (
             UsageError
         ) as error:  # a file of the user's stands there: it stays, and the run continues
-            self._note(f"the answers of step {state.global_step:,} are not kept: {error}")
+            self._note_once(f"the answers of step {state.global_step:,} are not kept: {error}")
         for refused in track_pass(look, self._callbacks, args, state, control, model):
-            self._note(f"a tracker did not take the samples: {refused}")
+            self._note_once(f"a tracker did not take the samples: {refused}")
         self.show(look)
-        self._judge(state)
-        self._record()
+        self._judge_and_report(state)
+        self._write_record()
 
-    def _judge(self, state: Any) -> None:
-        """Say what is new, and see whether it ends the run."""
+    def _judge_and_report(self, state: Any) -> None:
+        """Judge the passes so far: say what is new, and decide whether it ends the run."""
         judgement = judge_answers(self.watched(state), self.spec)
         self.findings = judgement.findings
         for part in requested_parts_not_judged(judgement.not_judged):
-            self._note(f"not judged: {part}")
+            self._note_once(f"not judged: {part}")
         # A finding is said once, and again only when it has become worse: a log of the same warning
         # is not read.
         fresh = findings_new_or_worse(self.findings, self._said)
@@ -331,8 +339,8 @@ class Watcher(TrainerCallback):
                 f" (watch.stop_on: {least})"
             )
 
-    def _record(self) -> float:
-        """Write watch.json; the share of the time that the looks have taken."""
+    def _write_record(self) -> float:
+        """Write watch.json; gives the share of the time that the passes have taken."""
         share = self.seconds / max(1e-9, time.monotonic() - self._began)
         facts = watch_record(
             self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by
@@ -340,13 +348,13 @@ class Watcher(TrainerCallback):
         write_atomically(self.folder / WATCH_FILE, json.dumps(facts, indent=1).encode())
         return share
 
-    def _note(self, text: str) -> None:
+    def _note_once(self, text: str) -> None:
         """Say something once, and keep it for watch.json."""
         if text not in self.notes and process_rank() == 0:
             self.notes.append(text)
             self.say(f"watching: {text}")
 
 
-def _spread_prompts(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
-    """So many of the prompts, spread over them."""
+def _pick_spread_prompts(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
+    """`count` of the prompts, spread over them evenly."""
     return tuple(prompts[i * len(prompts) // count] for i in range(count))

@@ -1,4 +1,5 @@
-"""Sampling passes in experiment trackers: the scores as curves, the samples as a table, by each library's own API.
+"""Sends sampling passes to experiment trackers: the scores as curves, the samples as a table, by
+each library's own API.
 
 The trackers are those that the trainer has among its callbacks already: no account or run is opened here, and a tracker
 that fails is told, and the run continues.
@@ -36,35 +37,38 @@ MEAN_SCORES = (
 TABLE_COLUMNS = ("step", "prompt", "answer", "reference", "stopped", "stop_probability", "overlap")
 
 
-def score_curves(look: SamplingPass) -> dict[str, float]:
-    """`answers/stopped` and so on: shares, means and medians over the prompts for which there is such a score."""
-    scores = [sample.scores for sample in look.samples]
+def score_curves(sampling_pass: SamplingPass) -> dict[str, float]:
+    """The scores of a pass as curves (`answers/stopped` and so on): shares, means and medians over
+    the prompts for which there is such a score.
+    """
+    scores = [sample.scores for sample in sampling_pass.samples]
     values = {
         **{
-            name: _middle_of_known(fmean, (getattr(score, name) for score in scores))
+            name: _average_of_known(fmean, (getattr(score, name) for score in scores))
             for name in MEAN_SCORES
         },
-        "markers": _middle_of_known(fmean, (bool(score.markers) for score in scores)),
-        "length_ratio": _middle_of_known(median, (score.length_ratio for score in scores)),
-        "stop_probability": _middle_of_known(
-            median, (sample.answer.stop_probability for sample in look.samples)
+        "markers": _average_of_known(fmean, (bool(score.markers) for score in scores)),
+        "length_ratio": _average_of_known(median, (score.length_ratio for score in scores)),
+        "stop_probability": _average_of_known(
+            median, (sample.answer.stop_probability for sample in sampling_pass.samples)
         ),
     }
     return {f"answers/{name}": value for name, value in values.items() if value is not None}
 
 
-def _middle_of_known(
-    middle: Callable[[list[float]], float], values: Iterable[float | None]
+def _average_of_known(
+    average: Callable[[list[float]], float], values: Iterable[float | None]
 ) -> float | None:
-    """Mean or median over the samples that have a score; None where none has."""
+    """The mean or median (`average`) of the values that are known; None where none is."""
     known = [float(value) for value in values if value is not None]
-    return middle(known) if known else None
+    return average(known) if known else None
 
 
 def track_pass(
     look: SamplingPass, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any
 ) -> list[str]:
-    """Send a look to the trackers among a trainer's callbacks; the names of those that refused it, and why.
+    """Send a sampling pass to the trackers among a trainer's callbacks; gives the names of those
+    that refused it, and why.
 
     Curves go where the trainer's own do. Call it in the first process alone.
     """
@@ -89,7 +93,7 @@ def track_pass(
 
 
 def sample_table(look: SamplingPass) -> list[list[Any]]:
-    """The samples as rows of COLUMNS."""
+    """The samples of a pass as rows of TABLE_COLUMNS."""
     return [_table_row(look.step, sample) for sample in look.samples]
 
 
@@ -108,14 +112,14 @@ def _table_row(step: int, sample: Sample) -> list[Any]:
 
 
 def _send_tensorboard(callback: Any, look: SamplingPass) -> None:
-    """As a Markdown text; TensorBoard has no tables."""
+    """Send a pass to TensorBoard as a Markdown text, since it has no tables."""
     if callback.tb_writer is not None:
         callback.tb_writer.add_text(TABLE_NAME, _markdown_table(sample_table(look)), look.step)
         callback.tb_writer.flush()
 
 
 def _markdown_table(rows: list[list[Any]]) -> str:
-    """Rows under their headings."""
+    """A Markdown table of rows under TABLE_COLUMNS."""
     lines = [TABLE_COLUMNS, ("---",) * len(TABLE_COLUMNS), *rows]
     return "\n".join(
         "| " + " | ".join(_markdown_cell(cell) for cell in line) + " |" for line in lines
@@ -123,7 +127,7 @@ def _markdown_table(rows: list[list[Any]]) -> str:
 
 
 def _markdown_cell(value: Any) -> str:
-    """A value as text that breaks no table."""
+    """A value as text that breaks no Markdown table."""
     if isinstance(value, float):
         return f"{value:.3g}"
     # An answer may hold markup, a table's bar, or line breaks: it has to be shown and not rendered.
@@ -131,13 +135,13 @@ def _markdown_cell(value: Any) -> str:
 
 
 def _send_wandb(callback: Any, look: SamplingPass) -> None:
-    """As a table, at the step that the trainer's curves use."""
+    """Send a pass to Weights & Biases as a table, at the step that the trainer's curves use."""
     rows = callback._wandb.Table(columns=list(TABLE_COLUMNS), data=sample_table(look))
     callback._wandb.log({TABLE_NAME: rows, "train/global_step": look.step})
 
 
 def _send_mlflow(callback: Any, look: SamplingPass) -> None:
-    """As an artifact, to which MLflow appends the rows of each pass."""
+    """Send a pass to MLflow as an artifact, to which it appends the rows of each pass."""
     columns = {
         name: list(values)
         for name, values in zip(TABLE_COLUMNS, zip(*sample_table(look), strict=True), strict=True)
@@ -146,7 +150,7 @@ def _send_mlflow(callback: Any, look: SamplingPass) -> None:
 
 
 def _send_trackio(callback: Any, look: SamplingPass) -> None:
-    """As a table; Trackio takes a data frame."""
+    """Send a pass to Trackio as a table; it takes a data frame."""
     frame = importlib.import_module("pandas").DataFrame(
         sample_table(look), columns=list(TABLE_COLUMNS)
     )

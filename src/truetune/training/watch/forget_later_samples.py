@@ -1,4 +1,4 @@
-"""Forgets what a run has shown behind the checkpoint that it continues from.
+"""Removes the sampled answers and findings of a run after the checkpoint that it resumes from.
 
 Steps behind the checkpoint are made again, with other answers perhaps: passes and findings of both would stand side by
 side as if one run had shown them. The trade-off: what is forgotten is gone from the disk.
@@ -16,7 +16,7 @@ from truetune.generation.sample_files import SAMPLES, is_sample_file
 
 
 def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
-    """Forget what was seen after a step, where a run continues from there.
+    """Remove the sampled answers and findings after a step, where a run resumes from there.
 
     Args:
         folder: of the run.
@@ -28,7 +28,7 @@ def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     Raises:
         OSError: a file can't be removed or written.
     """
-    later = _files_after(folder, step)
+    later = _sample_files_after(folder, step)
     for path in later:
         path.unlink()
     file = folder / FINDINGS
@@ -40,8 +40,8 @@ def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     return [parse_finding(record) for record in records], len(later)
 
 
-def _files_after(folder: Path, step: int) -> list[Path]:
-    """The files of later passes. Only files that this code wrote: they will be removed."""
+def _sample_files_after(folder: Path, step: int) -> list[Path]:
+    """The files of passes after a step. Only files that this code wrote: they will be removed."""
     files = (folder / SAMPLES).glob("step-*.parquet")
     ours = (path for path in files if is_sample_file(path))
     return [path for path in ours if int(path.stem.partition("-")[2]) > step]

@@ -1,4 +1,5 @@
-"""The losses of a run by what the tokens are: a few sums on the device, read when something is logged.
+"""Sums the losses of a run by the source of the tokens, on the device, and reads them when
+something is logged.
 
 A mean over all tokens hides that stop tokens, a few in a hundred, are not learned. The sums cost two small operations a
 batch and no transfer.
@@ -27,7 +28,9 @@ REWARDS_PREFIX = "rewards/"
 
 
 class SourceLosses:
-    """Sums and counts since they were last taken; nothing is sent to the host before."""
+    """Sums and counts of losses by source since they were last taken; nothing is sent to the host
+    before.
+    """
 
     def __init__(self) -> None:
         self.sums: torch.Tensor | None = None
@@ -73,15 +76,15 @@ class SourceLosses:
         return None if self.sums is None else self.sums.tolist()
 
     def restore(self, sums: list[list[float]] | None) -> None:
-        """Go on from what `state` gave."""
+        """Restore the sums that `state` gave."""
         self.sums = None if sums is None else torch.tensor(sums)
 
     def clear(self) -> None:
-        """Forget what was added: losses that were none of the training's."""
+        """Forget the sums: of losses that were none of the training's."""
         self.sums = None
 
 
-def read_step_losses(history: Iterable[Mapping[str, Any]]) -> tuple[StepLosses, ...]:
+def losses_from_log_history(history: Iterable[Mapping[str, Any]]) -> tuple[StepLosses, ...]:
     """The losses in what a trainer has logged (`state.log_history`): by source, or else its own as `all`; none of a
     trainer on preferences, whose loss is one of pairs."""
     steps = []

@@ -1,4 +1,5 @@
-"""Which prompts a run is watched by: held-out rows, as they will be served.
+"""Makes the watcher of a run, with the prompts that it samples: held-out rows, as they will be
+served.
 
 Rows that are trained on are taken only where no others are there, for what they show is memory.
 """
@@ -23,14 +24,14 @@ from truetune.training.watch.callback import Watcher
 def make_watcher(
     spec: RunSpec, ready: PreparedModel, data: TrainingData, folder: Path, listener: Listener
 ) -> Watcher:
-    """The watcher of a run. Raises DataError where its rows can't be read."""
+    """The watcher of a run, with its prompts. Raises DataError where its rows can't be read."""
     # Answers to rows that are trained on show memory rather than skill: they are watched where
     # nothing else is there, and that is said.
     seen = not (spec.eval_data or data.held_rows)
     skipped: Counter[str] = Counter()
     prompts = build_prompts(
         spec,
-        _watched_rows(spec, data),
+        _rows_for_prompts(spec, data),
         spec.watch.prompts,
         seen=seen,
         probes=ready.probes,
@@ -54,7 +55,9 @@ def make_watcher(
     )
 
 
-def _watched_rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:
-    """The evaluation data, else the rows that are held out, else all."""
+def _rows_for_prompts(spec: RunSpec, data: Any) -> Iterator[Conversation]:
+    """The rows that prompts are made of: the evaluation data, else the rows that are held out, else
+    all.
+    """
     rows = read_conversations(spec.eval_data or spec.data, format=spec.format, columns=spec.map)
     return (row for row in rows if not data.held_rows or row.origin.row in data.held_rows)

@@ -1,4 +1,4 @@
-"""The processes of a run: which of them sample, and what they agree on.
+"""What the processes of a run exchange for sampling: which of them sample, and what they agree on.
 
 Plain torch.distributed, for the watcher may be a callback of a trainer that is not ours, without accelerate's state.
 """
@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 
 
 def is_distributed() -> bool:
-    """Are there other processes?"""
+    """Does the run have other processes?"""
     return (
         distributed.is_available()
         and distributed.is_initialized()
@@ -24,17 +24,17 @@ def is_distributed() -> bool:
 
 
 def process_rank() -> int:
-    """The number of this one."""
+    """The rank of this process."""
     return distributed.get_rank() if is_distributed() else 0
 
 
 def process_count() -> int:
-    """How many there are."""
+    """How many processes there are."""
     return distributed.get_world_size() if is_distributed() else 1
 
 
 def gather_objects(thing: Any) -> list[Any]:
-    """The thing of each process, in every process."""
+    """Gather an object from each process, in every process."""
     if not is_distributed():
         return [thing]
     things: list[Any] = [None] * process_count()
@@ -45,7 +45,7 @@ def gather_objects(thing: Any) -> list[Any]:
 
 
 def broadcast_object(thing: Any) -> Any:
-    """The thing of the first process, in every process."""
+    """Give the object of the first process to every process."""
     if is_distributed():
         things = [thing]
         distributed.broadcast_object_list(things, src=0)
@@ -54,8 +54,9 @@ def broadcast_object(thing: Any) -> Any:
 
 
 def describe_sharding(model: torch.nn.Module) -> str:
-    """How the weights are spread over the processes (`FSDP`, `FSDP 1`, `ZeRO 3`), so that all of them must take part in
-    a forward pass; empty where each has its own."""
+    """How the weights are spread over the processes (`FSDP`, `FSDP 1`, `ZeRO 3`); empty where each
+    has its own.
+    """
     if not is_distributed():
         return ""
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
@@ -73,9 +74,10 @@ def describe_sharding(model: torch.nn.Module) -> str:
 
 
 @contextmanager
-def unshard_model(model: torch.nn.Module) -> Iterator[None]:
-    """In here the outermost weights of an FSDP model are together: those that only its own forward pass collects, which
-    an adapter's model goes around. It must have made one such pass before."""
+def gather_outer_fsdp_weights(model: torch.nn.Module) -> Iterator[None]:
+    """While this lasts, the outermost weights of an FSDP model are gathered on each process. It
+    must have made one such pass before.
+    """
     if not isinstance(model, FSDPModule):
         yield
         return

@@ -1,4 +1,4 @@
-"""How the prompts of a run are answered, and its answers read and scored.
+"""Answers the prompts of a run with the model that is trained, and reads and scores the answers.
 
 Answers are greedy and made by our own loop (`generation.generate_answers`), so that the stop tokens and probabilities
 are known and no generation config of the model changes what is compared over time.
@@ -20,7 +20,7 @@ from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.generate_answers import generate_answers, restore_modules
 from truetune.generation.score_answer import score_answer
 from truetune.probe.preserve_state import preserve_state
-from truetune.training.watch.process_group import unshard_model
+from truetune.training.watch.process_group import gather_outer_fsdp_weights
 from truetune.training.watch.sampling_schedule import PassCosts
 
 # Chosen, not measured: the difference of 6 tokens and 1 is the time of 5, which averages out
@@ -31,7 +31,7 @@ PROBE_TOKENS = 6
 
 @dataclass(frozen=True)
 class AnswerSampler:
-    """What answers are made and read with."""
+    """Answers prompts greedily, and reads and scores the answers."""
 
     stops: tuple[int, ...]
     pad: int
@@ -40,7 +40,7 @@ class AnswerSampler:
     """Control tokens, as text"""
     parse: Parser | None
 
-    def ask(
+    def generate(
         self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float
     ) -> list[Answer | None]:
         """Answer some prompts greedily.
@@ -53,7 +53,7 @@ class AnswerSampler:
         """
         if not prompts:
             return []
-        with unshard_model(model):
+        with gather_outer_fsdp_weights(model):
             return generate_answers(
                 model,
                 prompts,
@@ -64,14 +64,14 @@ class AnswerSampler:
                 deadline=deadline,
             )
 
-    def read(self, prompt: Prompt, answer: Answer) -> Sample:
-        """An answer with its scores."""
+    def score(self, prompt: Prompt, answer: Answer) -> Sample:
+        """An answer read by the parser, with its scores."""
         return Sample(
             prompt, answer, score_answer(prompt, answer, control=self.control, parse=self.parse)
         )
 
 
-def make_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> AnswerSampler:
+def make_answer_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> AnswerSampler:
     """By a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     control = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
@@ -86,18 +86,18 @@ def make_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> An
     )
 
 
-def measure_costs(speech: AnswerSampler, model: Any, prompts: Sequence[Prompt]) -> PassCosts:
+def measure_pass_costs(sampler: AnswerSampler, model: Any, prompts: Sequence[Prompt]) -> PassCosts:
     """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
     lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
     with restore_modules(model), preserve_state(), torch.no_grad():
         model.eval()
         # The faster of two: the first one allocates and compiles.
-        row = min(_time_row(model, middle) for _ in range(2))
+        row = min(_time_forward_pass(model, middle) for _ in range(2))
     # The last token alone as a prompt: what is timed is the cost of a token, not of reading.
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
     _, (one, first), (several, last) = (
-        _time_answers(speech, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
+        _time_answers(sampler, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
     )
     # Where all answers ended at once, the whole time counts as one token's: too much, and on the
     # safe side.
@@ -105,7 +105,7 @@ def measure_costs(speech: AnswerSampler, model: Any, prompts: Sequence[Prompt]) 
     return PassCosts(row, row * read / middle / len(prompts), max(token, 0.0))
 
 
-def _time_row(model: Any, tokens: int) -> float:
+def _time_forward_pass(model: Any, tokens: int) -> float:
     """Seconds of a forward pass over a row; reading one number waits for the device."""
     # Any ids take the same time.
     ids = torch.zeros((1, tokens), dtype=torch.long, device=next(model.parameters()).device)
@@ -115,11 +115,11 @@ def _time_row(model: Any, tokens: int) -> float:
 
 
 def _time_answers(
-    speech: AnswerSampler, model: Any, prompts: Sequence[Prompt], limit: int
+    sampler: AnswerSampler, model: Any, prompts: Sequence[Prompt], limit: int
 ) -> tuple[int, float]:
-    """Tokens of the longest answer, its stop token among them, and seconds."""
+    """(tokens of the longest answer with its stop token, seconds) of answering some prompts."""
     started = time.perf_counter()
-    answers = speech.ask(model, prompts, limit, inf)
+    answers = sampler.generate(model, prompts, limit, inf)
     tokens = max(
         len(answer.ids) + (answer.stop is not None) for answer in answers if answer is not None
     )

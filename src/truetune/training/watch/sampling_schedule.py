@@ -1,4 +1,5 @@
-"""How large the sampling passes of a run are and when they come, so that they keep to their share of its time.
+"""Decides how large the sampling passes of a run are and when they come, so that they keep to their
+share of its time.
 
 Prompts and limit are chosen once, before the first pass, from what a few small forward passes take: answers of other
 lengths could not be compared. From then on only the distance of the passes changes, with the times that were measured.
@@ -25,7 +26,7 @@ FORWARDS_PER_STEP = 3.0
 
 @dataclass(frozen=True)
 class PassSize:
-    """What each look of a run consists of."""
+    """How many prompts and new tokens each sampling pass of a run has."""
 
     prompts: int
     limit: int
@@ -40,7 +41,7 @@ class PassSize:
 
 @dataclass(frozen=True)
 class PassCosts:
-    """What small forward passes took."""
+    """What small forward passes took, by which passes are sized."""
 
     row: float
     """Seconds of a forward pass over a row of the data"""
@@ -55,7 +56,7 @@ def choose_pass_size(
     *,
     prompts: int,
     limit: int,
-    needed: int,
+    needed_tokens: int,
     planned: int,
     rows: int,
     budget: float,
@@ -66,24 +67,24 @@ def choose_pass_size(
         probe: what forward passes and tokens cost here.
         prompts: that there are.
         limit: new tokens that the user allows.
-        needed: new tokens that most references have.
+        needed_tokens: new tokens that most references have.
         planned: passes, with the first and the last one.
         rows: that the run trains on, in this process, with repetition.
         budget: the share of the run's time.
     """
     run = FORWARDS_PER_STEP * probe.row * rows
-    few, short, needed = (
+    few, short, needed_tokens = (
         min(MIN_PROMPTS, prompts),
         min(MIN_NEW_TOKENS, limit),
-        min(max(needed, MIN_NEW_TOKENS), limit),
+        min(max(needed_tokens, MIN_NEW_TOKENS), limit),
     )
     # What is given up first: passes, then tokens, then prompts. A trend over fewer points is still
     # one; fewer prompts make every point noisier.
     smaller = (
         (3, prompts, limit),
-        (3, prompts, needed),
-        (2, prompts, needed),
-        (2, few, needed),
+        (3, prompts, needed_tokens),
+        (2, prompts, needed_tokens),
+        (2, few, needed_tokens),
         (2, few, short),
     )
     for least, count, tokens in smaller:
@@ -111,7 +112,7 @@ def choose_pass_size(
 
 @dataclass
 class PassSchedule:
-    """When to look, by the times that were measured."""
+    """Decides at which steps to sample, by the times that were measured."""
 
     total: int
     """Steps of the run"""
@@ -131,29 +132,31 @@ class PassSchedule:
         return self.sizing + sum(seconds for _, seconds in self.looks)
 
     @property
-    def cost(self) -> float:
-        """Seconds that the next look will take; the first one took time to get warm."""
+    def next_cost(self) -> float:
+        """Seconds that the next pass will take; the first one took time to get warm."""
         last = self.looks[-1][1] if self.looks else self.expected
         # The first pass compiles kernels and fills caches, so its time alone would forbid the
         # second. Later ones are taken as they are.
         return (last + min(last, self.expected)) / 2 if len(self.looks) == 1 else last
 
-    def left(self, step: int, done: int, elapsed: float) -> float:
-        """How many looks may follow a step, the last one of the run among them.
+    def passes_left(self, step: int, done: int, elapsed: float) -> float:
+        """How many passes may follow a step, the last one of the run among them.
 
         `done` steps took `elapsed` seconds of this process, those of its looks included.
         """
         # The seconds of a step without passes, times all steps: what the whole run takes, from what
         # it took so far.
         run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
-        return (self.budget * run - self.spent) / max(self.cost, 1e-9)
+        return (self.budget * run - self.spent) / max(self.next_cost, 1e-9)
 
-    def due(self, step: int, done: int, elapsed: float) -> bool:
-        """Look now? At the end always, before it where that leaves enough for the end."""
+    def is_due(self, step: int, done: int, elapsed: float) -> bool:
+        """Is a pass due at this step? Always at the end, before it where that leaves enough time
+        for the end.
+        """
         # 2, for the one at the end must be paid for as well.
-        return step >= self.total or self.left(step, done, elapsed) >= 2
+        return step >= self.total or self.passes_left(step, done, elapsed) >= 2
 
-    def after(self, step: int, left: float) -> int:
+    def next_step(self, step: int, left: float) -> int:
         """The next step to ask at, where `left` looks may follow, the last one at the end."""
         distance = max(self.every, ceil((self.total - step) / max(1, int(min(left, self.total)))))
         following = step + distance

@@ -18,8 +18,10 @@ SHOWN_SCORES = {
 }
 
 
-def pass_line(look: SamplingPass) -> str:
-    """`step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41 (3.2 s)`"""
+def describe_pass(look: SamplingPass) -> str:
+    """A sampling pass in a line: `step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41
+    (3.2 s)`
+    """
     scores = score_curves(look)
     shown_scores = [
         f"{text} {scores[name]:.2g}" for name, text in SHOWN_SCORES.items() if name in scores
@@ -43,7 +45,7 @@ def watch_record(
     notes: list[str],
     stopped: Finding | None,
 ) -> dict[str, Any]:
-    """What watch.json holds."""
+    """The values of watch.json: the settings and the scores of all passes."""
     return {
         "prompts": len(looks[-1].samples) if looks else 0,
         "max_new_tokens": limit,
