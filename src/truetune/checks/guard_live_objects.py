@@ -40,12 +40,12 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
 from truetune.render.embedding_weights import EmbeddingRows
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
 
@@ -172,7 +172,7 @@ def _prepare_probes(work: _Guard) -> Probes:
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=variables | _trainer_of(work.live.collator, work.spec))
-    return probes(read_live_tokenizer(work.live, work.folder), work.spec)
+    return make_probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
 def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
@@ -232,7 +232,9 @@ def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
             if name != "eos_token_id"
         }
         # Both sources are taken away: either would bring the wrong stop ids back.
-        known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
+        known = make_probes(
+            replace(known.tokenizer, model_config=config, generation_config=None), spec
+        )
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
     return build_audit([record], spec, known)
 

@@ -82,7 +82,7 @@ def case_in_row(batch: Batch, row: Conversation, text: str) -> Case:
 
 def case_in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's rejected side, where it has one."""
-    other = batch.other
+    other = batch.rejected_sides
     side = (
         []
         if other is None
