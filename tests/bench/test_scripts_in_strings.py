@@ -26,9 +26,11 @@ def imports_in_strings(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_there(module: str, name: str) -> bool:
-    if hasattr(importlib.import_module(module), name):
+    found = importlib.import_module(module)
+    if hasattr(found, name):
         return True
-    return importlib.util.find_spec(f"{module}.{name}") is not None
+    is_package = hasattr(found, "__path__")
+    return is_package and importlib.util.find_spec(f"{module}.{name}") is not None
 
 
 def test_scripts_of_the_benchmarks_import_what_is_there() -> None:

@@ -162,10 +162,10 @@ def prepare_probes_of_run(spec: RunSpec) -> Probes:
         raise SpecError(
             "mask_by is response-marker and no response_marker is given; add --response-marker TEXT"
         )
-    return probes(load_tokenizer(name, model=spec.model), spec)
+    return make_probes(load_tokenizer(name, model=spec.model), spec)
 
 
-def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
+def make_probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
     """The probes of a run. Raises TemplateError for a template that is not valid, SpecError for one not there."""
     special = {f"{name}_token": token.token for name, token in tokenizer.special.items()}
     templates = tokenizer.templates
