@@ -21,11 +21,11 @@ from bench.chats import write
 ENCODE = """
 import json, sys, time
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.render.probes import probes
-from truetune.render.tokenizer import load
+from truetune.render.probes import make_probes
+from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
-tokenizer = load(sys.argv[2])
-renderer = probes(tokenizer, RunSpec(history=sys.argv[3])).renderer()
+tokenizer = load_tokenizer(sys.argv[2])
+renderer = make_probes(tokenizer, RunSpec(history=sys.argv[3])).renderer()
 texts = [rendering.text for row in read_conversations([sys.argv[1]]) for rendering in renderer.render(row)]
 began = time.perf_counter()
 encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)

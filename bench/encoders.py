@@ -52,12 +52,12 @@ def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     """Rows that the template refuses are left out, and counted."""
     from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.errors import TemplateError
-    from truetune.render.probes import probes
+    from truetune.render.probes import make_probes
     from truetune.render.tokenizer import load_tokenizer
     from truetune.settings.run_spec import RunSpec
 
     loaded = load_tokenizer(tokenizer)
-    renderer = probes(loaded, RunSpec(history="single")).renderer()
+    renderer = make_probes(loaded, RunSpec(history="single")).renderer()
     texts = tokens = refused = 0
     with (out / "texts.jsonl").open("w") as file:
         for row in read_conversations([data]):

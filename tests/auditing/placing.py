@@ -16,10 +16,10 @@ from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.row_fields import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as encoded
+from truetune.encoding.stream_batches import make_batch as encoded
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -34,7 +34,7 @@ def padder(pad: int, side: str = "right") -> PreTrainedTokenizerFast:
 
 @cache
 def probes_of(family: str) -> Probes:
-    return probes(load_tokenizer(str(folder(family))), RunSpec())
+    return make_probes(load_tokenizer(str(folder(family))), RunSpec())
 
 
 def record(

@@ -16,12 +16,12 @@ from truetune.auditing.audit import Field, Sample
 from truetune.auditing.row_fields import list_row_fields
 from truetune.auditing.search_text import SearchedText, find_field_spots
 from truetune.demo import TOKENIZER
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
-DEMO = probes(load_tokenizer(str(TOKENIZER)), RunSpec())
+DEMO = make_probes(load_tokenizer(str(TOKENIZER)), RunSpec())
 STOP = "<|im_end|>"
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import truetune.encoding.encode_run as encoding
-from truetune.encoding.encoded_folder import DATA, DiskEntry
+from truetune.encoding.encoded_folder import DATA, EncodedFolderOnDisk
 from truetune.settings.run_spec import RunSpec
 
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
@@ -73,11 +73,11 @@ def _only_reads(event: str, arguments: tuple[object, ...]) -> bool:
 
 def state(out: Path) -> str:
     """What a reader finds: nothing, or the key of whole data."""
-    entry = DiskEntry(out)
+    entry = EncodedFolderOnDisk(out)
     manifest = entry.manifest()
     if manifest is None:
         return "nothing"
-    damage = entry.damage(manifest) or entry._stranger()
+    damage = entry.find_missing_file(manifest) or entry._stranger()
     if damage or names(out) != sorted(shard["file"] for shard in manifest["shards"]):
         return f"DAMAGED: {damage or names(out)}"
     return str(manifest["key"])

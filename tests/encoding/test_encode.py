@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer
@@ -60,7 +60,7 @@ def labels_of_check(spec: RunSpec) -> Iterator[tuple[int, list[int], list[int]]]
     made = prepare_probes_of_run(spec)
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
     for row in read_conversations(spec.data):
-        one = batch([row], made.renderer(), encoder, exact=True)
+        one = make_batch([row], made.renderer(), encoder, exact=True)
         for i in range(len(one.examples)):
             part = slice(one.offsets[i], one.offsets[i + 1])
             labels = np.where(one.supervised[part], one.ids[part], -100)

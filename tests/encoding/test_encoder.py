@@ -13,8 +13,8 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch, stream_batches
-from truetune.render.probes import alternating_chat, probes
+from truetune.encoding.stream_batches import make_batch, stream_batches
+from truetune.render.probes import alternating_chat, make_probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
@@ -83,12 +83,12 @@ def test_any_text(texts: list[str]) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> None:
     tokenizer = load_tokenizer(str(parts.folder(family)))
-    made = probes(tokenizer, RunSpec())
+    made = make_probes(tokenizer, RunSpec())
     answers = ["Yo é 日本!", "bye  bye"]
     row = Conversation(
         Origin("x", 1, 0), "messages", alternating_chat("Hi", answers[0], "ok", answers[1])
     )
-    encoded = batch([row], made.renderer(), Encoder(tokenizer.backend))
+    encoded = make_batch([row], made.renderer(), Encoder(tokenizer.backend))
     spelled = ""
     for i, (low, high) in enumerate(zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)):
         learned = encoded.supervised[low:high]
@@ -106,13 +106,13 @@ def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> Non
 
 def test_streaming_gives_what_one_batch_gives() -> None:
     tokenizer = load_tokenizer(str(TOKENIZER))
-    made = probes(tokenizer, RunSpec())
+    made = make_probes(tokenizer, RunSpec())
     rows = [
         Conversation(Origin("x", i + 1, i), "messages", alternating_chat(f"q {i}", f"a {i}"))
         for i in range(50)
     ]
     encoder = Encoder(tokenizer.backend)
-    whole = batch(rows, made.renderer(), encoder)
+    whole = make_batch(rows, made.renderer(), encoder)
     parts_ = list(stream_batches(iter(rows), made.renderer(), encoder, size=7))
     assert np.array_equal(np.concatenate([b.ids for b in parts_]), whole.ids)
     assert np.array_equal(np.concatenate([b.supervised for b in parts_]), whole.supervised)

@@ -22,7 +22,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import encode_on_ray
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import DiskEntry, DiskStore
+from truetune.encoding.encoded_folder import DiskStore, EncodedFolderOnDisk
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.encoding.stream_batches import describe_wrong_shortcut
 from truetune.errors import DataError
@@ -177,10 +177,10 @@ class Ill(NamedTuple):
 def test_workers_that_fall_ill(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    store = DiskEntry.store
+    store = EncodedFolderOnDisk.store
     stores = [lambda entry: Ill(store(entry), "00003.parquet", dies)]
     monkeypatch.setattr(
-        DiskEntry, "store", lambda entry: (stores.pop() if stores else store)(entry)
+        EncodedFolderOnDisk, "store", lambda entry: (stores.pop() if stores else store)(entry)
     )
     encoded = encode(data, tmp_path / "out")
     assert encoded.counts["encoded"] == 200
@@ -205,7 +205,7 @@ def test_workers_need_no_tokenizer_folder(tmp_path: Path) -> None:
     }
     for more in ({}, files):
         made = prepare_probes_of_run(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
-        again = encode_on_ray.PortableRun.of(made).opened()
+        again = encode_on_ray.PortableRun.of(made).load_probes()
         assert again.tokenizer.backend.to_str() == made.tokenizer.backend.to_str()
         assert again.template is not None
         assert made.template is not None

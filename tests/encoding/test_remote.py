@@ -25,7 +25,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import encoded_folder_at, open_encoded
-from truetune.encoding.encoded_object_store import ObjectEntry
+from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
 from truetune.render.probes import alternating_chat
 
@@ -289,7 +289,7 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         left = 0
         entry = encoded_folder_at(out)
         there = entry.manifest()
-        assert there is None or entry.damage(there) is None
+        assert there is None or entry.find_missing_file(there) is None
         found.add("nothing" if there is None else "old" if there == old else "new")
         new = encode(tmp_path / "a.jsonl", out, max_length=64).manifest
         wanted = wanted or (new, names(out))
@@ -300,20 +300,20 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_second_run_that_ends_first(at: At, monkeypatch: pytest.MonkeyPatch) -> None:
     data = put(at("a.jsonl"), LINES)
-    publish = ObjectEntry.publish
+    publish = EncodedFolderInStore.publish
 
-    def overtaken(self: ObjectEntry, *arguments: Any) -> dict[str, Any]:
-        monkeypatch.setattr(ObjectEntry, "publish", publish)
+    def overtaken(self: EncodedFolderInStore, *arguments: Any) -> dict[str, Any]:
+        monkeypatch.setattr(EncodedFolderInStore, "publish", publish)
         other = encode(data, at("out"), max_length=other_length)
         assert not other.reused
         return publish(self, *arguments)
 
     other_length = 40
-    monkeypatch.setattr(ObjectEntry, "publish", overtaken)
+    monkeypatch.setattr(EncodedFolderInStore, "publish", overtaken)
     assert encode(data, at("out"), max_length=40).counts["dropped"] > 0
     assert encode(data, at("out"), max_length=40).reused
     other_length = 41
-    monkeypatch.setattr(ObjectEntry, "publish", overtaken)
+    monkeypatch.setattr(EncodedFolderInStore, "publish", overtaken)
     with pytest.raises(FileNotFoundError):
         encode(data, at("out"), max_length=42)
     assert encode(data, at("out"), max_length=41).reused

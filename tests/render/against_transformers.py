@@ -23,14 +23,14 @@ from tests.render import grammar
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.inference_contract import stop_patterns
+from truetune.render.inference_contract import make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.settings.run_spec import RunSpec
 
 CLOCK = datetime.datetime(2026, 3, 1, 12, 30)
-STOPS = stop_patterns(("</s>", "<|im_end|>"), ("<|im_start|>",))
+STOPS = make_stop_patterns(("</s>", "<|im_end|>"), ("<|im_start|>",))
 ROWS = 40
 History = Literal["as-served", "single"]
 DEFECT = "defect of truetune"
@@ -121,7 +121,7 @@ def _compare_row(
     assert isinstance(renderer, Renderer)
     if renderer.filled == filled_before:  # the template itself has just rendered it
         return None
-    exact = _examples(renderer.exact, row)
+    exact = _examples(renderer.render_exactly, row)
     if isinstance(exact, Exception):
         return Difference("crash", number, whole, f"exact: {type(exact).__name__}: {exact}")
     marks, wanted = (

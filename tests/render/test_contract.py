@@ -15,7 +15,7 @@ from tests.render.conversations import CONVERSATIONS, TOOLS, assistant, turns, u
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import CONTEXT_REWRITTEN, REWRITTEN
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.render.tokenizer import load_tokenizer
@@ -46,7 +46,7 @@ ENDS = {
 
 
 def probes_of(family: str, **settings: Any) -> Probes:
-    return probes(load_tokenizer(str(parts.folder(family))), RunSpec(**settings))
+    return make_probes(load_tokenizer(str(parts.folder(family))), RunSpec(**settings))
 
 
 def spans(rendering: Rendering) -> list[str]:
@@ -169,7 +169,7 @@ def test_masks_of_trl(family: str) -> None:
             except Exception:
                 counts["raises"] += 1
                 with pytest.raises(TemplateError):
-                    ours.renderer().exact(
+                    ours.renderer().render_exactly(
                         Conversation(Origin(case, 1, 0), "messages", messages, tools=tools)
                     )
                 continue

@@ -9,14 +9,14 @@ import pytest
 from tests.render.conversations import turns, user
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.errors import TemplateError
-from truetune.render.inference_contract import UNPLACED, stop_patterns
+from truetune.render.inference_contract import UNPLACED, make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.render.traced_string import parts
 from truetune.settings.run_spec import RunSpec
 
-STOPS = stop_patterns(("</s>",), ())
+STOPS = make_stop_patterns(("</s>",), ())
 DUMPS = {
     "JSON": "{{ messages | tojson }}",
     "text": "{{ messages | string }}",
@@ -120,7 +120,7 @@ def test_no_copy_of_an_answer_is_supervised(frame: str) -> None:
         renderer = Renderer(template, RunSpec.model_validate({"history": history}), STOPS)
         for number, messages in enumerate(CHATS):
             row = Conversation(Origin(source, number, number), "messages", messages)
-            for rendering in renderer.exact(row):
+            for rendering in renderer.render_exactly(row):
                 trained += check_spans(template, messages, rendering)
                 untrained += sum(UNPLACED in str(turn.skew) for turn in rendering.turns)
     print({"frame": frame, "spans": trained, "turns not trained": untrained})
@@ -160,7 +160,7 @@ def test_turns_end_where_they_end_in_text_of_unknown_origin() -> None:
         {"role": ("user", "assistant")[i % 2], "content": f"{'AB'[i % 2]}{i}"} for i in range(6)
     ]
     renderer = Renderer(
-        Template(source), RunSpec(), stop_patterns(("<|im_end|>",), ("<|im_start|>",))
+        Template(source), RunSpec(), make_stop_patterns(("<|im_end|>",), ("<|im_start|>",))
     )
     (rendering,) = renderer.render(Conversation(Origin("unknown", 1, 0), "messages", messages))
     spans = [rendering.text[span.start : span.end] for span in rendering.spans]

@@ -11,9 +11,9 @@ import tokenizers
 from tests import parts
 from truetune.demo import TOKENIZER
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.stop_tokens import find_stop_tokens
-from truetune.render.tokenizer import Special, Tokenizer, load_tokenizer
+from truetune.render.tokenizer import SpecialToken, Tokenizer, load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
 PADS = {
@@ -51,7 +51,7 @@ def demo(*control: str, **special: str) -> Tokenizer:
     backend = tokenizers.Tokenizer(tokenizer.backend.model)
     backend.add_special_tokens(list(control))
     ids: dict[str, Any] = {token: backend.token_to_id(token) for token in special.values()}
-    named = {name: Special(token, ids[token]) for name, token in special.items()}
+    named = {name: SpecialToken(token, ids[token]) for name, token in special.items()}
     return dataclasses.replace(
         tokenizer, backend=backend, special=named, embedding_rows=None, vocabulary=2100
     )
@@ -60,7 +60,7 @@ def demo(*control: str, **special: str) -> Tokenizer:
 @pytest.mark.parametrize("family", PADS)
 def test_the_right_pad(family: str) -> None:
     tokenizer = load_tokenizer(str(parts.folder(family)))
-    ends = probes(tokenizer, RunSpec()).stops
+    ends = make_probes(tokenizer, RunSpec()).stops
     pad, reason = choose_pad_token(tokenizer, ends)
     assert (pad.token if pad else None) == PADS[family], reason
     other, reason = choose_pad_token(with_eos_as_pad(tokenizer), ends)
@@ -111,5 +111,7 @@ def test_unk_is_no_pad_where_text_becomes_it() -> None:
     tokenizer = demo("<unk>", "</s>", unk="<unk>", eos="</s>")
     backend = tokenizers.Tokenizer(model)
     backend.add_special_tokens(["<unk>", "</s>"])
-    words = dataclasses.replace(tokenizer, backend=backend, special={"unk": Special("<unk>", 0)})
+    words = dataclasses.replace(
+        tokenizer, backend=backend, special={"unk": SpecialToken("<unk>", 0)}
+    )
     assert choose_pad_token(words, ())[0] is None

@@ -18,7 +18,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
 from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import conversations_of_records
-from truetune.render.inference_contract import stop_patterns
+from truetune.render.inference_contract import make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
 from truetune.render.text_origins_in_file import JOINED, READ_AS, TextOrigin, text_origins
@@ -101,7 +101,7 @@ def renderer() -> Renderer:
     return Renderer(
         Template(CHATML, SPECIAL),
         RunSpec(),
-        stop_patterns(("<|im_end|>",), ()),
+        make_stop_patterns(("<|im_end|>",), ()),
         bos="<s>",
         eos="</s>",
     )
@@ -117,7 +117,7 @@ def read(row: Row, **more: Any) -> Conversation:
 def spell_origins(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
     """Each text that is not the template's, of both sides, and its place."""
     for side in (row, row.with_sides_exchanged()) if row.rejected is not None else (row,):
-        for rendering in renderer().exact(side):
+        for rendering in renderer().render_exactly(side):
             found = text_origins(side, rendering)
             assert [place.start for place in found[1:]] == [place.end for place in found[:-1]]
             assert (

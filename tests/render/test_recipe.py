@@ -16,7 +16,7 @@ from tests.render.conversations import CONVERSATIONS, SPECIAL, TOOLS
 from tests.render.templates import all_templates
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
-from truetune.render.inference_contract import stop_patterns
+from truetune.render.inference_contract import make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Run
 from truetune.render.template import Template
@@ -61,7 +61,7 @@ HOSTILE = [
 ]
 PARTS = 8
 """The templates are shared out over so many tests: one test of all takes a minute, and can't be shared by workers."""
-STOPS = stop_patterns(
+STOPS = make_stop_patterns(
     ("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>")
 )
 
@@ -115,7 +115,7 @@ def test_filled_rows_equal_rendered_rows_on_every_template(part: int) -> None:
         for _ in range(2):
             for row in rows(partial(hostile, rng)):
                 before = renderer.filled
-                made, wanted = outcome(renderer.render, row), outcome(exact.exact, row)
+                made, wanted = outcome(renderer.render, row), outcome(exact.render_exactly, row)
                 filled += renderer.filled - before
                 compared += 1
                 assert coarse(made) == coarse(wanted), (name, row.messages)
@@ -166,4 +166,6 @@ def test_filled_rows_equal_rendered_rows_on_any_text(
             for role, content in zip(("user", "assistant"), pair, strict=True)
         ]
         row = Conversation(Origin("any", 1, 0), "messages", messages)
-        assert coarse(outcome(renderer.render, row)) == coarse(outcome(renderer.exact, row))
+        assert coarse(outcome(renderer.render, row)) == coarse(
+            outcome(renderer.render_exactly, row)
+        )

@@ -128,7 +128,7 @@ def test_text_and_name_are_those_of_transformers(
                 wanted = theirs(tokenizer, row, name)
                 if isinstance(wanted, Exception):
                     with pytest.raises(TemplateError):
-                        renderer.exact(row)
+                        renderer.render_exactly(row)
                     continue
                 chosen = name or ("tool_use" if tools else "default")
                 _check_all_ways(renderer, row, wanted, chosen)
@@ -138,7 +138,7 @@ def test_text_and_name_are_those_of_transformers(
 
 def _check_all_ways(renderer: Renderer, row: Conversation, text: str, template: str) -> None:
     """By the template itself, by it with a recipe left behind, and by the recipe."""
-    for render in (renderer.exact, renderer.render, renderer.render):
+    for render in (renderer.render_exactly, renderer.render, renderer.render):
         (rendering,) = render(row)
         assert (rendering.template, rendering.text) == (template, text)
 

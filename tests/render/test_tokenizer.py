@@ -12,7 +12,7 @@ from tests import parts
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -72,13 +72,13 @@ def test_as_transformers_says(family: str) -> None:
 @pytest.mark.parametrize("family", PADS)
 def test_the_right_pad(family: str) -> None:
     tokenizer = load_tokenizer(str(parts.folder(family)))
-    pad, reason = choose_pad_token(tokenizer, probes(tokenizer, RunSpec()).stops)
+    pad, reason = choose_pad_token(tokenizer, make_probes(tokenizer, RunSpec()).stops)
     assert (pad.token if pad else None) == PADS[family], reason
 
 
 def test_phi3_gets_a_pad_that_ends_nothing() -> None:
     tokenizer = load_tokenizer(str(parts.folder("phi3")))
-    stops = probes(tokenizer, RunSpec()).stops
+    stops = make_probes(tokenizer, RunSpec()).stops
     pad, _ = choose_pad_token(tokenizer, stops)
     assert pad is not None
     assert pad.id not in {stop.id for stop in stops}
@@ -86,7 +86,7 @@ def test_phi3_gets_a_pad_that_ends_nothing() -> None:
 
 @pytest.mark.parametrize("family", TERMINATORS)
 def test_the_terminator_of_the_template(family: str) -> None:
-    terminator = probes(load_tokenizer(str(parts.folder(family))), RunSpec()).terminator
+    terminator = make_probes(load_tokenizer(str(parts.folder(family))), RunSpec()).terminator
     assert terminator is not None
     assert terminator.token is not None
     assert terminator.token.token == TERMINATORS[family]

@@ -20,7 +20,7 @@ from truetune.checks.reports import AuditReport, Subject
 from truetune.demo import TOKENIZER
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
 from truetune.report.as_json import report_as_dict, to_json
@@ -39,7 +39,7 @@ from truetune.settings.run_spec import RunSpec, Severity
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
 )
-DEMO = probes(load_tokenizer(str(TOKENIZER)), RunSpec())
+DEMO = make_probes(load_tokenizer(str(TOKENIZER)), RunSpec())
 PAD = DEMO.tokenizer.special["pad"].id
 LAWS: dict[str, dict[str, Any]] = {
     "padding-invariance": {

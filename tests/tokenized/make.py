@@ -15,7 +15,7 @@ import truetune
 from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
@@ -101,7 +101,7 @@ def _row(made: Probes, chats: list[list[dict[str, Any]]]) -> list[Row]:
         for i, messages in enumerate(chats)
     ]
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
-    encoded = batch(rows, made.renderer(history="single"), encoder, exact=True)
+    encoded = make_batch(rows, made.renderer(history="single"), encoder, exact=True)
     assert not encoded.rejected, encoded.rejected[0].reason
     found = []
     for start, end in zip(encoded.offsets[:-1].tolist(), encoded.offsets[1:].tolist(), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from truetune.auditing.align_tokens import align_record
 from truetune.auditing.audit import Audit
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -21,7 +21,7 @@ def build_audit(records: Sequence[Record], spec: RunSpec, known: Probes | None =
     records = tuple(sorted(records, key=lambda record: record.facts["rank"]))
     first = records[0]
     run_probes = known or (
-        probes(load_tokenizer(str(first.tokenizer)), spec) if first.tokenizer else None
+        make_probes(load_tokenizer(str(first.tokenizer)), spec) if first.tokenizer else None
     )
     stops = list_stop_ids(run_probes, first.facts["model"])
     placed = tuple(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
@@ -69,8 +69,8 @@ class RenderingIndex:
             renderer = replace(probes, only_reference=True).renderer(
                 **{"history": "single", **RENDERING_SETTINGS.get(kind, {})}
             )
-            encoded = batch(conversations, renderer, encoder)
-            for part in (encoded, encoded.other):
+            encoded = make_batch(conversations, renderer, encoder)
+            for part in (encoded, encoded.rejected_sides):
                 if part is not None:
                     self._add(part)
 

@@ -49,7 +49,9 @@ class RowIndex:
             number: list_row_fields(row, number, self.talks[number])
             for number, row in whole.items()
         }
-        self._windows = {number: list_windows(fields) for number, fields in self.fields.items()}
+        self._cut_plain_text = {
+            number: list_windows(fields) for number, fields in self.fields.items()
+        }
         self._constant_texts: dict[int, list[bytes]] = {}
         """The different texts of each row, longest first"""
         rows_with_text: Counter[bytes] = Counter()
@@ -66,10 +68,14 @@ class RowIndex:
         # A set of all windows of the line: one look-up a window, however many rows there are.
         near = [
             row
-            for row, windows in self._windows.items()
+            for row, windows in self._cut_plain_text.items()
             if not windows or row == hint or not seen.isdisjoint(windows)
         ]
-        return near or (list(self._windows) if len(self._windows) <= MAX_ROWS_WITHOUT_MATCH else [])
+        return near or (
+            list(self._cut_plain_text)
+            if len(self._cut_plain_text) <= MAX_ROWS_WITHOUT_MATCH
+            else []
+        )
 
     def search(
         self, text: SearchedText, rows: Sequence[int], hint: int | None, *, ended: bool
@@ -106,7 +112,9 @@ class RowIndex:
         for row in rows:
             size = sum(len(wanted) for wanted in self._constant_texts[row] if wanted in text.text)
             # A text that the line cuts is not there as a whole; its windows are.
-            size_by_row[row] = size or sum(window in text.text for window in self._windows[row])
+            size_by_row[row] = size or sum(
+                window in text.text for window in self._cut_plain_text[row]
+            )
         recognised = [row for row, size in size_by_row.items() if size]
         return sorted(recognised, key=lambda row: (-size_by_row[row], row != hint))
 

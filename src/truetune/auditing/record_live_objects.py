@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from truetune.auditing.row_fields import parse_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.errors import DataError, UsageError
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, alternating_chat

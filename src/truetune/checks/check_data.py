@@ -24,11 +24,11 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
-from truetune.encoding.stream_batches import stream_batches, with_proof
+from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
 from truetune.errors import DataError, TruetuneError
-from truetune.render.probes import Probes, prepare_probes_of_run, probes
-from truetune.render.tokenizer import Tokenizer, with_special
+from truetune.render.probes import Probes, make_probes, prepare_probes_of_run
+from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
@@ -70,7 +70,7 @@ def check(
     limit = spec.max_length if cut else None
     # A fast path that gives another result than the reference once voids the whole pass: it is then made again
     # without.
-    return with_proof(
+    return without_shortcuts_if_wrong(
         lambda only_reference: _check_data(
             spec,
             rules,
@@ -223,7 +223,9 @@ def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     session = prepare_probes_of_run(spec)
     if spec.training.special_tokens:
         # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked again.
-        session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
+        session = make_probes(
+            with_special_tokens_set(session.tokenizer, spec.training.special_tokens), spec
+        )
     session = replace(session, only_reference=only_reference)
     return Setup(spec, session.tokenizer, session, trainer_facts_for_rows(spec))
 
@@ -278,7 +280,9 @@ def _views_of_first_and_named_rows(
     ):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
             batch = one_batch([row], renderer, encoder, exact=True)
-            tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
+            tokens += len(batch.ids) + (
+                0 if batch.rejected_sides is None else len(batch.rejected_sides.ids)
+            )
             yield from make_token_views(batch, encoder.vocabulary)
         # Rows come in the order of the file: behind the last that is wanted there is nothing to wait for.
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):

@@ -40,12 +40,12 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
 from truetune.render.embedding_weights import EmbeddingRows
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
 
@@ -176,7 +176,7 @@ def _prepare_probes(work: _Guard) -> Probes:
     work.spec = work.spec.model_copy(
         update=variables | _trainer_of_collator(work.live.collator, work.spec)
     )
-    return probes(read_live_tokenizer(work.live, work.folder), work.spec)
+    return make_probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
 def _trainer_of_collator(collator: Any, spec: RunSpec) -> dict[str, Any]:
@@ -238,7 +238,9 @@ def _audit_recorded_batches(record: Record, spec: RunSpec, known: Probes | None)
             if name != "eos_token_id"
         }
         # Both sources are taken away: either would bring the wrong stop ids back.
-        known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
+        known = make_probes(
+            replace(known.tokenizer, model_config=config, generation_config=None), spec
+        )
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
     return build_audit([record], spec, known)
 

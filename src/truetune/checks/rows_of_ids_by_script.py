@@ -52,7 +52,7 @@ from truetune.data.script_rows.trained_rows import (
     read_trained_rows,
 )
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as batch_of
+from truetune.encoding.stream_batches import make_batch as batch_of
 from truetune.errors import DataError, name_list
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.probes import Probes, prepare_probes_of_run

@@ -92,7 +92,7 @@ def case_in_row(batch: Batch, row: Conversation, text: str) -> Case:
 
 def case_in_rejected_side(batch: Batch, row: Conversation, text: str) -> Case:
     """A case at the first supervised token of a row's rejected side, if it has one."""
-    other = batch.other
+    other = batch.rejected_sides
     side = (
         []
         if other is None

@@ -24,7 +24,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: enough for a share, few enough that a CPU learns them by heart in a minute.
@@ -104,7 +104,7 @@ def short_views() -> list[TokenView]:
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     return make_token_views(
-        batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary
+        make_batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary
     )
 
 

@@ -41,7 +41,7 @@ class Pairs(NamedTuple):
     rejected: Batch
 
 
-class Rejected(NamedTuple):
+class RejectedRow(NamedTuple):
     """A row that could not be rendered."""
 
     row: Conversation
@@ -58,7 +58,7 @@ class Batch:
 
     rows: list[Conversation]
     examples: list[Example]
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     ids: NDArray[np.int32]
     """(tokens,)"""
     offsets: NDArray[np.int64]
@@ -69,7 +69,7 @@ class Batch:
     """(tokens,)"""
     starts: NDArray[np.int32]
     """(tokens,) the character of the example's text that holds the token's first byte."""
-    other: Batch | None = None
+    rejected_sides: Batch | None = None
     """The rejected sides of the examples that are pairs, in their order; None where there are none."""
 
     @property
@@ -105,11 +105,11 @@ class Batch:
     @cached_property
     def pairs(self) -> Pairs | None:
         """None where no example is one side of a pair."""
-        if self.other is None:
+        if self.rejected_sides is None:
             return None
         paired = [i for i, example in enumerate(self.examples) if example.row.rejected is not None]
         chosen = self if len(paired) == len(self.examples) else self.only(paired)
-        return Pairs(chosen, self.other)
+        return Pairs(chosen, self.rejected_sides)
 
     def only(self, examples: Sequence[int]) -> Batch:
         """These examples, in order, without what belongs to the rows."""
@@ -131,22 +131,22 @@ class Batch:
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
         chosen = make_fingerprints(
-            self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source
+            self.rows, self._last_example_of_rows(self.rows), self.ids, self.offsets, self.source
         )
-        if self.other is None:
+        if self.rejected_sides is None:
             return chosen
         # A pair is the set of both sides' phrases; the minimum of two sketches is the sketch of the union.
-        other = self.other
+        other = self.rejected_sides
         rejected = rejected_phrases(other.ids, other.offsets, other.supervised)
-        numbers = [-1 if i is None else i for i in other._last_of(self.rows)]
+        numbers = [-1 if i is None else i for i in other._last_example_of_rows(self.rows)]
         return replace(chosen, phrases=np.minimum(chosen.phrases, rejected[numbers]))
 
     def word_sketches(self, left_out: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """(rows, hashes) sketch of the contents' tokens; `left_out`: (vocabulary,) ids that do not count."""
         kept = CONTENT[self.source] & ~left_out[self.ids]
-        return word_sketches(self._last_of(self.rows), self.ids, self.offsets, kept)
+        return word_sketches(self._last_example_of_rows(self.rows), self.ids, self.offsets, kept)
 
-    def _last_of(self, rows: list[Conversation]) -> list[int | None]:
+    def _last_example_of_rows(self, rows: list[Conversation]) -> list[int | None]:
         """The number of each row's last example, None where it has none."""
         # The last of several is the longest: with `history: as-served` each holds all turns of the one before.
         last = {example.row.origin.row: i for i, example in enumerate(self.examples)}

@@ -18,7 +18,7 @@ from truetune.data.split_lines_into_stretches import FileScan
 from truetune.encoding.source_file_names import source_names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes
-from truetune.render.tokenizer_folder import files_of
+from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 
 VERSION = 3
@@ -66,7 +66,7 @@ def collect_key_inputs(
         ],
         "tokenizer": {
             path.name: digest_of(path.read_bytes())
-            for path in files_of(probes.tokenizer.folder, probes.tokenizer.weights)
+            for path in tokenizer_and_model_files(probes.tokenizer.folder, probes.tokenizer.weights)
         },
         "templates": {template.name: digest_of(template.source.encode()) for template in templates},
         "settings": spec.model_dump(mode="json", include=set(SHAPING)),

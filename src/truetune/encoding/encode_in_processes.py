@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 
-from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, maker_of
+from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.end_worker_with_parent import start_worker
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.render.probes import Probes, prepare_probes_of_run
@@ -20,7 +20,7 @@ from truetune.settings.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2
 """Tasks a worker that wait for it; more would only hold rows in memory. With one, it would wait for the next."""
-Run = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
+ShardRunner = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
 """(tokenizer, tasks, where to write, without shortcuts?) -> the shards, as they are done"""
 
 
@@ -32,27 +32,27 @@ def usable_cores() -> int:
 
 
 def encode_shards_in_turn(
-    made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+    probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
 ) -> Iterator[Shard]:
     """One after the other, in this process."""
-    maker = maker_of(made, only_reference=only_reference)
+    maker = make_document_maker(probes, only_reference=only_reference)
     for task in tasks:
         yield encode_shard(maker, task, store)
 
 
-def encode_shards_in_processes(count: int) -> Run:
+def encode_shards_in_processes(count: int) -> ShardRunner:
     """By `count` processes of this machine. Shards come as they are done."""
 
     def run(
-        made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+        probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
     ) -> Iterator[Shard]:
         import loky
 
         pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
-        spec, done = made.spec.model_dump_json(), False
+        spec, done = probes.spec.model_dump_json(), False
         try:
             yield from _results_as_ready(
-                lambda task: pool.submit(_in_worker, spec, only_reference, task, store),
+                lambda task: pool.submit(_encode_in_worker, spec, only_reference, task, store),
                 tasks,
                 count * TASKS_PER_WORKER,
             )
@@ -63,7 +63,7 @@ def encode_shards_in_processes(count: int) -> Run:
     return run
 
 
-def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
+def _encode_in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
     return encode_shard(_worker_maker(spec, only_reference), task, store)
 
 
@@ -73,7 +73,7 @@ def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Sha
 def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker."""
     probes = prepare_probes_of_run(RunSpec.model_validate_json(spec))
-    return maker_of(probes, only_reference=only_reference, patience=0)
+    return make_document_maker(probes, only_reference=only_reference, patience=0)
 
 
 def _results_as_ready(

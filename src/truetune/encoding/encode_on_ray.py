@@ -16,13 +16,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.find_data_files import Source
-from truetune.data.split_lines_into_stretches import FileScan, scan_and_cut_lines
-from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, Run
-from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, maker_of
+from truetune.data.split_lines_into_stretches import FileScan
+from truetune.encoding.encode_in_processes import TASKS_PER_WORKER
+from truetune.encoding.encode_shard import Shard
+from truetune.encoding.encode_shard import Store
+from truetune.encoding.encode_shard import Task
+from truetune.encoding.encode_shard import encode_shard
+from truetune.data.split_lines_into_stretches import scan_and_cut_lines
+from truetune.encoding.encode_in_processes import ShardRunner
+from truetune.encoding.encode_shard import make_document_maker
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.render.tokenizer_folder import files_of
+from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 
 MAX_RETRIES = 5
@@ -40,22 +46,25 @@ class PortableRun(NamedTuple):
     """by their paths in the folder that a worker lays out"""
 
     @classmethod
-    def of(cls, made: Probes) -> PortableRun:
-        tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
+    def of(cls, probes: Probes) -> PortableRun:
+        tokenizer, weights = probes.tokenizer.folder, probes.tokenizer.weights
         files = {}
-        for path in files_of(tokenizer, weights):
+        for path in tokenizer_and_model_files(tokenizer, weights):
             # Two folders only where they are two, so that the worker sees the same layout.
             if path.parent == weights and weights != tokenizer:
                 name = f"model/{path.relative_to(weights)}"
             else:
                 name = f"tokenizer/{path.relative_to(tokenizer)}"
             files[name] = path.read_bytes()
-        files.setdefault("tokenizer/tokenizer.json", made.tokenizer.backend.to_str().encode())
-        if made.spec.template is not None and made.spec.template not in made.tokenizer.templates:
-            files["template.jinja"] = Path(made.spec.template).read_bytes()
-        return cls(made.spec, files)
+        files.setdefault("tokenizer/tokenizer.json", probes.tokenizer.backend.to_str().encode())
+        if (
+            probes.spec.template is not None
+            and probes.spec.template not in probes.tokenizer.templates
+        ):
+            files["template.jinja"] = Path(probes.spec.template).read_bytes()
+        return cls(probes.spec, files)
 
-    def opened(self) -> Probes:
+    def load_probes(self) -> Probes:
         """The tokenizer and the template, loaded."""
         with tempfile.TemporaryDirectory(prefix="truetune-") as place:
             for name, body in self.files.items():
@@ -71,17 +80,17 @@ class PortableRun(NamedTuple):
             return prepare_probes_of_run(self.spec.model_copy(update=paths))
 
 
-def shards_by(jobs: int | None) -> Run:
+def encode_shards_on_cluster(jobs: int | None) -> ShardRunner:
     """By the cores of the cluster that RAY_ADDRESS names, else of this machine; by `jobs` of them at most."""
 
     def run(
-        made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+        probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
     ) -> Iterator[Shard]:
         ray = _connected_ray()
         encode = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
             _encode_in_worker
         )
-        parcel, here = [ray.put(PortableRun.of(made))], os.getcwd()
+        parcel, here = [ray.put(PortableRun.of(probes))], os.getcwd()
         yield from _results_as_ready(
             lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs
         )
@@ -92,7 +101,7 @@ def shards_by(jobs: int | None) -> Run:
 def scan_on_cluster(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
 ) -> list[FileScan]:
-    """`stretches.scan` of each file, side by side."""
+    """`scan_lines` of each file, side by side."""
     ray = _connected_ray()
     scan_remotely = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
         _scan_in_worker
@@ -135,8 +144,8 @@ def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[
 @lru_cache(maxsize=2)
 def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker; see `encode_in_processes._worker_maker`."""
-    return maker_of(
-        _connected_ray().get(parcel).opened(), only_reference=only_reference, patience=0
+    return make_document_maker(
+        _connected_ray().get(parcel).load_probes(), only_reference=only_reference, patience=0
     )
 
 

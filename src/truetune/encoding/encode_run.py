@@ -1,8 +1,8 @@
 """Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done.
 
-The order of things: read every byte once for its digest and its stretches (`Job.of`), make the key, look whether the
-folder holds that key already (then check it and stop), else give the stretches out to workers as shards (`_run_shards`)
-and publish what they wrote.
+The order of things: read every byte once for its digest and its stretches (`Job.prepare`), make the key, look whether
+the folder holds that key already (then check it and stop), else give the stretches out to workers as shards
+(`_run_shards`) and publish what they wrote.
 
 Shortcuts (recipes, fast engines) are proved while they work. Where one is proved wrong, all shards of the run are made
 again without any: the trade-off is that one wrong row costs a whole run, which has to be rare to be worth it, and is
@@ -34,7 +34,7 @@ from truetune.encoding import encode_on_ray
 from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import cache_key_of_inputs, collect_key_inputs
 from truetune.encoding.encode_in_processes import (
-    Run,
+    ShardRunner,
     encode_shards_in_processes,
     encode_shards_in_turn,
     usable_cores,
@@ -43,16 +43,16 @@ from truetune.encoding.encode_shard import (
     BrokenLine,
     Shard,
     Task,
-    ledger_of,
-    lost_fields_of,
-    maker_of,
+    make_document_maker,
+    sum_ledgers,
+    sum_lost_fields,
 )
-from truetune.encoding.encoded_folder import AnyEntry, encoded_folder_at
+from truetune.encoding.encoded_folder import AnyEncodedFolder, encoded_folder_at
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.make_documents import DocumentsResult
 from truetune.encoding.source_file_names import source_names_of
 from truetune.encoding.spot_check_encoded_rows import verify_random_rows
-from truetune.encoding.stream_batches import describe_wrong_shortcut, with_proof
+from truetune.encoding.stream_batches import describe_wrong_shortcut, without_shortcuts_if_wrong
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
@@ -107,12 +107,12 @@ class Encoded:
     @property
     def ledger(self) -> Ledger:
         """Tokens by source, and by whether they have a label."""
-        return ledger_of([Shard(**shard) for shard in self.manifest["shards"]])
+        return sum_ledgers([Shard(**shard) for shard in self.manifest["shards"]])
 
     @property
     def lost_fields(self) -> dict[str, int]:
         """Rows by the fields of theirs that no token comes from, for the template does not write them."""
-        return lost_fields_of(Shard(**shard) for shard in self.manifest["shards"])
+        return sum_lost_fields(Shard(**shard) for shard in self.manifest["shards"])
 
     def dataset(self) -> Any:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
@@ -151,21 +151,21 @@ def encode(
     started = time.perf_counter()
     if engine not in ENGINES:
         raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
-    job = Job.of(spec, progress, ENGINES[engine])
-    entry = _open_entry(out, cache, job.key)
-    entry.check_outside(inputs_read(job.spec, job.made, job.sources))
+    job = Job.prepare(spec, progress, ENGINES[engine])
+    entry = _open_output_folder(out, cache, job.key)
+    entry.check_outside(inputs_read(job.spec, job.probes, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
         present = entry.manifest()
         if present is not None and present.get("key") == job.key:
-            damage = entry.damage(present)
+            damage = entry.find_missing_file(present)
             if damage is None:
-                verify_random_rows(job.made, job.sources, present, entry, VERIFIED_ROWS)
+                verify_random_rows(job.probes, job.sources, present, entry, VERIFIED_ROWS)
                 return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded again")
         run = _choose_workers(engine, jobs, job.tasks_at_most)
         # A run that was killed after a shortcut had failed resumes without shortcuts.
-        only_reference = entry.begun(_work_key(job, only_reference=True))
+        only_reference = entry.has_unfinished_run(_key_of_unfinished_run(job, only_reference=True))
         try:
             shards = _run_shards(job, entry, run, progress, only_reference=only_reference)
         except FastPathError as error:
@@ -174,7 +174,7 @@ def encode(
         counts = _sum_counts(shards, job.spec)
         if not counts["encoded"]:
             # An empty data set would be found by the next run, and trained on.
-            why = _why_none(counts, shards, entry)
+            why = _explain_nothing_encoded(counts, shards, entry)
             entry.discard()
             raise DataError(why)
         notices += _count_notices(job.spec, shards)
@@ -183,9 +183,9 @@ def encode(
             "inputs": job.inputs,
             "counts": counts,
             "ledger": {
-                s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()
+                s.label: {"supervised": a, "context": b} for s, a, b in sum_ledgers(shards).rows()
             },
-            "lost_fields": lost_fields_of(shards),
+            "lost_fields": sum_lost_fields(shards),
             "engines": sorted({shard.engine for shard in shards}),
             "notices": notices,
         }
@@ -251,19 +251,19 @@ class Estimate:
 
 def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
-    job = Job.of(spec, None, scan_files_in_turn)
-    entry = _open_entry(out, cache, job.key)
+    job = Job.prepare(spec, None, scan_files_in_turn)
+    entry = _open_output_folder(out, cache, job.key)
     rows = list(
         islice(read_conversations(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS)
     )
 
     def encode_rows(only_reference: bool) -> DocumentsResult:
-        maker = maker_of(job.made, only_reference=only_reference)
+        maker = make_document_maker(job.probes, only_reference=only_reference)
         result = maker.make(rows)
         maker.renderer.prove()
         return result
 
-    result = with_proof(encode_rows)
+    result = without_shortcuts_if_wrong(encode_rows)
     ledger = make_table(result.documents, None).ledger
     problems = Counter(drop.reason for drop in result.dropped)
     problems.update(rejected.reason for rejected in result.rejected)
@@ -335,14 +335,14 @@ class Job:
     """What is to be encoded, and everything that shapes it."""
 
     spec: RunSpec
-    made: Probes
+    probes: Probes
     sources: list[Source]
     scans: list[FileScan]
     inputs: dict[str, Any]
     key: str
 
     @classmethod
-    def of(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
+    def prepare(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
         """Read the tokenizer, and every byte of the data once.
 
         Args:
@@ -444,7 +444,7 @@ def cache_home() -> DataPath:
     return parse_data_path(root) / "encoded"
 
 
-def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
+def _open_output_folder(out: Name | None, cache: Name | None, key: str) -> AnyEncodedFolder:
     """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
     return encoded_folder_at(
         parse_data_path(out)
@@ -453,20 +453,25 @@ def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
     )
 
 
-def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
+def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> ShardRunner:
     """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
-        return encode_on_ray.shards_by(jobs)
+        return encode_on_ray.encode_shards_on_cluster(jobs)
     jobs = jobs or usable_cores()
     count = jobs if tasks is None else min(jobs, tasks)
     return encode_shards_in_processes(count) if count > 1 else encode_shards_in_turn
 
 
 def _run_shards(
-    job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool
+    job: Job,
+    entry: AnyEncodedFolder,
+    run: ShardRunner,
+    progress: Progress | None,
+    *,
+    only_reference: bool,
 ) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
-    shards = entry.begin(_work_key(job, only_reference=only_reference))
+    shards = entry.start_or_resume(_key_of_unfinished_run(job, only_reference=only_reference))
     total = sum(source.path.stat().st_size for source in job.sources)
     sizes: dict[int, int] = {}
     done = rows = tokens = 0
@@ -491,13 +496,13 @@ def _run_shards(
             else:
                 yield task
 
-    for shard in run(job.made, missing_tasks(), entry.store(), only_reference):
+    for shard in run(job.probes, missing_tasks(), entry.store(), only_reference):
         shards[shard.number] = shard
         report_shard(shard)
     return [shards[number] for number in sorted(shards)]
 
 
-def _work_key(job: Job, *, only_reference: bool) -> str:
+def _key_of_unfinished_run(job: Job, *, only_reference: bool) -> str:
     """What the parts of an interrupted run are kept under: those that were made with a shortcut are void without it."""
     return job.key + " without shortcuts" * only_reference
 
@@ -516,7 +521,7 @@ def _sum_counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
         "packs",
     )
     counts = {name: sum(getattr(shard, name) for shard in shards) for name in names}
-    table = ledger_of(shards)
+    table = sum_ledgers(shards)
     counts |= {"tokens": table.total, "supervised": table.supervised}
     if counts["rows"] != counts["encoded"] + counts["dropped"] + counts["rejected"]:
         raise RuntimeError(f"rows were lost: {counts}")
@@ -525,7 +530,9 @@ def _sum_counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
     return counts
 
 
-def _why_none(counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEntry) -> str:
+def _explain_nothing_encoded(
+    counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEncodedFolder
+) -> str:
     """The error where nothing could be encoded, with the first reason."""
     rows = f"{counts['rows']:,} row{'s' * (counts['rows'] != 1)}"
     parts = [f"{counts[name]:,} {name}" for name in ("rejected", "dropped") if counts[name]]

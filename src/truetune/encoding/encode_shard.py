@@ -111,7 +111,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     settings = maker.spec.encode
     broken = [*task.broken]
     result = _encode_rows(maker, task, broken)
-    written = _tables_of(maker.spec, result, task.name)
+    written = _make_tables(maker.spec, result, task.name)
     name = f"{task.number:05d}.{settings.form}"
     bodies: dict[str, Any] = {name: _table_bytes(written.table, settings.form)}
     if written.origins is not None:
@@ -163,7 +163,7 @@ def _encode_rows(maker: DocumentMaker, task: Task, broken: list[BrokenLine]) -> 
     Raises DataError for the first row that can't be encoded, where `on_error` says so, and FastPathError.
     """
     result = DocumentsResult()
-    for chunk in _chunk_rows(_read_rows(maker.spec, task, broken)):
+    for chunk in _batches_of_rows(_read_rows(maker.spec, task, broken)):
         _add_result(result, maker.make(chunk))
         if maker.spec.encode.on_error == "error" and result.rejected:
             row, reason = result.rejected[0]
@@ -173,7 +173,7 @@ def _encode_rows(maker: DocumentMaker, task: Task, broken: list[BrokenLine]) -> 
     return result
 
 
-def _tables_of(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTables:
+def _make_tables(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTables:
     """The documents of a shard as tables, packed where that is asked for; `file` is their file's name."""
     settings = spec.encode
     packs = None
@@ -238,12 +238,12 @@ def digest_of(body: Any) -> str:
     return hashlib.blake2b(body, digest_size=20).hexdigest()
 
 
-def ledger_of(shards: Iterable[Shard]) -> Ledger:
+def sum_ledgers(shards: Iterable[Shard]) -> Ledger:
     """The ledger of several shards."""
     return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
 
 
-def lost_fields_of(shards: Iterable[Shard]) -> dict[str, int]:
+def sum_lost_fields(shards: Iterable[Shard]) -> dict[str, int]:
     """Rows of several shards by the fields of theirs that no token comes from, the most frequent first."""
     total: Counter[str] = Counter()
     for shard in shards:
@@ -251,15 +251,15 @@ def lost_fields_of(shards: Iterable[Shard]) -> dict[str, int]:
     return dict(total.most_common())
 
 
-def maker_of(
-    made: Probes, *, only_reference: bool, patience: int = ENGINE_LOAD_CHARACTERS
+def make_document_maker(
+    probes: Probes, *, only_reference: bool, patience: int = ENGINE_LOAD_CHARACTERS
 ) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
-    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
+    encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference, patience=patience)
     # Rows and pieces are both made without shortcuts, or both with them: a notice says only "without shortcuts".
-    made = replace(made, only_reference=only_reference)
-    kind = PreferenceMaker if made.spec.encode.preferences else DocumentMaker
-    return kind(made.spec, made.tokenizer, made.renderer(), encoder)
+    probes = replace(probes, only_reference=only_reference)
+    kind = PreferenceMaker if probes.spec.encode.preferences else DocumentMaker
+    return kind(probes.spec, probes.tokenizer, probes.renderer(), encoder)
 
 
 def _read_rows(spec: RunSpec, task: Task, broken: list[BrokenLine]) -> Iterable[Conversation]:
@@ -282,7 +282,7 @@ def _read_rows(spec: RunSpec, task: Task, broken: list[BrokenLine]) -> Iterable[
     )
 
 
-def _chunk_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
+def _batches_of_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
     """The rows in lists of ROWS, the size of a batch."""
     source = iter(rows)
     chunk = list(islice(source, ROWS))

@@ -1,7 +1,7 @@
 """Entry: a folder that holds encoded data whole, or the parts of a run that can be taken up again.
 
-On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
-can be moved.
+On a disk, a run writes below .work/ and moves all of it to its place at its end. `encoded_object_store` does the same
+where nothing can be moved.
 
 Three records say whose a file is (see `data.guard_output_folder`): manifest.json lists what is published;
 .work/owner.json marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are
@@ -56,7 +56,7 @@ from truetune.encoding.encoded_folder_layout import (
     manifest_of,
     shard_name,
 )
-from truetune.encoding.encoded_object_store import ObjectEntry
+from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -107,7 +107,7 @@ class Publication(NamedTuple):
         return cls(old, new, sources)
 
 
-class DiskEntry:
+class EncodedFolderOnDisk:
     """One folder; every change of it is made under its lock."""
 
     def __init__(self, folder: Path) -> None:
@@ -151,7 +151,7 @@ class DiskEntry:
         """What the folder holds; None where it is not whole."""
         return manifest_in(self.folder)
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+    def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
         """The first file that is missing; None where all are there. What has changed, `locked` has refused."""
         listing = files_of_manifest(manifest)
         for name in listing or ():
@@ -159,11 +159,11 @@ class DiskEntry:
                 return f"{self.folder / name}: No such file or directory"
         return None if listing is not None else f"{self.folder / MANIFEST} is of an older format"
 
-    def begun(self, key: str) -> bool:
+    def has_unfinished_run(self, key: str) -> bool:
         """Has a run with this key been interrupted here?"""
         return _owner_of(self.work) == key
 
-    def begin(self, key: str) -> dict[int, Shard]:
+    def start_or_resume(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         owner = _owner_of(self.work)
         if owner != key:
@@ -526,13 +526,15 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-AnyEntry = DiskEntry | ObjectEntry
+AnyEncodedFolder = EncodedFolderOnDisk | EncodedFolderInStore
 
 
-def encoded_folder_at(folder: str | Path | RemotePath) -> AnyEntry:
+def encoded_folder_at(folder: str | Path | RemotePath) -> AnyEncodedFolder:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
     where = parse_data_path(folder)
-    return ObjectEntry(where) if isinstance(where, RemotePath) else DiskEntry(where)
+    return (
+        EncodedFolderInStore(where) if isinstance(where, RemotePath) else EncodedFolderOnDisk(where)
+    )
 
 
 def open_encoded(folder: str | Path | RemotePath) -> tuple[DataPath, dict[str, Any]]:

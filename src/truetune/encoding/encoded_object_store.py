@@ -78,7 +78,7 @@ class ObjectStore(NamedTuple):
         return self.folder / WORK / self.tag / name
 
 
-class ObjectEntry:
+class EncodedFolderInStore:
     """One folder of a store."""
 
     def __init__(self, folder: RemotePath) -> None:
@@ -104,7 +104,7 @@ class ObjectEntry:
         """What the folder holds; None where it is not whole."""
         return manifest_in(self.folder)
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+    def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
         """The first file that is missing; None where all are there. Reads every byte.
 
         Raises UsageError for one that has changed since it was written.
@@ -128,11 +128,11 @@ class ObjectEntry:
 
         return next(filter(None, _map_in_threads(damage_of, listing)), None)
 
-    def begun(self, key: str) -> bool:
+    def has_unfinished_run(self, key: str) -> bool:
         """Has a run with this key been interrupted here, after its first shard?"""
         return any((self.folder / WORK / digest_of(key.encode())[:16]).iterdir())
 
-    def begin(self, key: str) -> dict[int, Shard]:
+    def start_or_resume(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]
         sizes = self._sizes()

@@ -29,7 +29,7 @@ from truetune.encoding.proved_tokenizer_engines import (
     Engine,
     EnginesDiffer,
     FlatIds,
-    OddCharacters,
+    NewerCharacters,
     fastest_engine,
     flatten_ids,
     insert_ids,
@@ -52,7 +52,7 @@ takes ten times as long, this adds 2 %. A prime, so that it does not fall in ste
 piece a system prompt)."""
 
 
-class Encoded(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Tokens of several texts, laid end to end."""
 
     ids: NDArray[np.int32]
@@ -85,10 +85,10 @@ class Encoder:
         self.engine = self._reference = reference_engine(backend)
         self._rule = find_piece_rule(backend)
         self._patience = patience
-        self._odd = OddCharacters()
+        self._newer_characters = NewerCharacters()
         self._settled = only_reference or self._rule is None
 
-    def encode(self, texts: list[str]) -> Encoded:
+    def encode(self, texts: list[str]) -> EncodedTexts:
         """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do.
 
         Args:
@@ -98,15 +98,17 @@ class Encoder:
             EnginesDiffer: a FastPathError, where a fast engine gave other ids than `tokenizers`.
         """
         if self._rule is None:
-            return self._placed(self._reference.encode(texts), texts, "")
+            return self._with_token_starts(self._reference.encode(texts), texts, "")
         parts = [self._rule.pattern.split(text) for text in texts]
         # Pieces are encoded behind a prefix where the beginning of a text is special to the tokenizer (it adds a
         # space there). A text that does not begin with an added token has such a beginning itself.
         if self._rule.prefix and any(split[0] for split in parts):
-            return self._placed(self._reference.encode(texts), texts, "")
-        return self._by_pieces(parts, self._rule)
+            return self._with_token_starts(self._reference.encode(texts), texts, "")
+        return self._encode_by_pieces(parts, self._rule)
 
-    def as_text(self, text: str, content: Sequence[tuple[int, int]]) -> Encoded | None:
+    def encode_content_as_text(
+        self, text: str, content: Sequence[tuple[int, int]]
+    ) -> EncodedTexts | None:
         """One text, in which control tokens that begin in one of the ranges are only text.
 
         Args:
@@ -134,22 +136,28 @@ class Encoder:
             if number % 2:
                 piece_ids.append([added[piece]])
             else:
-                piece_ids.append(self._literal.encode(piece, add_special_tokens=False).ids)
-        encoded = self._placed(flatten_ids(piece_ids), pieces, "", self._literal)
+                piece_ids.append(
+                    self._tokenizer_without_control_tokens.encode(
+                        piece, add_special_tokens=False
+                    ).ids
+                )
+        encoded = self._with_token_starts(
+            flatten_ids(piece_ids), pieces, "", self._tokenizer_without_control_tokens
+        )
         # From characters of a piece to characters of the whole text.
         piece_starts = offsets_of([len(piece) for piece in pieces])[:-1]
         tokens_per_piece = np.diff(encoded.offsets)
         starts = encoded.starts + np.repeat(piece_starts, tokens_per_piece).astype(np.int32)
-        return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
+        return EncodedTexts(encoded.ids, encoded.offsets[[0, -1]], starts)
 
     @cached_property
-    def _literal(self) -> tokenizers.Tokenizer:
+    def _tokenizer_without_control_tokens(self) -> tokenizers.Tokenizer:
         """A tokenizer that takes its control tokens for text."""
         backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
         backend.encode_special_tokens = True
         return backend
 
-    def _by_pieces(self, parts: list[list[str]], rule: PieceRule) -> Encoded:
+    def _encode_by_pieces(self, parts: list[list[str]], rule: PieceRule) -> EncodedTexts:
         """Encode each different piece once, and lay the pieces of each text end to end.
 
         Args:
@@ -184,16 +192,20 @@ class Encoder:
         text_starts = np.repeat(character_offsets[text_offsets[:-1]], np.diff(text_offsets))
         piece_starts = character_offsets[:-1] - text_starts  # (pieces,) in characters of its text
         starts = unique.starts[gather] + np.repeat(piece_starts, lengths)
-        return Encoded(unique.ids[gather], piece_offsets[text_offsets], starts.astype(np.int32))
+        return EncodedTexts(
+            unique.ids[gather], piece_offsets[text_offsets], starts.astype(np.int32)
+        )
 
-    def _encode_unique(self, pieces: list[str], rule: PieceRule) -> Encoded:
+    def _encode_unique(self, pieces: list[str], rule: PieceRule) -> EncodedTexts:
         """Nothing, the added tokens, and then these pieces, each as a text of its own.
 
-        In the order of the numbers that `_by_pieces` gives them.
+        In the order of the numbers that `_encode_by_pieces` gives them.
         """
-        engine = self._engine(pieces, rule)
+        engine = self._choose_engine(pieces, rule)
         # Characters that are newer than a library's tables: only `tokenizers` has the tables of the right version.
-        odd = [] if engine is self._reference else self._odd.among(pieces)
+        odd = (
+            [] if engine is self._reference else self._newer_characters.find_texts_with_any(pieces)
+        )
         if odd:
             others = [*pieces]
             for i in odd:
@@ -203,18 +215,18 @@ class Encoder:
         else:
             ids = self._behind_prefix(engine, pieces, rule.prefix)
         if engine is not self._reference:
-            self._compare(engine, ids, pieces, rule.prefix)
-        encoded = self._placed(ids, pieces, rule.prefix)
+            self._check_against_reference(engine, ids, pieces, rule.prefix)
+        encoded = self._with_token_starts(ids, pieces, rule.prefix)
         # In front of them: the empty piece without a token, and each added token as one token that begins at 0.
         added_ids = np.array(list(rule.added.values()), dtype=np.int32)
         count = len(added_ids)
-        return Encoded(
+        return EncodedTexts(
             np.concatenate((added_ids, encoded.ids)),
             np.concatenate(([0], np.arange(count), encoded.offsets + count)),
             np.concatenate((np.zeros(count, dtype=np.int32), encoded.starts)),
         )
 
-    def _engine(self, pieces: list[str], rule: PieceRule) -> Engine:
+    def _choose_engine(self, pieces: list[str], rule: PieceRule) -> Engine:
         """What encodes these pieces; a faster engine is loaded once there was enough text for it."""
         if not self._settled:
             self._patience -= sum(map(len, pieces))
@@ -224,7 +236,9 @@ class Encoder:
                 self._settled = True
         return self.engine
 
-    def _compare(self, engine: Engine, found: FlatIds, pieces: list[str], prefix: str) -> None:
+    def _check_against_reference(
+        self, engine: Engine, found: FlatIds, pieces: list[str], prefix: str
+    ) -> None:
         """Compare some pieces' ids with those of `tokenizers`. Raises EnginesDiffer.
 
         One in CHECK_EVERY, and the first two that are not ASCII: libraries differ there, and such pieces are rare in
@@ -251,13 +265,13 @@ class Encoder:
         is_text[encoded.offsets[:-1]] = False
         return FlatIds(encoded.ids[is_text], encoded.offsets - np.arange(len(encoded.offsets)))
 
-    def _placed(
+    def _with_token_starts(
         self,
         found: FlatIds,
         texts: list[str],
         prefix: str,
         backend: tokenizers.Tokenizer | None = None,
-    ) -> Encoded:
+    ) -> EncodedTexts:
         """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it.
 
         Args:
@@ -280,17 +294,18 @@ class Encoder:
             in_others = np.repeat(~is_easy, counts)  # (tokens,)
             other_ids = FlatIds(found.ids[in_others], offsets_of(counts[others]))
             other_texts = [texts[i] for i in others.tolist()]
-            starts[in_others] = self._compared(
+            starts[in_others] = self._starts_by_spelled_bytes(
                 other_ids, other_texts, prefix, backend or self.backend
             )
-        return Encoded(found.ids, found.offsets, starts.astype(np.int32))
+        return EncodedTexts(found.ids, found.offsets, starts.astype(np.int32))
 
-    def _compared(
+    def _starts_by_spelled_bytes(
         self, found: FlatIds, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets.
 
-        Two rows of bytes are compared: those of the texts, and those that the ids spell. Arguments as of `_placed`.
+        Two rows of bytes are compared: those of the texts, and those that the ids spell. Arguments as of
+        `_with_token_starts`.
         """
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         text_bytes = np.frombuffer(b"".join(encoded), dtype=np.uint8)  # (bytes of the texts,)
@@ -323,10 +338,12 @@ class Encoder:
         starts = characters - np.repeat(character_offsets[:-1], tokens_per_text)
         for i in np.flatnonzero(is_odd).tolist():
             own_tokens = slice(found.offsets[i], found.offsets[i + 1])
-            starts[own_tokens] = self._one(found.of(i), texts[i], prefix, backend)
+            starts[own_tokens] = self._starts_of_unspelled_text(
+                found.of(i), texts[i], prefix, backend
+            )
         return np.asarray(starts)
 
-    def _one(
+    def _starts_of_unspelled_text(
         self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""

@@ -1,9 +1,9 @@
 """Forgery: control tokens in those parts of a row that a template writes without saying where they came from.
 
-Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from
-what the template itself writes. In a content such a token is found by its source (`make_documents._forged`); a tool
-that is named `<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written or
-not.
+Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from what
+the template itself writes. In a content such a token is found by its source (`make_documents._find_forged_tokens`); a
+tool that is named `<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written
+or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.render.traced_string import STRUCTURE_KEYS
 
-PLAIN = frozenset(("role", "content", "reasoning_content", "train", "weight"))
+KEYS_WITHOUT_STRUCTURE = frozenset(("role", "content", "reasoning_content", "train", "weight"))
 """Keys of a usual message, which is not searched: it has no strings that are structure but its role"""
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
@@ -34,7 +34,7 @@ def _untraced_texts(row: Conversation) -> Iterator[tuple[str, str]]:
     for i, message in enumerate(row.messages):
         # This runs for every row: usual messages cost three look-ups.
         is_usual = (
-            not message.keys() - PLAIN
+            not message.keys() - KEYS_WITHOUT_STRUCTURE
             and message["role"] in ROLES
             and isinstance(message.get("content"), str)
         )

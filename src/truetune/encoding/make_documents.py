@@ -5,7 +5,7 @@ not write, a control token in a content), is an example too long, does it teach 
 documents, as dropped examples or as rejected, and nothing is left out without one of the three.
 
 The trade-off: these run row by row in Python, while rendering and encoding work on batches. They look at arrays for the
-whole batch first (`_forged`), so that the usual row costs a dictionary look-up.
+whole batch first (`_find_forged_tokens`), so that the usual row costs a dictionary look-up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.encoding.batch import Batch, Example, Rejected
+from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.find_forged_tokens import find_forged_token
 from truetune.encoding.shorten_rows import (
@@ -30,7 +30,7 @@ from truetune.encoding.shorten_rows import (
     without_oldest,
 )
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.encoding.token_labels import label_tokens, loss_weights
 from truetune.errors import DataError
 from truetune.render.lost_fields import FieldTracker, LostField
@@ -41,8 +41,8 @@ from truetune.render.tokenizer import Tokenizer
 from truetune.settings.run_spec import RunSpec
 
 # (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
-CONTENT = np.ones(len(Source), dtype=np.bool_)
-CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+TEXT_ALONE = np.ones(len(Source), dtype=np.bool_)
+TEXT_ALONE[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
 HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
 """Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
 what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was
@@ -90,7 +90,7 @@ class DocumentsResult:
     rows: int = 0
     documents: list[Document] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRow] = field(default_factory=list)
     shortened: int = 0
     """documents with fewer turns, or a shorter question, than their rows have"""
     lost: int = 0
@@ -120,14 +120,14 @@ class DocumentMaker:
 
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
-        return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
+        return self.documents_of_batch(rows, one_batch(rows, self.renderer, self.encoder))
 
-    def made_of(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
+    def documents_of_batch(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
         """The documents of the examples in a batch, which was made of `rows`."""
         result = DocumentsResult(len(rows), rejected=list(batch.rejected))
-        controls = self._forged(batch)
+        controls = self._find_forged_tokens(batch)
         lost = self._lost_fields(batch)
-        refusals = {row.origin.row: self._refusal(row, lost[row.origin.row]) for row in rows}
+        refusals = {row.origin.row: self._why_refused(row, lost[row.origin.row]) for row in rows}
         with_result = {rejected.row.origin.row for rejected in batch.rejected}
         # The examples of a row stand side by side. A row is taken whole: where one of them can't be encoded, none is.
         for number, examples in groupby(
@@ -139,12 +139,12 @@ class DocumentMaker:
             try:
                 of_row = self._encode_row(batch, own_examples, controls, refusals.get(number))
             except DataError as error:
-                result.rejected.append(Rejected(row, str(error)))
+                result.rejected.append(RejectedRow(row, str(error)))
                 continue
             if row.problems and _teaches_nothing(of_row):
                 # It was not read as its owner meant it: that is why nothing of it is supervised.
                 reason = "; ".join(problem.text for problem in row.problems)
-                result.rejected.append(Rejected(row, reason))
+                result.rejected.append(RejectedRow(row, reason))
                 continue
             result.documents += of_row.documents
             result.dropped += of_row.dropped
@@ -168,7 +168,7 @@ class DocumentMaker:
             raise DataError(refusal)
         result = DocumentsResult()
         for i in examples:
-            self._add(result, batch, i, controls.get(i))
+            self._add_example(result, batch, i, controls.get(i))
         return result
 
     def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
@@ -181,7 +181,7 @@ class DocumentMaker:
             lost[number] = self._tracker.lost(row, own)
         return lost
 
-    def _refusal(self, row: Conversation, lost_fields: list[LostField]) -> str | None:
+    def _why_refused(self, row: Conversation, lost_fields: list[LostField]) -> str | None:
         """Why a row can't be encoded though it renders."""
         unwritten = next((field for field in lost_fields if field.effect != "loses"), None)
         if unwritten is not None:
@@ -193,8 +193,8 @@ class DocumentMaker:
         lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
         if lost:
             return "; ".join(lost)
-        if misfit := self.misfit(row):
-            return misfit
+        if wrong_kind := self.why_wrong_kind(row):
+            return wrong_kind
         if self.settings.content_specials == "keep":
             return None
         try:
@@ -205,7 +205,7 @@ class DocumentMaker:
             return None
         return f"{forged}, where it can't be told from the template's own; drop or correct the row"
 
-    def misfit(self, row: Conversation) -> str | None:
+    def why_wrong_kind(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
         if not row.is_preference:
             return None
@@ -214,17 +214,19 @@ class DocumentMaker:
             " answer with --data-format and --map, or use the data with a preference trainer"
         )
 
-    def _forged(self, batch: Batch) -> dict[int, int]:
+    def _find_forged_tokens(self, batch: Batch) -> dict[int, int]:
         """The first control token inside a content of each example that has one."""
         if self.settings.content_specials == "keep":
             return {}
-        is_forged = self._control[batch.ids] & CONTENT[batch.source]  # (tokens,)
+        is_forged = self._control[batch.ids] & TEXT_ALONE[batch.source]  # (tokens,)
         # From the last to the first: of several in one example, the first is the one that stays in the dict.
         tokens = np.flatnonzero(is_forged)[::-1]
         examples = np.searchsorted(batch.offsets, tokens, side="right") - 1
         return dict(zip(examples.tolist(), tokens.tolist(), strict=True))
 
-    def _add(self, result: DocumentsResult, batch: Batch, i: int, forged: int | None) -> None:
+    def _add_example(
+        self, result: DocumentsResult, batch: Batch, i: int, forged: int | None
+    ) -> None:
         """Put what becomes of one example into `result`. Raises DataError where its row can't be encoded.
 
         Args:
@@ -233,17 +235,17 @@ class DocumentMaker:
             i: its number in the batch.
             forged: the number of its first forged control token; None where it has none.
         """
-        document = self._document(batch, i, forged)
+        document = self._make_document(batch, i, forged)
         parts = [document]
         if self.limit is not None and len(document.ids) > self.limit:
-            parts = self._shorten(result, batch.examples[i], document, self.limit)
+            parts = self._shorten_or_drop(result, batch.examples[i], document, self.limit)
         for part in parts:
             if part.supervised.any():
                 result.documents.append(part)
             else:
                 result.dropped.append(Dropped(part.origin, len(part.ids), UNSUPERVISED))
 
-    def _shorten(
+    def _shorten_or_drop(
         self, result: DocumentsResult, example: Example, document: Document, limit: int
     ) -> list[Document]:
         """The parts of a document that is too long which fit; what does not fit is noted in `result` as dropped.
@@ -256,7 +258,7 @@ class DocumentMaker:
                 f" ({limit:,}); raise it, or choose what to do with --overflow"
             )
         row, rendering = example
-        shorter = self._shorter(row, rendering, document)
+        shorter = self._documents_of_shorter_rows(row, rendering, document)
         parts = [part for part in shorter if len(part.ids) <= limit]
         result.shortened += len(parts)
         if parts:
@@ -269,11 +271,11 @@ class DocumentMaker:
         result.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
         return parts
 
-    def _document(self, batch: Batch, i: int, forged: int | None) -> Document:
+    def _make_document(self, batch: Batch, i: int, forged: int | None) -> Document:
         """The document of one example; with a forged control token, it is encoded again or refused."""
         if forged is not None:
             # The rest of the batch keeps its tokens: this example becomes a batch of its own.
-            batch, i = self._as_text(batch, i, forged), 0
+            batch, i = self._encode_forged_as_text(batch, i, forged), 0
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         row, rendering = batch.examples[i]
         supervised = batch.supervised[part]
@@ -284,16 +286,16 @@ class DocumentMaker:
         )
         return Document(row.origin, batch.ids[part], batch.source[part], supervised, weights)
 
-    def _as_text(self, batch: Batch, i: int, forged: int) -> Batch:
+    def _encode_forged_as_text(self, batch: Batch, i: int, forged: int) -> Batch:
         """The example alone, with the control tokens of its contents encoded as text."""
         example = batch.examples[i]
         if self.settings.content_specials == "error":
-            named = self._named(batch, i, forged)
+            named = self._describe_forged_token(batch, i, forged)
             raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
-        ranges = [(run.start, run.end) for run in example.rendering.runs if CONTENT[run.source]]
-        encoded = self.encoder.as_text(example.rendering.text, ranges)
+        ranges = [(run.start, run.end) for run in example.rendering.runs if TEXT_ALONE[run.source]]
+        encoded = self.encoder.encode_content_as_text(example.rendering.text, ranges)
         if encoded is None:
-            named = self._named(batch, i, forged)
+            named = self._describe_forged_token(batch, i, forged)
             raise DataError(
                 f"{named}; this tokenizer can't encode it as text, choose --content-specials keep"
             )
@@ -309,15 +311,15 @@ class DocumentMaker:
             encoded.starts,
         )
 
-    def _named(self, batch: Batch, i: int, forged: int) -> str:
+    def _describe_forged_token(self, batch: Batch, i: int, forged: int) -> str:
         """A control token, and where in the file it stands."""
         row, rendering = batch.examples[i]
-        exact = next(one for one in self.renderer.exact(row) if one.turn == rendering.turn)
+        exact = next(one for one in self.renderer.render_exactly(row) if one.turn == rendering.turn)
         at = int(batch.starts[forged])
         path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
         return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
 
-    def _shorter(
+    def _documents_of_shorter_rows(
         self, row: Conversation, rendering: Rendering, document: Document
     ) -> list[Document]:
         """What overflow makes of an example that is too long; its parts may be too long still."""
@@ -325,13 +327,13 @@ class DocumentMaker:
         if overflow == "drop" or (row.text is not None and overflow == "truncate-prompt"):
             return []
         if row.text is not None:
-            return self._windows(document)
+            return self._cut_plain_text(document)
         documents: list[Document] = []
         for part in self._shorter_rows(row, rendering):
             batch = one_batch([part], self.renderer, self.encoder)
-            controls = self._forged(batch)
+            controls = self._find_forged_tokens(batch)
             numbers = range(len(batch.examples))
-            documents += [self._document(batch, i, controls.get(i)) for i in numbers]
+            documents += [self._make_document(batch, i, controls.get(i)) for i in numbers]
         return documents
 
     def _shorter_rows(self, row: Conversation, rendering: Rendering) -> list[Conversation]:
@@ -357,7 +359,7 @@ class DocumentMaker:
             and int(batch.lengths.max()) <= self.limit
         )
 
-    def _windows(self, document: Document) -> list[Document]:
+    def _cut_plain_text(self, document: Document) -> list[Document]:
         """Plain text in parts of max_length tokens."""
         size = self.limit or len(document.ids)
         return [

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.batch import Rejected
+from truetune.encoding.batch import RejectedRow
 from truetune.encoding.make_documents import Document, DocumentMaker, DocumentsResult, Dropped
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 
 NO_PROMPT = "there is no prompt before its answer"
 INTERRUPTED = (
@@ -33,11 +33,11 @@ class PreferenceMaker(DocumentMaker):
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         batch = one_batch(rows, self.renderer, self.encoder)
-        result = self.made_of(rows, batch)
+        result = self.documents_of_batch(rows, batch)
         sides = [result]
-        if batch.other is not None:
-            other_rows = [example.row for example in batch.other.examples]
-            sides.append(self.made_of(other_rows, batch.other))
+        if batch.rejected_sides is not None:
+            other_rows = [example.row for example in batch.rejected_sides.examples]
+            sides.append(self.documents_of_batch(other_rows, batch.rejected_sides))
         rejected, dropped = _left_out_by_row(sides)
         documents = _documents_by_row(sides)
         result.documents = []
@@ -60,7 +60,7 @@ class PreferenceMaker(DocumentMaker):
         result.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
         return result
 
-    def misfit(self, row: Conversation) -> str | None:
+    def why_wrong_kind(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
         if row.is_preference:
             return None
@@ -72,9 +72,9 @@ class PreferenceMaker(DocumentMaker):
 
 def _left_out_by_row(
     sides: Sequence[DocumentsResult],
-) -> tuple[dict[int, Rejected], dict[int, Dropped]]:
+) -> tuple[dict[int, RejectedRow], dict[int, Dropped]]:
     """The rows of which any side is left out, by number: (rejected, dropped)."""
-    rejected: dict[int, Rejected] = {}
+    rejected: dict[int, RejectedRow] = {}
     dropped: dict[int, Dropped] = {}
     # From the last side to the first: where both are left out, the reason of the chosen one is told.
     for side in reversed(sides):

@@ -160,7 +160,7 @@ def insert_ids(ids: FlatIds, texts: list[int], inserted: FlatIds) -> FlatIds:
     return FlatIds(merged, offsets_of(counts))
 
 
-class OddCharacters:
+class NewerCharacters:
     """Letters, marks and numbers that Unicode got after 3.2: libraries have other tables of them.
 
     A pattern such as `\\p{L}+` splits a text by the Unicode version of the library that runs it. 3.2 is the oldest
@@ -172,19 +172,19 @@ class OddCharacters:
         self._checked: set[str] = set()
         self._odd: set[str] = set()
 
-    def among(self, texts: list[str]) -> list[int]:
+    def find_texts_with_any(self, texts: list[str]) -> list[int]:
         """The numbers of the texts that hold one."""
         candidates = [i for i, text in enumerate(texts) if not text.isascii()]
         # Each character is looked up once a run: data of a language has some thousand different ones.
         new = set().union(*(texts[i] for i in candidates)) - self._checked
         self._checked |= new
-        self._odd.update(filter(_is_odd, new))
+        self._odd.update(filter(_is_newer_than_unicode_3_2, new))
         if not self._odd:
             return []
         return [i for i in candidates if not self._odd.isdisjoint(texts[i])]
 
 
-def _is_odd(character: str) -> bool:
+def _is_newer_than_unicode_3_2(character: str) -> bool:
     """Is it a letter, mark or number that Unicode 3.2 did not know?"""
     return category(character)[0] not in "SP" and ucd_3_2_0.category(character) == "Cn"
 

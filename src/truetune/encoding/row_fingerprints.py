@@ -63,7 +63,7 @@ class Fingerprints:
     prompt: NDArray[np.uint64]
     """(rows,) of what stands before the last answer, normalised"""
     phrases: NDArray[np.uint32]
-    """(rows, HASHES) sketch of the token 5-grams of the contents; NOTHING where there are none"""
+    """(rows, HASHES) sketch of the token 5-grams of the contents; EMPTY_SKETCH where there are none"""
     answer: NDArray[np.uint64]
     """(rows,) of the last answer, normalised"""
     answer_phrases: NDArray[np.uint32]
@@ -114,7 +114,7 @@ def word_sketches(
 ) -> NDArray[np.uint32]:
     """(rows, WORD_HASHES) sketch of the single tokens of each row's longest example.
 
-    `kept`: (tokens,) those that count; `examples` as in `fingerprints`.
+    `kept`: (tokens,) those that count; `examples` as in `make_fingerprints`.
     """
     numbers = [-1 if i is None else i for i in examples]
     return _minhash_sketch(*_hash_tokens(ids, offsets, kept), 0, WORD_HASHES)[numbers]

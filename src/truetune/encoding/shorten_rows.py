@@ -14,7 +14,7 @@ from dataclasses import replace
 from truetune.data.conversation import Conversation
 from truetune.render.rendering import Rendering
 
-Fits = Callable[[Conversation], bool]
+FitTest = Callable[[Conversation], bool]
 """Is a row short enough?"""
 MAX_WORD_CHARACTERS = 40
 """How far a cut in a question moves on to the next space, so that it begins with a whole word. Chosen: longer than
@@ -61,7 +61,7 @@ def pin_trained_turns(row: Conversation, rendering: Rendering) -> Conversation:
     return replace(row, messages=messages)
 
 
-def without_oldest(row: Conversation, fits: Fits) -> Conversation | None:
+def without_oldest(row: Conversation, fits: FitTest) -> Conversation | None:
     """The row without its oldest turns, as few as will do; None where the last turn alone is too long."""
     head, starts = find_turns(row)
     # The first turn to keep is in low..high; at least one is taken away, for the whole row did not fit.
@@ -75,7 +75,7 @@ def without_oldest(row: Conversation, fits: Fits) -> Conversation | None:
     return take_turns(row, head, starts[low], len(row.messages)) if low < len(starts) else None
 
 
-def with_later_question(row: Conversation, fits: Fits) -> Conversation | None:
+def with_later_question(row: Conversation, fits: FitTest) -> Conversation | None:
     """The last turn, its question cut at its beginning by as little as will do; None where that is not enough."""
     head, starts = find_turns(row)
     if not row.is_chat:
@@ -96,7 +96,7 @@ def with_later_question(row: Conversation, fits: Fits) -> Conversation | None:
 
 
 def _cut_beginning(
-    text: str, make_row: Callable[[str], Conversation], fits: Fits
+    text: str, make_row: Callable[[str], Conversation], fits: FitTest
 ) -> Conversation | None:
     """The row of the longest end of a text that fits, from the beginning of a word on; None where none does."""
     low, high = 1, len(text)
@@ -121,7 +121,7 @@ def _cut_beginning(
     return None
 
 
-def split_by_turns(row: Conversation, fits: Fits) -> list[Conversation]:
+def split_by_turns(row: Conversation, fits: FitTest) -> list[Conversation]:
     """The row in parts of as many turns as fit; a turn that is too long by itself is a part too."""
     head, starts = find_turns(row)
     ends = [*starts[1:], len(row.messages)]

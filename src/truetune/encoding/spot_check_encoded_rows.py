@@ -24,8 +24,8 @@ from truetune.data.read_file_records import read_records
 from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.data.remote_path import DataPath
 from truetune.data.split_lines_into_stretches import Stretch, read_stretch
-from truetune.encoding.encode_shard import maker_of
-from truetune.encoding.encoded_folder import AnyEntry
+from truetune.encoding.encode_shard import make_document_maker
+from truetune.encoding.encoded_folder import AnyEncodedFolder
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.make_documents import Document
 from truetune.encoding.source_file_names import source_names_of
@@ -39,26 +39,30 @@ SHARDS = 2
 
 
 def verify_random_rows(
-    made: Probes, sources: Sequence[Source], manifest: dict[str, Any], entry: AnyEntry, count: int
+    probes: Probes,
+    sources: Sequence[Source],
+    manifest: dict[str, Any],
+    entry: AnyEncodedFolder,
+    count: int,
 ) -> None:
     """Encode `count` random rows again, by `tokenizers` alone.
 
     Of a file that can only be read from its start, they are among those of its first shard. Raises DataError where one
     differs from what is written.
     """
-    maker = maker_of(made, only_reference=True)
+    maker = make_document_maker(probes, only_reference=True)
     # Not seeded: each use of the data looks at other rows.
-    shards = list(_within_reach(manifest["shards"]))
+    shards = list(_shards_readable_alone(manifest["shards"]))
     by_name = dict(zip(source_names_of(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         rows = range(shard["row"], shard["row"] + shard["rows"])
         wanted = set(random.sample(rows, min(count // SHARDS, len(rows))))
         written = _read_written(entry, shard, wanted)
-        for row in _read_rows(made.spec, by_name[shard["source"]], shard, wanted):
+        for row in _read_rows(probes.spec, by_name[shard["source"]], shard, wanted):
             _compare_row(row, maker.make([row]).documents, written.get(row.origin.row, []))
 
 
-def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _shards_readable_alone(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The shards whose rows can be read without reading all before them: a stretch, or the first of its file."""
     seen = set()
     for shard in shards:
@@ -87,7 +91,7 @@ def _read_rows(
 
 
 def _read_written(
-    entry: AnyEntry, shard: dict[str, Any], rows: set[int]
+    entry: AnyEncodedFolder, shard: dict[str, Any], rows: set[int]
 ) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows, by the row's number."""
     table = _read_table(entry.folder / DATA / shard["file"])
@@ -120,12 +124,12 @@ def _read_table(path: DataPath) -> Any:
 
 
 def _compare_row(
-    row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]
+    row: Conversation, encoded_again: list[Document], written: list[tuple[list[int], list[int]]]
 ) -> None:
-    """Raise DataError where the documents `made` of a row are not what is `written` of it."""
+    """Raise DataError where the documents of a row that was encoded again are not what is `written` of it."""
     # Without the first label, which packing sets to "ignored". Sorted, for packing shares documents out over rows.
     before = [(ids, labels[1:]) for ids, labels in written]
-    again = [(document.ids.tolist(), _labels(document)[1:]) for document in made]
+    again = [(document.ids.tolist(), _labels(document)[1:]) for document in encoded_again]
     if sorted(before) != sorted(again):
         raise DataError(
             f"{row.origin}: encodes otherwise than what was written from it; delete the folder to"

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.batch import Batch, Example, Rejected
+from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import FastPathError, TemplateError
@@ -31,10 +31,10 @@ class RowRenderer(Protocol):
     """What makes examples of rows. Both raise TemplateError."""
 
     def render(self, row: Conversation) -> list[Rendering]: ...
-    def exact(self, row: Conversation) -> list[Rendering]: ...
+    def render_exactly(self, row: Conversation) -> list[Rendering]: ...
 
 
-def with_proof(work: Callable[[bool], T]) -> T:
+def without_shortcuts_if_wrong(work: Callable[[bool], T]) -> T:
     """What `work` gives, called with False.
 
     Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without them.
@@ -74,7 +74,7 @@ def stream_batches(
             yield pending.result()
 
 
-def batch(
+def make_batch(
     rows: list[Conversation], renderer: RowRenderer, encoder: Encoder, *, exact: bool = False
 ) -> Batch:
     """One batch; with `exact`, rendered by the template itself, every offset in its runs known."""
@@ -88,13 +88,13 @@ class _Rendered(NamedTuple):
     examples: list[Example]
     others: list[Example]
     """The rejected sides of the examples that are pairs"""
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
 
 
 def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = False) -> _Rendered:
     """Of a pair either both sides are rendered, or it is rejected."""
     rendered = _Rendered(rows, [], [], [])
-    render = renderer.exact if exact else renderer.render
+    render = renderer.render_exactly if exact else renderer.render
     for row in rows:
         try:
             examples = [Example(row, rendering) for rendering in render(row)]
@@ -104,7 +104,7 @@ def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = 
                 rendered.others.extend(Example(other, rendering) for rendering in render(other))
         except (TemplateError, RecursionError, OverflowError) as error:
             # Rows nested too deeply, and numbers too large to write, are the row's fault as well.
-            rendered.rejected.append(Rejected(row, str(error)))
+            rendered.rejected.append(RejectedRow(row, str(error)))
         else:
             rendered.examples.extend(examples)
     return rendered
@@ -120,10 +120,10 @@ def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
     # Of all tokens the first `chosen_tokens` belong to `examples`, the rest to the rejected sides.
     count = len(examples)
     chosen_tokens = int(offsets[count])
-    other = None
+    rejected_sides = None
     if others:
         behind = slice(chosen_tokens, None)
-        other = Batch(
+        rejected_sides = Batch(
             rows=[],
             examples=others,
             rejected=[],
@@ -142,5 +142,5 @@ def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
         source=source[:chosen_tokens],
         supervised=supervised[:chosen_tokens],
         starts=starts[:chosen_tokens],
-        other=other,
+        rejected_sides=rejected_sides,
     )

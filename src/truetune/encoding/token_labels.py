@@ -15,13 +15,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.encoder import Encoded
+from truetune.encoding.encoder import EncodedTexts
 from truetune.encoding.proved_tokenizer_engines import offsets_of
 from truetune.render.rendering import Rendering, Source, Turn
 
 
 def label_tokens(
-    renderings: list[Rendering], encoded: Encoded
+    renderings: list[Rendering], encoded: EncodedTexts
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """The source of each token, and whether it is learned.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.encode_shard import maker_of
+from truetune.encoding.encode_shard import make_document_maker
 from truetune.encoding.make_documents import Document
 from truetune.encoding.stream_batches import ROWS
 from truetune.evaluation.row_statistics import bootstrap_mean, paired_difference
@@ -69,7 +69,7 @@ def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
         probes: tokenizer, template and settings of the training.
         rows: what is encoded, in chunks: they need not fit into memory.
     """
-    maker, source = maker_of(probes, only_reference=True), iter(rows)
+    maker, source = make_document_maker(probes, only_reference=True), iter(rows)
     documents: list[Document] = []
     skipped: Counter[str] = Counter()
     count = shortened = 0

@@ -17,7 +17,7 @@ from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.errors import TemplateError
 from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer
@@ -74,9 +74,9 @@ class _CachingRenderer:
             raise result
         return result
 
-    def exact(self, row: Conversation) -> list[Rendering]:
+    def render_exactly(self, row: Conversation) -> list[Rendering]:
         """The renderings by the exact way, which are not held: they prove the others."""
-        return self.inner.exact(row)
+        return self.inner.render_exactly(row)
 
 
 class JudgedRows:

@@ -22,7 +22,7 @@ import numpy as np
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.make_documents import CONTENT, HARMLESS
+from truetune.encoding.make_documents import HARMLESS, TEXT_ALONE
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
@@ -206,7 +206,7 @@ class PromptMaker:
         """The supervised ids. Raises NoPrompt where contents hold control tokens, as training refuses them too."""
         encoded = self._encoder.encode([rendering.text])
         source, supervised = label_tokens([rendering], encoded)
-        control = np.isin(encoded.ids, list(self._tokenizer.control)) & CONTENT[source]
+        control = np.isin(encoded.ids, list(self._tokenizer.control)) & TEXT_ALONE[source]
         if control.any() and self._spec.encode.content_specials != "keep":
             raise NoPrompt("a control token stands in its contents")
         ids: list[int] = encoded.ids[supervised].tolist()
@@ -220,7 +220,7 @@ class PromptMaker:
         answer = _without_own_keys(row.messages[at])
         # Up to the answer and no further: templates change earlier turns by what comes later.
         until_answer = replace(row, messages=[*row.messages[:at], answer], prompt_messages=None)
-        rendering = self._renderer.exact(until_answer)[0]
+        rendering = self._renderer.render_exactly(until_answer)[0]
         turn = next((turn for turn in rendering.turns if turn.message == at), None)
         if turn is None or turn.start < 0 or not rendering.spans:
             raise NoPrompt("the template leaves its answer out")
@@ -249,7 +249,7 @@ class PromptMaker:
 
     def _render_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""
-        rendering = self._renderer.exact(row)[0]
+        rendering = self._renderer.render_exactly(row)[0]
         text = rendering.text
         wanted = Source.ASSISTANT if row.text is None else Source.TEXT
         if wanted not in rendering.sources:

@@ -100,7 +100,7 @@ class TextWindows:
         """Decode the batches with this tokenizer."""
         texts = list(_decoded_lines(peeked, tokenizer))
         # A set, so that each row costs one look-up, whatever the batches hold.
-        self._windows = {
+        self._cut_plain_text = {
             text[i : i + WINDOW_CHARS]
             for text in texts
             for i in range(len(text) - WINDOW_CHARS + 1)
@@ -117,7 +117,7 @@ class TextWindows:
             line = " ".join(text.split())
             start = (len(line) - WINDOW_CHARS) // 2
             middle = line[start : start + WINDOW_CHARS] if start >= 0 else ""
-            if middle in self._windows:
+            if middle in self._cut_plain_text:
                 self._rows_by[middle] += 1
                 if self._rows_by[middle] <= MAX_ROWS_PER_WINDOW:
                     return True

@@ -36,7 +36,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     from truetune.checks.token_views import make_token_views
     from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.encoding.encoder import Encoder
-    from truetune.encoding.stream_batches import batch
+    from truetune.encoding.stream_batches import make_batch
 
     missing = [name for name in NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
@@ -52,7 +52,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
         read_conversations(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS
     )
     views = make_token_views(
-        batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary
+        make_batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary
     )
     examples = []
     for view in views:

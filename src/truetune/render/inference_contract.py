@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown
+from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown_origin
 from truetune.render.render_plan import Mark, Plan, TurnPlan, leaf_path, make_plan
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced
@@ -62,7 +62,7 @@ class StopPatterns(NamedTuple):
     """Any control token."""
 
 
-def stop_patterns(known: Iterable[str], control: Iterable[str]) -> StopPatterns:
+def make_stop_patterns(known: Iterable[str], control: Iterable[str]) -> StopPatterns:
     """Stops from the tokens that are known to end turns, and all control tokens."""
     # The longest first: a regular expression takes the first branch that matches, and a token may begin another one.
     pattern = "|".join(re.escape(token) for token in sorted(control, key=len, reverse=True))
@@ -187,7 +187,7 @@ def _plan_turn(
         return TurnPlan(index, None, None, None, skew, 0.0)
     closing = _find_closing(own, index, start)
     match = _find_stop(own.parts, closing, stops)
-    if match is None and closing.piece and ends_in_unknown(own.parts[: closing.piece]):
+    if match is None and closing.piece and ends_in_unknown_origin(own.parts[: closing.piece]):
         match = _find_stop_in_unknown(own, start, stops)
     if match is None:
         # The template ends the turn with no stop token. It is trained through its last field; a rule reports it.
@@ -406,7 +406,7 @@ def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
         if not isinstance(part, Traced):
             continue
         owners = _message_indices(part)
-        if None in owners and own.goes_on:
+        if None in owners and own.holds_later_messages:
             # It may be a field of a later message, which this text holds as well.
             break
         if owners - {index, None}:

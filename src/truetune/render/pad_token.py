@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from truetune.render.tokenizer import Special, Stop, Tokenizer
+from truetune.render.tokenizer import SpecialToken, StopToken, Tokenizer
 
 MADE_FOR_PADDING = r"^[\W_]*(finetune_)?((right|left)_)?pad(ding)?(_token|_id)?[\W_]*$"
 """Not `<|image_pad|>`, which is a place that a picture fills."""
@@ -19,7 +19,9 @@ ORDINARY = "naïve 日本語 龘 \U0001fae0 \u1680\x07\n"
 """Text that a vocabulary without bytes to fall back on can't spell."""
 
 
-def choose_pad_token(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | None, str]:
+def choose_pad_token(
+    tokenizer: Tokenizer, stops: Iterable[StopToken]
+) -> tuple[SpecialToken | None, str]:
     """The best pad that the vocabulary offers, and why; None where a new token has to be added.
 
     Never a stop token, never BOS, never beyond the embedding. In this order: the pad that is set, a token made for
@@ -36,13 +38,13 @@ def choose_pad_token(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Speci
     return None, "no token of the vocabulary is free: add one and resize the embedding"
 
 
-def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[Special], str]]:
+def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[SpecialToken], str]]:
     """(tokens, why one of them would do), the best first."""
     special = tokenizer.special
     if "pad" in special:
         yield [special["pad"]], "it is set, and is no stop token"
     added = sorted(tokenizer.backend.get_added_tokens_decoder().items())
-    control = [Special(token.content, id) for id, token in added if token.special]
+    control = [SpecialToken(token.content, id) for id, token in added if token.special]
     yield _tokens_matching(MADE_FOR_PADDING, control), "it is made for padding"
     # UNK is fine where bytes spell all text, as in Llama 2's vocabulary; elsewhere masking it would mask real text.
     unk = special.get("unk")
@@ -60,6 +62,6 @@ def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[Special], str]]
     )
 
 
-def _tokens_matching(pattern: str, tokens: list[Special]) -> list[Special]:
+def _tokens_matching(pattern: str, tokens: list[SpecialToken]) -> list[SpecialToken]:
     """The tokens whose text holds a pattern, in order, in any case of letters."""
     return [token for token in tokens if re.search(pattern, token.token, re.IGNORECASE)]

@@ -23,17 +23,20 @@ OWN = ("messages", "tools", "documents", "add_generation_prompt")
 """What a template is always given."""
 MAX_RENDERED_TRACED = 60_000
 """Messages that the template may be run over with provenance for one long row, which takes 5 times as long as without
-(see `contract.MAX_RENDERED`). A long row needs it where the template rewrites its history, as Qwen3's does."""
+(see `inference_contract.MAX_RENDERED`). A long row needs it where the template rewrites its history, as Qwen3's
+does."""
 
 
 class RenderedText:
     """What the template made of some messages."""
 
-    def __init__(self, parts: Parts, *, begins_whole: bool = False, goes_on: bool = False) -> None:
+    def __init__(
+        self, parts: Parts, *, begins_whole: bool = False, holds_later_messages: bool = False
+    ) -> None:
         self.parts = parts
         self.begins_whole = begins_whole
         """Are its parts those with which the whole conversation begins, but for where the last one ends?"""
-        self.goes_on = goes_on
+        self.holds_later_messages = holds_later_messages
         """Does it hold later messages too, since the template refuses to end before them?"""
 
     @cached_property
@@ -111,7 +114,7 @@ class PrefixRenderings:
             parts = self._run(count, False)
             # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
             # where the turn stands.
-            if self.is_long and ends_in_unknown(parts):
+            if self.is_long and ends_in_unknown_origin(parts):
                 parts = self._run_traced(count)
             self._constant_texts[count] = RenderedText(parts, begins_whole=count == self.count)
         return self._constant_texts[count]
@@ -124,7 +127,7 @@ class PrefixRenderings:
             raise
         except TemplateError:
             whole = self.text(self.count)
-            return RenderedText(whole.parts, begins_whole=True, goes_on=True)
+            return RenderedText(whole.parts, begins_whole=True, holds_later_messages=True)
 
     def prompt(self, count: int) -> Parts:
         """The serving prompt of what follows the first `count` messages."""
@@ -156,6 +159,6 @@ class PrefixRenderings:
             self._results[rendering.messages, rendering.generation_prompt] = result
 
 
-def ends_in_unknown(parts: Parts) -> bool:
+def ends_in_unknown_origin(parts: Parts) -> bool:
     """Does it end in text that was rendered without provenance?"""
     return bool(parts) and isinstance(parts[-1], Traced) and leaf_path(parts[-1].node) == UNKNOWN

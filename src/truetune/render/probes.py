@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.errors import SpecError, TemplateError
-from truetune.render.inference_contract import StopPatterns, stop_patterns
+from truetune.render.inference_contract import StopPatterns, make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
-from truetune.render.tokenizer import Special, Stop, Tokenizer, load_tokenizer
+from truetune.render.tokenizer import SpecialToken, StopToken, Tokenizer, load_tokenizer
 from truetune.render.traced_string import parts
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
@@ -35,7 +35,7 @@ class Terminator(NamedTuple):
 
     text: str
     """The stop token, or where there is none all the text that follows the answer."""
-    token: Special | None
+    token: SpecialToken | None
     """None where the template writes no control token."""
 
 
@@ -67,24 +67,24 @@ class Probes:
         return None
 
     @cached_property
-    def stops(self) -> tuple[Stop, ...]:
+    def stops(self) -> tuple[StopToken, ...]:
         """All tokens that end a turn, and who says so."""
         return find_stop_tokens(self.tokenizer, self.terminator.token if self.terminator else None)
 
     @cached_property
-    def marks(self) -> StopPatterns:
-        """How turns end, for the contract."""
-        return stop_patterns([stop.token for stop in self.stops], self._control)
+    def stop_patterns(self) -> StopPatterns:
+        """How turns end as text, for the inference contract."""
+        return make_stop_patterns([stop.token for stop in self.stops], self._control)
 
     @cached_property
     def _control(self) -> dict[str, int]:
         decoder = self.tokenizer.backend.get_added_tokens_decoder()
         return {token.content: id for id, token in decoder.items() if id in self.tokenizer.control}
 
-    def _first_control(self, text: str) -> Special | None:
-        pattern = stop_patterns((), self._control).control
+    def _first_control(self, text: str) -> SpecialToken | None:
+        pattern = make_stop_patterns((), self._control).control
         match = pattern.search(text) if pattern else None
-        return Special(match[0], self._control[match[0]]) if match else None
+        return SpecialToken(match[0], self._control[match[0]]) if match else None
 
     def template_for(self, *, has_tools: bool) -> Template | None:
         """The template that renders a conversation, as transformers chooses it: `tool_use` for one with tools.
@@ -105,7 +105,7 @@ class Probes:
         return Renderer(
             self.template,
             spec,
-            self.marks,
+            self.stop_patterns,
             tool_template=self.tool_template,
             bos=bos,
             eos=eos,
@@ -133,7 +133,7 @@ class Probes:
     ) -> list[Rendering]:
         """The training examples of a conversation. Raises TemplateError."""
         row = Conversation(Origin("probe", 1, 0), "messages", messages, tools=tools)
-        return self.renderer(**changes).exact(row)
+        return self.renderer(**changes).render_exactly(row)
 
     def at(self, moment: datetime.datetime) -> Probes:
         """The same template with another clock."""
@@ -162,10 +162,10 @@ def prepare_probes_of_run(spec: RunSpec) -> Probes:
         raise SpecError(
             "mask_by is response-marker and no response_marker is given; add --response-marker TEXT"
         )
-    return probes(load_tokenizer(name, model=spec.model), spec)
+    return make_probes(load_tokenizer(name, model=spec.model), spec)
 
 
-def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
+def make_probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
     """The probes of a run. Raises TemplateError for a template that is not valid, SpecError for one not there."""
     special = {f"{name}_token": token.token for name, token in tokenizer.special.items()}
     templates = tokenizer.templates

@@ -1,6 +1,6 @@
 """Plan: a training example as pieces with marks, before its fields are filled in.
 
-A rendering is a list of pieces: literal text, and expressions over fields (`traced.Node`). A mark points into
+A rendering is a list of pieces: literal text, and expressions over fields (`traced_string.Node`). A mark points into
 a piece, so it stays right whatever the fields hold.
 
 `make_plan` turns the parts of a traced rendering into pieces with their sources; `fill_plan` turns a plan and the
@@ -90,7 +90,7 @@ class Plan:
         )
 
     @cached_property
-    def answers(self) -> tuple[int, ...]:
+    def assistant_sources(self) -> tuple[int, ...]:
         """The sources that may be thinking and answer in one."""
         return tuple(i for i, source in enumerate(self.sources) if source is Source.ASSISTANT)
 
@@ -199,7 +199,7 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         text, source_starts, plan.sources, plan.places, [], [], plan.turn, plan.template
     )
     # From the last to the first, for each split shifts the numbers of the sources behind it.
-    for i in reversed(plan.answers):
+    for i in reversed(plan.assistant_sources):
         has_end = text.find(THINK_END, source_starts[i], source_starts[i + 1]) >= 0
         if has_end and _begins_with_thinking(text, source_starts[i]):
             _split_off_thinking(rendering, i)

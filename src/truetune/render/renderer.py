@@ -94,18 +94,18 @@ class Renderer:
         that this renderer made since the last `prove` may be used.
         """
         if not row.is_chat:
-            return [self._plain(row)]
+            return [self._render_text_row(row)]
         self.template_of(row)  # raises where there is none
         if self.only_reference:
-            return self._reference(row)
+            return self._render_by_template(row)
         key = row_shape(row)
         recipes = self._recipes.get(key, [])
         # In the order in which they were made: the guards of at most one hold, for they are answers of one template.
         for known in recipes:
             texts = known.recipe.fill(row)
             if texts is not None:
-                return self._fill(known, texts, row)
-        return self._record(row, key, recipes)
+                return self._fill_and_prove(known, texts, row)
+        return self._render_and_keep_recipe(row, key, recipes)
 
     def prove(self) -> None:
         """Compare the last row of each recipe that was not compared yet. To be called before rows are used for good.
@@ -115,17 +115,17 @@ class Renderer:
         for recipes in self._recipes.values():
             self._prove(recipes)
 
-    def exact(self, row: Conversation) -> list[Rendering]:
+    def render_exactly(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself, and with the place of each character."""
         if not row.is_chat:
-            return [self._plain(row)]
+            return [self._render_text_row(row)]
         learn = self.spec_of(row).learn
         return [
             split_by_segments(plan, _fill_from_own_row(plan, learn))
             for plan in self._plans(row, Trace())
         ]
 
-    def _reference(self, row: Conversation) -> list[Rendering]:
+    def _render_by_template(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself."""
         learn = self.spec_of(row).learn
         return [_fill_from_own_row(plan, learn) for plan in self._plans(row, Trace())]
@@ -148,7 +148,7 @@ class Renderer:
         """What is learned of a row: of a pair or a verdict, what preference trainers learn."""
         return self.preference if row.is_preference else self.spec
 
-    def _fill(
+    def _fill_and_prove(
         self, known: _RecipeInUse, texts: list[list[str]], row: Conversation
     ) -> list[Rendering]:
         learn = self.spec_of(row).learn
@@ -164,7 +164,9 @@ class Renderer:
             self._prove([known])
         return filled
 
-    def _record(self, row: Conversation, key: Any, recipes: list[_RecipeInUse]) -> list[Rendering]:
+    def _render_and_keep_recipe(
+        self, row: Conversation, key: Any, recipes: list[_RecipeInUse]
+    ) -> list[Rendering]:
         """Render a row by its template, and keep the recipe of it for rows of the same shape.
 
         Args:
@@ -196,12 +198,12 @@ class Renderer:
             if known.unproved is not None:
                 row, filled = known.unproved
                 known.unproved = None
-                self._compare(row, filled)
+                self._check_against_template(row, filled)
 
-    def _compare(self, row: Conversation, filled: list[Rendering]) -> None:
+    def _check_against_template(self, row: Conversation, filled: list[Rendering]) -> None:
         """Raises FastPathError where the template makes something else of a row than its recipe did."""
         try:
-            expected = [_comparable_facts(rendering) for rendering in self._reference(row)]
+            expected = [_comparable_facts(rendering) for rendering in self._render_by_template(row)]
         except TemplateError as error:
             raise FastPathError(
                 f"the template refuses {row.origin}, and truetune's recipe does not ({error})"
@@ -211,7 +213,7 @@ class Renderer:
                 f"truetune's recipe renders {row.origin} differently than its template"
             )
 
-    def _plain(self, row: Conversation) -> Rendering:
+    def _render_text_row(self, row: Conversation) -> Rendering:
         """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
         bos = _PlainField(self.bos or "", Source.BOS, "")
         if row.text is None:

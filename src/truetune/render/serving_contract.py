@@ -22,10 +22,10 @@ from typing import Any
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
 from truetune.package import __version__
-from truetune.render.probes import Probes, probes
+from truetune.render.probes import Probes, make_probes
 from truetune.render.template import OWN_KEYS, Template
 from truetune.render.tokenizer import load_tokenizer
-from truetune.render.tokenizer_folder import files_of
+from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.render.traced_string import parts
 from truetune.settings.run_spec import RunSpec
 
@@ -87,7 +87,7 @@ def make_serving_contract(
         "truetune": __version__,
         "tokenizer": {
             p.name: _hex_digest(p.read_bytes())
-            for p in files_of(tokenizer.folder, tokenizer.weights)
+            for p in tokenizer_and_model_files(tokenizer.folder, tokenizer.weights)
         },
         "templates": {
             template.name: _hex_digest(template.source.encode()) for template in templates
@@ -126,7 +126,7 @@ def verify(
         spec = RunSpec(
             template=names[0] if is_named else None, template_kwargs=contract["template_kwargs"]
         )
-        return contract_breaks(contract, probes(tokenizer, spec))
+        return contract_breaks(contract, make_probes(tokenizer, spec))
 
 
 def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:

@@ -8,10 +8,12 @@ stop token here too; better than a turn that is taken for one without an end.
 
 from __future__ import annotations
 
-from truetune.render.tokenizer import Special, Stop, Tokenizer
+from truetune.render.tokenizer import SpecialToken, StopToken, Tokenizer
 
 
-def find_stop_tokens(tokenizer: Tokenizer, terminator: Special | None = None) -> tuple[Stop, ...]:
+def find_stop_tokens(
+    tokenizer: Tokenizer, terminator: SpecialToken | None = None
+) -> tuple[StopToken, ...]:
     """EOS of the tokenizer, generation_config and config, and the token that the chat template ends turns with.
 
     Args:
@@ -35,5 +37,7 @@ def find_stop_tokens(tokenizer: Tokenizer, terminator: Special | None = None) ->
                 origins.setdefault(id, []).append(origin)
     spelled = {id: tokenizer.backend.id_to_token(id) for id in origins}
     return tuple(
-        Stop(token, id, tuple(origins[id])) for id, token in spelled.items() if token is not None
+        StopToken(token, id, tuple(origins[id]))
+        for id, token in spelled.items()
+        if token is not None
     )

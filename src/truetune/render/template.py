@@ -186,7 +186,7 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
             parts = (*(first or ())[: rendering["shared_parts"]], *own)
         else:
             # Rendered plainly: equal characters at the beginning are taken to come from the same fields.
-            shared = _cut_parts(first or (), rendering["shared_characters"])
+            shared = _first_characters_of_parts(first or (), rendering["shared_characters"])
             rest = rendering["rest"]
             parts = (*shared, traced_string.unknown_text(rest, trace)) if rest else shared
         first = parts if first is None else first
@@ -220,7 +220,7 @@ def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-def _cut_parts(parts: Parts, length: int) -> Parts:
+def _first_characters_of_parts(parts: Parts, length: int) -> Parts:
     """The parts of the first `length` characters; a field that is cut in two is a slice of it."""
     kept: list[str | Traced] = []
     for part in parts:

@@ -100,7 +100,7 @@ class TemplateProcess:
                 _read_exactly(process, length, deadline).decode("utf-8", "surrogatepass")
             )
         except (_ProcessEnded, OSError, ValueError):
-            raise LimitError(_why_ended(self._stop())) from None
+            raise LimitError(_explain_end(self._stop())) from None
         except BaseException:
             # Ctrl-C between request and reply: the next request must not read this one's reply.
             self._stop()
@@ -181,7 +181,7 @@ def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float)
     return b"".join(chunks)
 
 
-def _why_ended(code: int) -> str:
+def _explain_end(code: int) -> str:
     """What a user is told of a process with this return code: by which signal a limit was passed."""
     if code in (-signal.SIGPROF, -signal.SIGVTALRM, -signal.SIGALRM):
         return (

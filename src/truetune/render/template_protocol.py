@@ -12,8 +12,8 @@ MAX_SECONDS = 1.0
 """Processor time that one rendering may take, and compiling a template. Published templates take 0.05 to 5 ms for a
 conversation of ten turns, and 50 ms to compile at most."""
 MAX_CONVERSATION_SECONDS = 60.0
-"""Processor time of all renderings of one conversation: each assistant turn takes two. `contract` bounds the turns, so
-that a template must be slow on purpose to get here."""
+"""Processor time of all renderings of one conversation: each assistant turn takes two. `inference_contract` bounds the
+turns, so that a template must be slow on purpose to get here."""
 MAX_MEMORY = 256 << 20
 """Address space of the process: Python and Jinja take about 40 MiB of it."""
 MAX_TEXT = 1 << 24

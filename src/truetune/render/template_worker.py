@@ -290,7 +290,7 @@ class _Reply:
             self.first_text = str.__str__(text)
             shared = 0
         else:
-            shared = count_shared(self.first, parts)
+            shared = count_shared_parts(self.first, parts)
         self.renderings.append(
             {"shared_parts": shared, "parts": [self._part(part) for part in parts[shared:]]}
         )
@@ -324,7 +324,7 @@ class _Reply:
         }
 
 
-def count_shared(first: tuple[str | Traced, ...], parts: tuple[str | Traced, ...]) -> int:
+def count_shared_parts(first: tuple[str | Traced, ...], parts: tuple[str | Traced, ...]) -> int:
     """How many parts two renderings of one conversation begin with alike."""
     for index, (one, other) in enumerate(zip(first, parts, strict=False)):
         if isinstance(one, Traced) != isinstance(other, Traced) or str.__ne__(one, other):

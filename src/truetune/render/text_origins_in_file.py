@@ -1,8 +1,8 @@
 """Places: where in its file the text of a row stands.
 
 Every format becomes a Conversation, whose paths (`messages[1].content`) are truetune's. For rows that are shown the
-reader runs once more, over the row with an atom (`traced`) for each of its strings: what it makes of them says where
-they stood, `output`, `conversations[1].value`, or one column behind the other.
+reader runs once more, over the row with an atom (`traced_string`) for each of its strings: what it makes of them says
+where they stood, `output`, `conversations[1].value`, or one column behind the other.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ from truetune.render.withhold_tokenizer_panics import is_panic, panic_text_withh
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 
 
-class Special(NamedTuple):
+class SpecialToken(NamedTuple):
     """A token with its id."""
 
     token: str
     id: int
 
 
-class Stop(NamedTuple):
+class StopToken(NamedTuple):
     """A token that ends a turn, and who says so."""
 
     token: str
@@ -62,7 +62,7 @@ class Tokenizer:
     """generation_config.json; None where there is none"""
     templates: dict[str, str]
     """By name; the only one of a folder is `default`."""
-    special: dict[str, Special]
+    special: dict[str, SpecialToken]
     """By name: bos, eos, pad, unk, and others (`image`, `mask`); those that are set."""
     adds_bos: bool
     """Does a plain encode write BOS?"""
@@ -82,7 +82,7 @@ class Tokenizer:
     """The folder of config.json and the weights."""
 
 
-def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
+def with_special_tokens_set(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
     """The tokenizer after a trainer has set some of its special tokens (`pad_token`: `<|endoftext|>`).
 
     A token that the vocabulary does not hold is left out: the trainer adds it.
@@ -91,7 +91,7 @@ def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
     for name, token in tokens.items():
         id = tokenizer.backend.token_to_id(token)
         if id is not None:
-            known[name.removesuffix("_token")] = Special(token, id)
+            known[name.removesuffix("_token")] = SpecialToken(token, id)
     return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
 
@@ -135,7 +135,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     for name, token in named.items():
         id = backend.token_to_id(token)
         if id is not None:
-            special[name] = Special(token, id)
+            special[name] = SpecialToken(token, id)
     added = backend.get_added_tokens_decoder()
     # What a post-processor adds is asked of it, not read from its settings: there are several kinds.
     ids = backend.encode("x", add_special_tokens=True).ids

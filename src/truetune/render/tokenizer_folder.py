@@ -42,7 +42,7 @@ VOCABULARY_PATTERNS = (
 MODEL_FILES = ("config.json", "generation_config.json")
 
 
-def files_of(folder: Path, weights: Path) -> list[Path]:
+def tokenizer_and_model_files(folder: Path, weights: Path) -> list[Path]:
     """The files that say what a tokenizer does, in order; `weights` is the folder of config.json."""
     named = [
         *(folder / name for name in TOKENIZER_FILES),

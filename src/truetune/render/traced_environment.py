@@ -301,7 +301,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     # what is not traced
 
-    def _untraced(
+    def _call_untraced(
         self, operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The result of an operation that the trace can't hold.
@@ -347,10 +347,10 @@ class TracedEnvironment(TemplateEnvironment):
             result = _fill_percent_s(left, right)
         if result is not None:
             return result
-        return self._untraced(self.binop_table[operator], (left, right), {})
+        return self._call_untraced(self.binop_table[operator], (left, right), {})
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        return self._untraced(self.unop_table[operator], (arg,), {})
+        return self._call_untraced(self.unop_table[operator], (arg,), {})
 
     def compare_chain(self, left: Any, *operands: tuple[str, Callable[[], Any]]) -> Any:
         """`left < b <= c`: each operator with the function that gives its right side."""
@@ -382,7 +382,7 @@ class TracedEnvironment(TemplateEnvironment):
             if is_container(left) and is_comparable(right):
                 # A list is no text, whatever it holds.
                 return operator == "ne"
-        return self._untraced(operation, (left, right), {})
+        return self._call_untraced(operation, (left, right), {})
 
     def _contains(self, container: Any, item: Any) -> bool:
         """`item in container`, its questions noted where one side is plain text."""
@@ -400,7 +400,7 @@ class TracedEnvironment(TemplateEnvironment):
         elif type(item) in SCALARS and isinstance(container, dict):
             # A field can't be a key without an opaque trace: its hash was asked for.
             return item in container
-        return bool(self._untraced(lambda one, other: other in one, (container, item), {}))
+        return bool(self._call_untraced(lambda one, other: other in one, (container, item), {}))
 
     # subscripts
 
@@ -417,14 +417,14 @@ class TracedEnvironment(TemplateEnvironment):
         if type(argument) in SCALARS or isinstance(argument, Undefined):
             return super().getitem(obj, argument)
         # The subscript is a field: which entry it names depends on what the row holds.
-        return self._untraced(super().getitem, (obj, argument), {})
+        return self._call_untraced(super().getitem, (obj, argument), {})
 
     def slice(self, obj: Any, start: Any, stop: Any, step: Any) -> Any:
         """`obj[start:stop:step]`; compiled code calls it (`TracedCodeGenerator.visit_Getitem`)."""
         bounds_are_plain = all(type(bound) in SCALARS for bound in (start, stop, step))
         if bounds_are_plain and isinstance(obj, str | list | tuple):
             return obj[start:stop:step]
-        return self._untraced(
+        return self._call_untraced(
             lambda value, *bounds: value[slice(*bounds)], (obj, start, stop, step), {}
         )
 
@@ -443,7 +443,7 @@ class TracedEnvironment(TemplateEnvironment):
             return call(*args, **kwargs)
         if isinstance(__obj, MethodType | BuiltinMethodType):
             return __self._call_method(__obj, call, args, kwargs)
-        return __self._untraced(call, args, kwargs)
+        return __self._call_untraced(call, args, kwargs)
 
     def _keeps_trace(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Is it a function of templates, which only hands its arguments on?
@@ -481,7 +481,7 @@ class TracedEnvironment(TemplateEnvironment):
             items = list(args[0])
             if all(isinstance(item, str) for item in items):
                 return traced_string.join(owner, items)
-            return self._untraced(owner.join, (items,), {})
+            return self._call_untraced(owner.join, (items,), {})
         if isinstance(owner, Traced):
             # An unknown method, or keyword arguments, which the node of an atom has no place for.
             self.trace.opaque = True
@@ -491,7 +491,7 @@ class TracedEnvironment(TemplateEnvironment):
         self, owner: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The owner counts as an argument: it may hold fields, too."""
-        return self._untraced(
+        return self._call_untraced(
             lambda _, *args, **kwargs: call(*args, **kwargs), (owner, *args), kwargs
         )
 
@@ -503,7 +503,7 @@ class TracedEnvironment(TemplateEnvironment):
         template = value.__self__
 
         def format_untraced(*args: Any, **kwargs: Any) -> Any:
-            return self._untraced(
+            return self._call_untraced(
                 lambda _, *args, **kwargs: format(*args, **kwargs), (template, *args), kwargs
             )
 
@@ -538,7 +538,7 @@ class TracedEnvironment(TemplateEnvironment):
                 # very objects that went in, and keep their provenance.
                 self.trace.opaque = self.trace.opaque or not (is_plain(values) and is_plain(kwargs))
                 return filter(*args, **kwargs)
-            return self._untraced(
+            return self._call_untraced(
                 lambda *values, **kwargs: filter(*args[:environment_args], *values, **kwargs),
                 values,
                 kwargs,
@@ -559,7 +559,7 @@ class TracedEnvironment(TemplateEnvironment):
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
-            return self._untraced(
+            return self._call_untraced(
                 lambda *values, **kwargs: test(*args[:environment_args], *values, **kwargs),
                 values,
                 kwargs,

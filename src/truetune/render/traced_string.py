@@ -102,7 +102,7 @@ class Traced(str):
 
     # questions
 
-    def _ask(self, question: str, answer: Any, *args: Any) -> Any:
+    def _note_question(self, question: str, answer: Any, *args: Any) -> Any:
         """Note in the trace that `question` was asked with `args`, and return its answer.
 
         Three cases: an atom compared with constants is a question that a recipe can ask again; a compound whose answer
@@ -120,7 +120,7 @@ class Traced(str):
         if not isinstance(other, str):
             # A text never equals what is no text, whatever a row holds: nothing to ask again.
             return False
-        return bool(self._ask("__eq__", str.__eq__(self, other), other))
+        return bool(self._note_question("__eq__", str.__eq__(self, other), other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -133,7 +133,7 @@ class Traced(str):
 
     def __bool__(self) -> bool:
         if self.parts is None:
-            return bool(self._ask("__bool__", str.__len__(self) > 0))
+            return bool(self._note_question("__bool__", str.__len__(self) > 0))
         # Literal parts of a compound are never empty (`concat` drops those), so that one of them settles the answer
         # without a question. Else each atom is asked in turn, and the question of each is noted.
         if any(not isinstance(part, Traced) for part in self.parts):
@@ -142,11 +142,13 @@ class Traced(str):
 
     def is_part_of(self, text: str) -> bool:
         """`self in text`, as a question."""
-        return bool(self._ask("is_part_of", self.plain in text, text))
+        return bool(self._note_question("is_part_of", self.plain in text, text))
 
     def is_one_of(self, texts: tuple[str, ...]) -> bool:
         """`self in texts`, as a question."""
-        return bool(self._ask("is_one_of", any(str.__eq__(self, text) for text in texts), texts))
+        return bool(
+            self._note_question("is_one_of", any(str.__eq__(self, text) for text in texts), texts)
+        )
 
     # By subscripts, so that each character is an atom; `len` notes the length as a question.
     def __iter__(self) -> Iterator[str]:
@@ -165,7 +167,7 @@ class Traced(str):
             and not any(isinstance(argument, Traced) for argument in args)
         )
 
-    def _atom(
+    def _derive(
         self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]
     ) -> Traced:
         """What `operation` made of this string, its characters from `segments`; opaque where no node can say so."""
@@ -178,7 +180,7 @@ class Traced(str):
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
         """Characters start:stop of this string, as the result of an operation."""
-        return self._atom(
+        return self._derive(
             self.plain[start:stop], operation, args, cut_segments(self.all_segments(), start, stop)
         )
 
@@ -194,14 +196,14 @@ class Traced(str):
                 segments.append(Segment(len(part), None, -1))
         return tuple(segments)
 
-    def _coarse(self, text: str, operation: str, args: tuple[Any, ...]) -> Traced:
+    def _derive_without_offsets(self, text: str, operation: str, args: tuple[Any, ...]) -> Traced:
         """What an operation made of this string where characters can't be followed one by one (`center`, a step).
 
         The field is still named where all of the string is from one.
         """
         paths = {segment.path for segment in self.all_segments() if segment.path is not None}
         path = paths.pop() if len(paths) == 1 else UNKNOWN
-        return self._atom(text, operation, args, (Segment(len(text), path, -1),))
+        return self._derive(text, operation, args, (Segment(len(text), path, -1),))
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
         if isinstance(key, slice):
@@ -209,7 +211,7 @@ class Traced(str):
             start, stop, step = key.indices(str.__len__(self))
             if step == 1:
                 return self._slice(start, max(start, stop), "slice", args)
-            return self._coarse(self.plain[key], "slice", args)
+            return self._derive_without_offsets(self.plain[key], "slice", args)
         if not isinstance(key, SupportsIndex):
             raise TypeError(f"string indices must be integers, not {type(key).__name__!r}")
         index = key.__index__()
@@ -250,7 +252,7 @@ class Traced(str):
     def removesuffix(self, suffix: str, /) -> str:
         return self._slice(0, len(self.plain.removesuffix(suffix)), "removesuffix", (suffix,))
 
-    def _items(
+    def _split_pieces(
         self, pieces: Iterable[str], operation: str, args: tuple[Any, ...], gap: int = 0
     ) -> list[Traced]:
         """Atoms for pieces that stand in this string one after the other, at least `gap` characters apart.
@@ -288,27 +290,27 @@ class Traced(str):
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         return [
-            *self._items(
+            *self._split_pieces(
                 self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or "")
             )
         ]
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         return [
-            *self._items(
+            *self._split_pieces(
                 self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or "")
             )
         ]
 
     def splitlines(self, keepends: bool = False) -> list[str]:
-        return [*self._items(self.plain.splitlines(keepends), "splitlines", (keepends,))]
+        return [*self._split_pieces(self.plain.splitlines(keepends), "splitlines", (keepends,))]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, tail = self._items(self.plain.partition(sep), "partition", (sep,))
+        head, middle, tail = self._split_pieces(self.plain.partition(sep), "partition", (sep,))
         return head, middle, tail
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, tail = self._items(self.plain.rpartition(sep), "rpartition", (sep,))
+        head, middle, tail = self._split_pieces(self.plain.rpartition(sep), "rpartition", (sep,))
         return head, middle, tail
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
@@ -316,7 +318,7 @@ class Traced(str):
         args = (old, new, limit)
         result = text.replace(old, new, limit)
         if not old or isinstance(new, Traced):
-            return self._coarse(result, "replace", args)
+            return self._derive_without_offsets(result, "replace", args)
         own_segments = self.all_segments()
         segments: list[Segment] = []
         end = 0
@@ -329,7 +331,7 @@ class Traced(str):
             limit -= 1
             start = text.find(old, end)
         segments += cut_segments(own_segments, end, len(text))
-        return self._atom(result, "replace", args, segments)
+        return self._derive(result, "replace", args, segments)
 
     def join(self, iterable: Iterable[str], /) -> str:
         return join(self, iterable)
@@ -365,7 +367,7 @@ def _make_question(name: str) -> Callable[..., Any]:
             # `index` of what is not there: that it raised is an answer which no guard can hold.
             self.trace.opaque = True
             raise
-        return self._ask(name, answer, *args)
+        return self._note_question(name, answer, *args)
 
     ask.__name__ = name
     return ask
@@ -380,8 +382,8 @@ def _make_mapping(name: str) -> Callable[..., str]:
         # One character out for one in: each has the place of its original. Not so where the length changes ("ß".upper()
         # is "SS"), nor where padding shifts the text.
         if len(text) == len(self.plain) and name not in ("center", "ljust", "rjust", "zfill"):
-            return self._atom(text, name, args, self.all_segments())
-        return self._coarse(text, name, args)
+            return self._derive(text, name, args, self.all_segments())
+        return self._derive_without_offsets(text, name, args)
 
     change.__name__ = name
     return change
@@ -515,7 +517,7 @@ def make_compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
     return string
 
 
-def _append_part(parts: list[str | Traced], part: str | Traced) -> None:
+def _append_merging_literals(parts: list[str | Traced], part: str | Traced) -> None:
     """Append a part; literal text joins the literal text before it, so that two never stand side by side.
 
     Comparisons of renderings (`inference_contract.find_prefix_end`) go part by part and count on that.
@@ -538,14 +540,14 @@ def concat(strings: Iterable[str]) -> str:
         if not isinstance(string, Traced):
             literal = str.__str__(string)  # of Markup too, which would escape what it is added to
             if literal:
-                _append_part(parts, literal)
+                _append_merging_literals(parts, literal)
             continue
         trace = string.trace
         if string.parts is None:
             parts.append(string)
         else:
             for part in string.parts:
-                _append_part(parts, part)
+                _append_merging_literals(parts, part)
     if trace is None:
         return "".join(parts)
     return parts[0] if len(parts) == 1 else make_compound(tuple(parts), trace)

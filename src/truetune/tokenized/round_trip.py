@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
@@ -191,7 +191,7 @@ class RoundTripSampler:
         """The ids that the template gives for these messages; None where it refuses them."""
         row = Conversation(Origin("ids", 1, 0), "messages", messages)
         try:
-            encoded = batch(
+            encoded = make_batch(
                 [row], self._probes.renderer(history="single"), self._encoder, exact=True
             )
         except TruetuneError:

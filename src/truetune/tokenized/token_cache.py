@@ -20,7 +20,7 @@ from truetune.errors import DataError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.render.probes import Probes
-from truetune.render.tokenizer_folder import files_of
+from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
 
@@ -125,7 +125,7 @@ def _differences_from_manifest(
     digests_then = _mapping_at(inputs, "tokenizer")
     digests_now = {
         path.name: file_digest(path)
-        for path in files_of(probes.tokenizer.folder, probes.tokenizer.weights)
+        for path in tokenizer_and_model_files(probes.tokenizer.folder, probes.tokenizer.weights)
     }
     # Only names that both have: a file that was added is seen by the rules on tokenizers.
     differ = sorted(

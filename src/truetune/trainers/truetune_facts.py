@@ -35,7 +35,7 @@ FACTS = TrainerFacts(
     missing_pad=Fact("chosen", PAD, "_choose_padding"),
     clashing_pad=Fact("replaced", PAD, "_choose_padding"),
     appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
-    doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._plain"),
+    doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._render_text_row"),
     stops_learned=Fact("turn", "truetune/render/inference_contract.py", "plan_examples"),
     cut=Fact(
         # Not cut: a row that is cut in its answer teaches not to stop. It is left out, and counted.
@@ -43,7 +43,7 @@ FACTS = TrainerFacts(
         "truetune/training/default_settings.py",
         "DEFAULT_MAX_LENGTH",
     ),
-    template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
+    template=Fact("tokenizer", "truetune/render/probes.py", "make_probes"),
     as_served=Fact(True, "truetune/settings/run_spec.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load_tokenizer"),
     prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_rows"),

@@ -15,7 +15,7 @@ import tokenizers
 
 from truetune.data.write_atomically import write_atomically
 from truetune.render.tokenizer import load_tokenizer
-from truetune.render.tokenizer_folder import files_of, read_json
+from truetune.render.tokenizer_folder import read_json, tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 
 # A run may replace this folder only where it wrote it. The mark and the test for links keep a
@@ -58,7 +58,7 @@ def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / OWNER_FILE, OWNER_MARK)
     # Copied, not linked: the folder is saved with the run, and has to work on another machine.
-    for path in files_of(tokenizer.folder, folder):
+    for path in tokenizer_and_model_files(tokenizer.folder, folder):
         target = folder / path.relative_to(tokenizer.folder)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)

@@ -24,7 +24,7 @@ from truetune.errors import DataError, SpecError
 from truetune.render.rendering import IGNORED
 from truetune.render.rendering import Source as Kind
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
-from truetune.render.tokenizer_folder import files_of
+from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.report.page.token_rows import (
     TokenRow,
     labels_unlike_ids,
@@ -165,7 +165,8 @@ def tokenizer_notice(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str |
     """A warning where the files of a tokenizer are not those that the data was encoded with."""
     digests_then: Mapping[str, str] = manifest.get("inputs", {}).get("tokenizer", {})
     digests_now = {
-        path.name: file_digest(path) for path in files_of(tokenizer.folder, tokenizer.weights)
+        path.name: file_digest(path)
+        for path in tokenizer_and_model_files(tokenizer.folder, tokenizer.weights)
     }
     differ = sorted(
         name

@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.pad_candidates import (
     free_pad,
 )
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -51,7 +51,7 @@ PARTS = [
 def test_what_is_recorded_of_a_name_is_what_its_tokenizer_has(part: str, name: str) -> None:
     place = str(folder(part))
     tokenizer = load_tokenizer(place)
-    token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=place)).stops)
+    token, _ = choose_pad_token(tokenizer, make_probes(tokenizer, RunSpec(model=place)).stops)
     by_name, by_folder = free_pad(name), free_pad(place)
     assert by_name is not None
     assert by_folder is not None

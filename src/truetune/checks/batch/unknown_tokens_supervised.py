@@ -49,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.tokenizer import Special
+from truetune.render.tokenizer import SpecialToken
 
 # Chosen, not measured: a rare sign is unknown to any small vocabulary; one label in a hundred is a
 # script it can't spell.
@@ -88,7 +88,7 @@ class UnknownTokensSupervised(BatchRule):
                 total=labels,
             )
 
-    def _unknown_token_with_no_other_use(self) -> Special | None:
+    def _unknown_token_with_no_other_use(self) -> SpecialToken | None:
         """The unknown token; None where there is none, or where it also begins, ends or pads text."""
         special = self.subject.probes.tokenizer.special if self.subject.probes else {}
         others = {special[name].id for name in ("bos", "eos", "pad") if name in special}

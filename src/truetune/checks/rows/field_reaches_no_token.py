@@ -93,7 +93,7 @@ class FieldReachesNoToken(DataRule):
         self.chats += batch.chats
         # A row may have several examples, one after the other: a field is lost if it stands in none
         # of them.
-        for side in filter(None, (batch, batch.other)):
+        for side in filter(None, (batch, batch.rejected_sides)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
                 self._count_lost_fields(

@@ -89,10 +89,10 @@ class ValuesPrintedAsPython(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        for side in filter(None, (batch, batch.other)):
+        for side in filter(None, (batch, batch.rejected_sides)):
             for i, example in enumerate(side.examples):
                 if example.row.is_chat:
-                    self._count_printed_value(side, i, example, is_other=side is batch.other)
+                    self._count_printed_value(side, i, example, is_other=side is batch.rejected_sides)
 
     def findings(self) -> Iterator[Finding]:
         if not self.rows:

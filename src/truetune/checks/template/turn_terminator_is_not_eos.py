@@ -44,7 +44,7 @@ from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.checks.token_cases import case_at_stop, first_answer
 from truetune.encoding.batch import Batch
-from truetune.render.tokenizer import Special
+from truetune.render.tokenizer import SpecialToken
 from truetune.settings.run_spec import Severity
 
 
@@ -101,7 +101,7 @@ class TurnTerminatorIsNotEos(DataRule):
             cases=filter(None, [self.first]),
         )
 
-    def _report_other_end(self, end: Special) -> Finding:
+    def _report_other_end(self, end: SpecialToken) -> Finding:
         """The finding that the template ends answers with a control token that is not the EOS."""
         eos = self.tokenizer.special.get("eos")
         eos_text = f"{eos.token} ({eos.id})" if eos else "none"

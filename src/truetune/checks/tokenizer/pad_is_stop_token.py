@@ -46,7 +46,7 @@ from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.tokenizer import Stop
+from truetune.render.tokenizer import StopToken
 from truetune.settings.run_spec import Severity
 
 
@@ -110,7 +110,7 @@ class PadIsStopToken(DataRule):
             ],
         )
 
-    def _severity_of_clash(self, clash: Stop) -> Severity:
+    def _severity_of_clash(self, clash: StopToken) -> Severity:
         """An error where a trainer that masks by id loses labels by it; by_trainer says what others make of it."""
         if self.masked:
             return "error"

@@ -43,7 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
-from truetune.render.tokenizer import Stop
+from truetune.render.tokenizer import StopToken
 
 
 class StopIdsIncomplete(DataRule):
@@ -101,7 +101,7 @@ class StopIdsIncomplete(DataRule):
             evidence=others or ["no file names a stop token"],
         )
 
-    def _turn_end_of_template(self) -> Stop | None:
+    def _turn_end_of_template(self) -> StopToken | None:
         """The token that the chat template ends turns with."""
         terminator = self.probes.terminator
         if terminator is None or terminator.token is None:

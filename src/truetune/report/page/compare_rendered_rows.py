@@ -19,7 +19,7 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import make_batch as one_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.token_rows import (
     TokenRow,
@@ -187,6 +187,6 @@ def _titled_views(batch: Batch, encoder: Encoder) -> Iterator[tuple[TokenView, s
         row = view.example.row
         verdict = None if row.label is None else "wanted answer" if row.label else "unwanted answer"
         yield view, "chosen" if row.rejected is not None else verdict
-    if batch.other is not None:
-        for view in make_token_views(batch.other, encoder.vocabulary):
+    if batch.rejected_sides is not None:
+        for view in make_token_views(batch.rejected_sides, encoder.vocabulary):
             yield view, "rejected"

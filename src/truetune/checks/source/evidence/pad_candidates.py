@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.published_families import (
 )
 from truetune.errors import TruetuneError
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import probes
+from truetune.render.probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
@@ -142,7 +142,7 @@ def _free_pad_of_folder(name: str) -> FreePad | None:
     try:
         folder = str(find_tokenizer_folder(name))
         tokenizer = load_tokenizer(folder)
-        token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
+        token, _ = choose_pad_token(tokenizer, make_probes(tokenizer, RunSpec(model=folder)).stops)
     except (TruetuneError, OSError, ValueError):
         return None
     return FreePad(name, token.token if token is not None else None, BY_GOOD_PAD)
