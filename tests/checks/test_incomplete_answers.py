@@ -25,6 +25,7 @@ CLOSED = {
     "thinking that the template opens": "Ten times three.\n</think>\nIt is thirty.",
     "a tag in a sentence": "The <think> tag opens the thinking part.",
     "fence": "```python\nprint(1)\n```",
+    "a fence with a word behind its end": "```python\nprint(1)\n``` end",
     "a fence in a longer one": "````markdown\n```python\nprint(1)\n````",
     "JSON": '{"name": "Ada", "tags": ["a", "b"]}',
     "JSON with words behind it": '{"a": 1} is the object.',

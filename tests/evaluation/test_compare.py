@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from transformers import AutoTokenizer
@@ -14,8 +15,13 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT
 from tests.evaluation.test_sample import asked, ran
 from truetune.errors import UsageError
-from truetune.evaluation.compare_model_answers import compare_model_answers, describe_change
+from truetune.evaluation.compare_model_answers import (
+    FAULT_PHRASES,
+    compare_model_answers,
+    describe_change,
+)
 from truetune.generation.answer_samples import Answer, Prompt, Sample
+from truetune.generation.answer_verdicts import Verdict
 from truetune.generation.score_answer import score_answer
 
 EN = (
@@ -63,6 +69,28 @@ def test_differences_in_words(now: Sample, before: Sample, wanted: list[str]) ->
     assert all(any(want in word for word in found) for want in wanted), found
     if wanted == ["same answer"]:
         assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("score", "phrase"),
+    [
+        ({"escapes": ("\\n",)}, "escapes in place of characters"),
+        ({"alike": True}, "the same answer to all"),
+        ({"elsewhere": True}, "another row's reference"),
+        ({"too_long": True}, "far longer than its reference"),
+        ({"switched": True}, "not in the reference's language"),
+        ({"parsed": False}, "unread by the parser"),
+    ],
+)
+def test_a_fault_that_one_of_two_answers_has(score: dict[str, Any], phrase: str) -> None:
+    sound, other = said("It is lit."), said("It is lost.")
+    faulty = replace(other, scores=replace(other.scores, **score))
+    assert f"{phrase} now" in list(describe_change(faulty, sound, 200))
+    assert f"{phrase} no more" in list(describe_change(sound, faulty, 200))
+
+
+def test_every_fault_has_its_words_in_a_comparison() -> None:
+    assert set(FAULT_PHRASES) == set(get_args(Verdict))
 
 
 def test_differences_in_figures() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.answer_verdicts import (
+    GOOD_VERDICTS,
     VERDICT_PHRASES,
     Verdict,
     answer_faults,
@@ -58,3 +60,12 @@ def test_a_limit_below_the_reference_tells_nothing() -> None:
 
 def test_every_verdict_has_its_words() -> None:
     assert set(VERDICT_PHRASES) == set(get_args(Verdict))
+
+
+def test_every_fault_stands_in_the_document_in_the_order_of_the_code() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "sample.md").read_text(encoding="utf-8")
+    table = text.partition("## Verdicts")[2].partition("## Why it fails")[0]
+    phrases = [phrase for name, phrase in VERDICT_PHRASES.items() if name not in GOOD_VERDICTS]
+    places = [table.find(phrase) for phrase in phrases]
+    assert -1 not in places, phrases[places.index(-1)]
+    assert places == sorted(places)

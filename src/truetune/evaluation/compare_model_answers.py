@@ -14,7 +14,12 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.evaluation.row_statistics import mcnemar_p, paired_difference
 from truetune.generation.answer_samples import Sample
-from truetune.generation.answer_verdicts import Verdict, answer_faults, is_good_answer
+from truetune.generation.answer_verdicts import (
+    VERDICT_PHRASES,
+    Verdict,
+    answer_faults,
+    is_good_answer,
+)
 from truetune.generation.identify_language import languages_differ
 
 # Chosen, not measured: another wording of the same answer should not be marked, an added explanation should. The
@@ -29,17 +34,14 @@ SHOWN_CHARS = 24
 """Characters from where two answers part"""
 ENDING_VERDICTS = ("stops", "runs on", "cut")
 """Verdicts that are told by how the answers end"""
-FAULT_PHRASES: dict[Verdict, str] = {
-    "empty": "empty",
-    "garbage": "garbage",
-    "echo": "repeats the question",
-    "role markers": "leaks role markers",
-    "loop": "loops",
+# A table of its own would lack the next new fault, and a comparison in which an answer has it would end in a KeyError
+# (tests/evaluation/test_compare.py tries all).
+FAULT_PHRASES: dict[Verdict, str] = VERDICT_PHRASES | {
     "language": "not in the reference's language",
     "unread": "unread by the parser",
     "wrong": "wrong by the parser",
 }
-"""Verdicts in a comparison; those of the end are told apart"""
+"""How a fault is called in a comparison, before `now` or `no more`: mostly as everywhere, else shorter"""
 
 
 class AnswerPair(NamedTuple):

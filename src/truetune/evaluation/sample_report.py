@@ -70,7 +70,7 @@ COLUMNS = (
     "answer_ids",
     "reference_ids",
 )
-"""Of `plain`"""
+"""Names of the values of one answer, in JSON and in saved files (`sample_values`)"""
 META_KEY = b"truetune"
 """What the metadata of a Parquet file of ours have"""
 
@@ -251,7 +251,10 @@ def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
 
 
 def _is_samples_file(path: Path) -> bool:
-    """Does every row of a file have the columns of `plain`, those and no others? Raises OSError, ValueError."""
+    """Did we write this file? JSONL by its COLUMNS, those and no others; Parquet by its metadata.
+
+    Raises OSError, ValueError.
+    """
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 

@@ -46,7 +46,6 @@ class Prompt:
     """What the ids were made of"""
     chat: Chat | None = None
     """None where the row is plain text"""
-    # A line is for people. JSON on one line has one for all rows, so rows are told apart by their number.
     row: int = -1
     """Its row, counted from 0 over all files, which tells rows apart: in JSON on one line all have one `line`. -1 where
     it is not known"""
@@ -61,7 +60,8 @@ class Answer:
     text: str
     """Decoded; control tokens shown"""
     stop: int | None
-    """The stop id that ended it; None where it was cut at the limit"""
+    """The stop id that ended it; None where it was cut at the limit. Where nobody says what ended it (a file of
+    predictions), an id without a meaning, and `Scores.end_known` is False"""
     # Beside `stop`: a greedy answer shows one token, and this how near the model was to another.
     stop_probability: float | None = None
     """P(any stop token) behind the whole reference answer, teacher-forced; None without a reference"""
@@ -76,7 +76,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One answer, measured; None where a measure does not apply."""
+    """One answer, measured; None where a measure does not apply.
+
+    Saved as the columns of a Parquet file (`sample_files`). A score that is added has a default, because the files of
+    older releases do not have its column.
+    """
 
     stopped: bool
     empty: bool
@@ -113,9 +117,9 @@ class Scores:
     end_known: bool = True
     """It is known what ended it. Where it is not, it counts as stopped."""
     alike: bool = False
-    """All questions of its look got this answer, and should not have (`alike.marked`)."""
+    """All questions of its sampling pass got this answer, and should not have (`identical_answers`)."""
     elsewhere: bool = False
-    """It gives the reference of another row, and the order of the rows was lost (`row_order`)."""
+    """It gives the reference of another row, and the order of the rows was lost (`answer_row_order`)."""
     gives: bool | None = None
     """It gives its reference: the label, the number, the words; None where that can't be told of texts like these"""
     escapes: tuple[str, ...] = ()
@@ -153,7 +157,10 @@ class StepLosses:
 
 @dataclass(frozen=True, slots=True)
 class SampledRun:
-    """A run so far: the subject of the rules on answers. A single look at a finished model has one look, no losses."""
+    """A run so far: the subject of the rules on answers. Of a finished model there is one sampling pass, and no losses.
+
+    JSON reports and the pages of the rules call a sampling pass a look; the fields that hold some are named so too.
+    """
 
     looks: tuple[SamplingPass, ...]
     losses: tuple[StepLosses, ...] = ()

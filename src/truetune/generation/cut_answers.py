@@ -4,6 +4,9 @@ A model that never learned to stop is cut at the limit as well. What tells the t
 there the answer has come to its end, and something follows it; here it was still on its way. So answers that hold their
 reference, loop, or begin another turn are not counted. The trade-off: a model that rambles and never comes to its
 answer looks as if it were cut.
+
+All answers of a pass are judged together here. What one text shows by itself is in `unfinished_answers` (what it opens
+and never closes) and `cut_ends` (its last word).
 """
 
 from __future__ import annotations

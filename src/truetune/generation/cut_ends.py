@@ -1,8 +1,9 @@
 """Ends of texts that show a cut: a word that something has to follow, an open bracket, half of a word.
 
-A missing full stop shows nothing: signatures, names, addresses, lists, titles, labels and code end without one.
-The trade-off: a cut behind a noun looks like such an end, so that only a share of cut texts is recognised; whoever asks
-counts those and judges the others with them.
+For training rows (`answer-is-incomplete`), whose texts end in any form: a missing full stop shows nothing, because
+signatures, names, addresses, lists, titles, labels and code end without one. Answers of a model, of which a limit cuts
+many at one length, are judged by `cut_answers`. The trade-off: a cut behind a noun looks like such an end, so that only
+a share of cut texts is recognised; whoever asks counts those and judges the others with them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from truetune.generation.identify_language import LINKING
 
 OPEN_MARKS = tuple(",;([{&=+") + (" -", " –")
-"""Behind these a text goes on"""
+"""Marks behind which a text continues"""
 _ENDING_WORDS = (
     "no not if then what which who where when why how nicht auch wie warum wer weil auf aus bei nach zu"
     " mit um an pas plus qui que quel quelle pourquoi más qué cuál quién cómo non chi cosa quale não mais"

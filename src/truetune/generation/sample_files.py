@@ -43,19 +43,16 @@ SCHEMA = pa.schema(
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
+"""`Table.from_pylist` drops what has no column here without a word: tests/generation/test_sample_files.py compares it
+with `Scores`"""
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 # So that the runs of older releases can still be read and compared.
-LATER_SCORES = (
-    "garbage",
-    "perplexity",
-    "too_long",
-    "end_known",
-    "alike",
-    "elsewhere",
-    "gives",
-    "escapes",
+SCORES_WITH_DEFAULT = frozenset(
+    field.name for field in dataclasses.fields(Scores) if field.default is not dataclasses.MISSING
 )
-"""Scores that older files do not have"""
+"""Scores that older files need not have"""
+TUPLE_SCORES = ("markers", "escapes")
+"""Scores that are tuples, which Parquet gives back as lists"""
 
 
 def is_sample_file(path: Path) -> bool:
@@ -70,7 +67,20 @@ def is_sample_file(path: Path) -> bool:
 
 
 def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
-    """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
+    """Write a sampling pass, in place of an older one of its step.
+
+    Args:
+        look: the pass.
+        limit: new tokens after which its answers were cut.
+        folder: of the run; the file is `samples/step-00000100.parquet` in it.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        OSError: it can't be written.
+        UsageError: a file of that name is there, and none of ours.
+    """
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
     # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
@@ -87,7 +97,7 @@ def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
 
 
 def sample_row(step: int, sample: Sample) -> dict[str, Any]:
-    """A sample as columns."""
+    """A sample as columns: name of SCHEMA -> value."""
     prompt, answer = sample.prompt, sample.answer
     return {
         "step": step,
@@ -101,7 +111,6 @@ def sample_row(step: int, sample: Sample) -> dict[str, Any]:
         "stop_probability": answer.stop_probability,
         "stop_rank": answer.stop_rank,
         **{name: getattr(sample.scores, name) for name in SCORES},
-        "markers": list(sample.scores.markers),
         "prompt_ids": prompt.ids,
         "answer_ids": answer.ids,
         "reference_ids": prompt.reference_ids,
@@ -111,8 +120,14 @@ def sample_row(step: int, sample: Sample) -> dict[str, Any]:
 def read_passes_with_limits(
     folder: Path, until: int | None = None
 ) -> list[tuple[SamplingPass, int]]:
-    """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`. Raises
-    DataError."""
+    """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`.
+
+    Less is saved of a prompt and an answer than they hold: the text and the chat of the prompt, the number of its row
+    and the log-probability of the answer have their defaults.
+
+    Raises:
+        DataError: a file is broken.
+    """
     looks = (_read_pass(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
     return [(look, limit) for look, limit in looks if until is None or look.step <= until]
 
@@ -134,27 +149,31 @@ def _read_pass(path: Path) -> tuple[SamplingPass, int]:
 
 def _parse_sample(columns: dict[str, Any]) -> Sample:
     """A row as `sample_row` wrote it, or an older release."""
-    names = ("prompt_ids", "answer_ids", "reference_ids")
-    prompt_ids, answer_ids, reference_ids = (tuple(columns[name]) for name in names)
-    of_prompt = (
-        columns["prompt"],
-        columns["reference"],
-        reference_ids,
-        columns["file"],
-        columns["line"],
-        columns["seen"],
+    prompt = Prompt(
+        ids=tuple(columns["prompt_ids"]),
+        question=columns["prompt"],
+        reference=columns["reference"],
+        reference_ids=tuple(columns["reference_ids"]),
+        file=columns["file"],
+        line=columns["line"],
+        seen=columns["seen"],
     )
-    of_answer = (
-        columns["answer"],
-        columns["stop"],
-        columns["stop_probability"],
-        columns["stop_rank"],
+    answer = Answer(
+        ids=tuple(columns["answer_ids"]),
+        text=columns["answer"],
+        stop=columns["stop"],
+        stop_probability=columns["stop_probability"],
+        stop_rank=columns["stop_rank"],
     )
+    return Sample(prompt, answer, _parse_scores(columns))
+
+
+def _parse_scores(columns: dict[str, Any]) -> Scores:
+    """The scores of a row; one that an older release did not know has its default. Raises KeyError for others."""
     known: dict[str, Any] = {
-        name: columns[name] for name in SCORES if name in columns or name not in LATER_SCORES
+        name: columns[name] for name in SCORES if name in columns or name not in SCORES_WITH_DEFAULT
     }
-    for name in ("markers", "escapes"):
+    for name in TUPLE_SCORES:
         if name in known:
-            known[name] = tuple(columns[name] or ())
-    scores = Scores(**known)
-    return Sample(Prompt(prompt_ids, *of_prompt), Answer(answer_ids, *of_answer), scores)
+            known[name] = tuple(known[name] or ())
+    return Scores(**known)

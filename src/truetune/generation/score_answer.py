@@ -93,9 +93,12 @@ def score_answer(
 ) -> Scores:
     """The scores of one answer. A loop, an echo or a marker that the reference has too is none.
 
+    What only the answers of a whole pass tell (`alike`, `elsewhere`, `gives`) is added by whoever has all of them, and
+    `end_known` by whoever knows why the answer ended: an answer that has a stop id counts as stopped here.
+
     Args:
         prompt: what was asked, with its reference where there is one.
-        answer: what the model wrote.
+        answer: what the model wrote; a `stop` of None says that it was cut.
         control: the tokenizer's control tokens as text.
         parse: reads the answer, where the user named a parser.
     """

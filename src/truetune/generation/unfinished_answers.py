@@ -1,7 +1,7 @@
 """Answers whose own form says that they were cut: thinking that never ends, a code fence or JSON that nobody closed.
 
-The trade-off: only what opens at the beginning of an answer, or of a line, counts: a tag that is talked about in a
-sentence opens nothing.
+It is told of one text, without others beside it (those: `cut_answers`). The trade-off: only what opens at the beginning
+of an answer, or of a line, counts: a tag that is talked about in a sentence opens nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ UNCLOSED_THINKING, UNCLOSED_FENCE, UNCLOSED_JSON = (
 
 
 def unfinished_part(text: str, prompt: str = "") -> str | None:
-    """What an answer opens and never closes; None where it closes all, or the prompt has opened it."""
+    """What an answer opens and never closes, in words; None where it closes all, or the prompt has opened it.
+
+    Args:
+        text: the answer.
+        prompt: what stands before it, and may end in an open code block.
+
+    Returns:
+        UNCLOSED_THINKING, UNCLOSED_FENCE or UNCLOSED_JSON.
+    """
     text = text[:MAX_CHARACTERS]
     opened = THINKING.match(text)
     if opened is not None:
@@ -33,8 +41,13 @@ def unfinished_part(text: str, prompt: str = "") -> str | None:
     if JSON_START.match(text):
         return UNCLOSED_JSON if _breaks_off(text.strip()) else None
     # A prompt may end in an open fence, which the answer closes.
-    is_odd = len(FENCE.findall(text)) % 2 and len(FENCE.findall(prompt)) % 2 == 0
-    return UNCLOSED_FENCE if is_odd and _leaves_fence_open(text) else None
+    is_opened_by_prompt = len(FENCE.findall(prompt)) % 2 == 1
+    # Two marks mostly are a pair, though the second has a word behind it (```` ``` end ````) and closes nothing by the
+    # rules of Markdown. So an even number of marks is taken for pairs.
+    is_odd = len(FENCE.findall(text)) % 2 == 1
+    if is_opened_by_prompt or not is_odd or not _leaves_fence_open(text):
+        return None
+    return UNCLOSED_FENCE
 
 
 def _leaves_fence_open(text: str) -> bool:
