@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.probe.memorise_batch import MAX_TOKENS, Example
+from truetune.probe.memorise_batch import MAX_ROW_TOKENS, Example
 from truetune.probe.prompt_and_answer import (
     PromptAndAnswer,
     generation_prompt_ids,
@@ -77,7 +77,7 @@ def choose_rows(
         questions: rows of the user's data, by which prompts are recognised.
         tokenizer: of transformers.
         stops: ids that end an answer.
-        count: of rows that are taken at most. One that is longer than MAX_TOKENS is taken only where there is no other.
+        count: of rows that are taken at most. One of more than MAX_ROW_TOKENS is taken only if there is no other.
     """
     texts = [
         " ".join(tokenizer.decode(example.ids, skip_special_tokens=True).split())
@@ -86,12 +86,12 @@ def choose_rows(
     begins = generation_prompt_ids(tokenizer)
     shortest_first = sorted(
         range(len(examples)),
-        key=lambda i: (len(examples[i].ids) > MAX_TOKENS, len(examples[i].ids)),
+        key=lambda i: (len(examples[i].ids) > MAX_ROW_TOKENS, len(examples[i].ids)),
     )
     rows: list[RecitedRow] = []
     prompts: set[tuple[int, ...]] = set()
     for i in shortest_first:
-        if len(rows) == count or (rows and len(examples[i].ids) > MAX_TOKENS):
+        if len(rows) == count or (rows and len(examples[i].ids) > MAX_ROW_TOKENS):
             break
         source = next((row for row in questions if _contains_question(texts[i], row)), None)
         row = _as_recited_row(examples[i], source, tokenizer, stops, begins)
