@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.choose_rows_to_recite import RecitedRow
+from truetune.probe.choose_rows_to_recite import RowToRecite
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
 from truetune.probe.vocab_map import VocabTensor
@@ -56,7 +56,7 @@ def measure_row_mutants(
     model: Any,
     fresh: WeightSnapshot,
     batch: Mapping[str, Any],
-    rows: list[RecitedRow],
+    rows: list[RowToRecite],
     learned: MemoriseOutcome,
     tokenizer: Any,
     stops: set[int],
@@ -154,7 +154,7 @@ def _examples_of(lines: Lines) -> list[Example]:
 
 
 def _lines_at(
-    batch: Mapping[str, Any], rows: list[RecitedRow], places: list[tuple[int, int]]
+    batch: Mapping[str, Any], rows: list[RowToRecite], places: list[tuple[int, int]]
 ) -> Lines:
     """The rows as they lie in the batch, with the batch's own labels."""
     return [
@@ -296,7 +296,7 @@ def logged_metrics(trainer: Any) -> dict[str, float]:
 
 
 def _row_positions(
-    batch: Mapping[str, Any], rows: list[RecitedRow]
+    batch: Mapping[str, Any], rows: list[RowToRecite]
 ) -> list[tuple[int, int]] | None:
     """Line and column at which each row begins in the batch; None where one is not there."""
     ids, labels = batch.get("input_ids"), batch.get("labels")

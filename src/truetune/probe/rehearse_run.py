@@ -28,7 +28,7 @@ import torch
 
 from truetune.probe import label_mutants, miniature_model, rehearsal_overrides, rehearse_pairs
 from truetune.probe.choose_rows_to_recite import (
-    RecitedRow,
+    RowToRecite,
     choose_rows,
     parse_first_rows,
     prompt_difference,
@@ -196,7 +196,7 @@ class _Rehearsal:
         notes.append(f"nothing could be recited: {nothing}")
         return facts | {"nothing": nothing}
 
-    def _choose_rows(self, examples: list[Example], stops: set[int]) -> list[RecitedRow]:
+    def _choose_rows(self, examples: list[Example], stops: set[int]) -> list[RowToRecite]:
         """The rows to memorise; none without a tokenizer, which must read the prompts."""
         if self.tokenizer is None:
             return []
@@ -225,7 +225,7 @@ class _Rehearsal:
         """The weights from which each fault starts; None where no faults are tried. Taken before memorising."""
         return label_mutants.snapshot_weights(self.model) if self.orders.get("mutate") else None
 
-    def _rehearse_rows(self, rows: list[RecitedRow], stops: set[int]) -> dict[str, Any]:
+    def _rehearse_rows(self, rows: list[RowToRecite], stops: set[int]) -> dict[str, Any]:
         """Memorise these rows and recite them; then the same with faults, where they were asked for."""
         fresh = self._snapshot()
         model = self.model
@@ -293,7 +293,7 @@ def _why_nothing_recited(tokenizer: Any, examples: list[Example]) -> str:
     )
 
 
-def _knows_answers(model: Any, rows: list[RecitedRow], stops: set[int]) -> bool:
+def _knows_answers(model: Any, rows: list[RowToRecite], stops: set[int]) -> bool:
     """Are all tokens of the answers the likeliest ones?"""
     model.eval()
     right = min(
@@ -319,7 +319,7 @@ def _compact_miniature(
     reference: Any,
     peeked: list[PeekedBatch],
     examples: list[Example],
-    rows: list[RecitedRow],
+    rows: list[RowToRecite],
     tokenizer: Any,
     stops: set[int],
     notes: list[str],
@@ -365,7 +365,7 @@ def _ids_in_batches(peeked: list[PeekedBatch]) -> set[int]:
 
 
 def _recite_rows(
-    model: Any, rows: list[RecitedRow], tokenizer: Any, stops: set[int]
+    model: Any, rows: list[RowToRecite], tokenizer: Any, stops: set[int]
 ) -> list[dict[str, Any]]:
     """What the model answers to each row, and how that compares, as JSON."""
     limits = [min(len(row.gold), MAX_NEW_TOKENS) + SPARE_TOKENS for row in rows]
@@ -385,7 +385,7 @@ def _recite_rows(
 
 def _row_outcome(
     model: Any,
-    row: RecitedRow,
+    row: RowToRecite,
     answer: GreedyAnswer,
     trained: GreedyAnswer | None,
     tokenizer: Any,
@@ -437,7 +437,7 @@ def _row_outcome(
     }
 
 
-def _facts_of_source(row: RecitedRow, said: str, tokenizer: Any) -> dict[str, Any]:
+def _facts_of_source(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, Any]:
     """What the user's row says of an answer: its number and question, a field that was answered instead, an echo."""
     if row.source is None:
         # The end of the prompt stands for the question.
@@ -453,7 +453,7 @@ def _facts_of_source(row: RecitedRow, said: str, tokenizer: Any) -> dict[str, An
     }
 
 
-def _count_supervised(row: RecitedRow) -> int | None:
+def _count_supervised(row: RowToRecite) -> int | None:
     """Tokens of the answer that are in the loss; None where the row has no labels."""
     labels, start = row.example.labels, len(row.trained)
     if labels is None:
@@ -461,7 +461,7 @@ def _count_supervised(row: RecitedRow) -> int | None:
     return sum(label != -100 for label in labels[start : start + len(row.gold)])
 
 
-def _server_request(row: RecitedRow) -> dict[str, Any] | None:
+def _server_request(row: RowToRecite) -> dict[str, Any] | None:
     """What a server is asked for this row, as JSON; None where it is no chat."""
     source = row.source
     if source is None or not source.chat or not source.messages or row.kind == "text":
@@ -470,7 +470,7 @@ def _server_request(row: RecitedRow) -> dict[str, Any] | None:
     return dict(json.loads(json.dumps(request, default=str)))
 
 
-def _only_framed(gold: str, row: RecitedRow) -> bool:
+def _only_framed(gold: str, row: RowToRecite) -> bool:
     """Is the reference in the row's answer, with nothing but the template's own text before it?
 
     `gold` is the answer's tokens as text. Where it begins with text of another column, a model that recites it answers
