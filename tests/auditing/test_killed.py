@@ -185,6 +185,24 @@ def test_folders_left_behind_are_removed_and_no_others(
     assert not living.exists()
 
 
+def test_a_workspace_until_exit_goes_with_its_process(tmp_path: Path) -> None:
+    script = (
+        "from truetune.auditing.temporary_workspace import open_workspace_until_exit\n"
+        "folder = open_workspace_until_exit()\n"
+        "folder.joinpath('record.json').touch()\n"
+        "print(folder)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment() | {"TMPDIR": str(tmp_path)},
+        check=True,
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_guard_of_a_folder_ends_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

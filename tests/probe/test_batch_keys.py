@@ -10,7 +10,7 @@ import torch
 from truetune.errors import UsageError
 from truetune.probe.name_batch_tensors import (
     IGNORED,
-    SHIFTED,
+    SHIFTED_LABELS,
     name_batch,
     unreadable_reasons,
     unshift_labels,
@@ -62,7 +62,7 @@ def test_labels_that_hold_the_ids_are_theirs(batch: Any) -> None:
 def test_labels_that_stand_one_place_earlier_are_told(batch: Any) -> None:
     inputs = named(batch)
     assert "labels" not in inputs
-    assert torch.equal(unshift_labels(inputs[SHIFTED])[:, 1:], NEXT[:, :-1])
+    assert torch.equal(unshift_labels(inputs[SHIFTED_LABELS])[:, 1:], NEXT[:, :-1])
 
 
 def test_pairs_of_unmasked_text_are_told_by_their_shift() -> None:
@@ -71,7 +71,7 @@ def test_pairs_of_unmasked_text_are_told_by_their_shift() -> None:
     x, y = text[:, :-1], text[:, 1:]
     inputs = named((x, y))
     assert torch.equal(inputs["input_ids"], x)
-    assert torch.equal(inputs[SHIFTED], y)
+    assert torch.equal(inputs[SHIFTED_LABELS], y)
 
 
 def test_classes_are_no_labels_of_tokens() -> None:
@@ -106,7 +106,7 @@ def test_a_doubt_is_settled_by_keys() -> None:
     assert torch.equal(inputs["input_ids"], IDS)
     assert torch.equal(inputs["labels"], other)
     assert torch.equal(named((other, IDS), input_ids=1)["input_ids"], IDS)
-    assert torch.equal(named((IDS, NEXT), input_ids=0, labels=1)[SHIFTED], NEXT)
+    assert torch.equal(named((IDS, NEXT), input_ids=0, labels=1)[SHIFTED_LABELS], NEXT)
 
 
 def test_keys_that_are_not_there_are_an_error() -> None:

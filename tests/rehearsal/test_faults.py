@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from transformers import (
 
 import truetune
 from tests.auditing import tiny
+from truetune.rehearsal import rehearse_in_process
 from truetune.rehearsal.rehearsal_report import RehearsalReport
 
 SHAPE = {
@@ -182,6 +184,21 @@ def test_nothing_of_the_trainer_is_changed() -> None:
     )
     assert trainer.model.config.hidden_size == 32
     trainer.train()
+
+
+def test_the_folder_of_a_rehearsal_goes_with_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`truetune.rehearse` left a folder with the tokenizer's files behind at each call."""
+    opened = tmp_path / "truetune-workspace"
+    opened.mkdir()
+    monkeypatch.setattr(rehearse_in_process, "open_workspace_until_exit", lambda: opened)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    trainer = tiny.sft()
+    before = set(tmp_path.iterdir())
+    truetune.rehearse(trainer, given=Dataset.from_list(tiny.chats()), laws="none", rows=1)
+    assert set(tmp_path.iterdir()) == before
+    assert (opened / "tokenizer").is_dir()
 
 
 def test_a_row_in_two_parts_of_a_pack_is_asked_alone() -> None:

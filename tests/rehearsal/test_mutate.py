@@ -16,7 +16,7 @@ import truetune
 from tests.auditing import tiny
 from truetune.errors import UsageError
 from truetune.probe import label_mutants
-from truetune.probe.label_mutants import ROWS, Line, swap_preferences
+from truetune.probe.label_mutants import LABEL_FAULTS, Line, swap_preferences
 from truetune.probe.vocab_map import compact_vocabulary
 from truetune.rehearsal.mutation_score import MutationTest, find_visible_sign
 from truetune.report.rehearsal_terminal import draw_rehearsal
@@ -151,7 +151,7 @@ def test_faults(name: str, first: tuple[list[int], list[int]]) -> None:
         Line([1, 2, 3, 4, 9, 5], [-100, -100, 3, 4, 9, -100], 2, 4),
         Line([7, 8, 9], [-100, 8, 9], 1, 2),
     ]
-    made = ROWS[name][1](copy.deepcopy(lines), {9})
+    made = LABEL_FAULTS[name][1](copy.deepcopy(lines), {9})
     assert (made[0].ids, made[0].labels) == first
     assert made != lines
 

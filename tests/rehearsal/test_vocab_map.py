@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,8 +135,8 @@ def test_a_compacted_model(tied: bool) -> None:
 
 
 @pytest.mark.parametrize("make", [tiny.sft, tiny.dpo, lambda: tiny.sft(model_=adapted())])
-def test_laws_mean_ids_behind_the_border(make: Any) -> None:
-    record = rehearse_run(make(), {"laws": "all"})
+def test_laws_mean_ids_behind_the_border(make: Any, tmp_path: Path) -> None:
+    record = rehearse_run(make(), {"laws": "all"}, tmp_path)
     assert record.facts["recitation"]["vocabulary"]["kept"] < tiny.model().config.vocab_size
     laws = record.facts["laws"]
     assert [law for law, outcome in laws.items() if outcome.get("failed")] == []
@@ -147,10 +148,11 @@ def adapted() -> Any:
     return get_peft_model(tiny.model(), LoraConfig(target_modules="all-linear"))
 
 
-def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature() -> (
-    None
-):
-    laws = rehearse_run(tiny.dpo(precompute_ref_log_probs=True), {"laws": "quick"}).facts["laws"]
+def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature(
+    tmp_path: Path,
+) -> None:
+    trainer = tiny.dpo(precompute_ref_log_probs=True)
+    laws = rehearse_run(trainer, {"laws": "quick"}, tmp_path).facts["laws"]
     assert {laws[law].get("untested") for law in ("dpo-start", "precomputed-reference")} == {
         "the reference's log-probabilities were computed before the miniature was made as it is"
     }

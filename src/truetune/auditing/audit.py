@@ -20,7 +20,7 @@ from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
 from truetune.settings.run_spec import RunSpec
 
-PAD = -1
+NO_DOCUMENT = -1
 """The document of a place that holds no token of any"""
 
 

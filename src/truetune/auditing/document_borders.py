@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.audit import PAD
+from truetune.auditing.audit import NO_DOCUMENT
 from truetune.probe.run_record import Arrays
 
 DocumentStarts = NDArray[np.bool_]
@@ -70,7 +70,7 @@ def document_starts_of_rows(
 
 def number_documents(starts: DocumentStarts, text: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The number of each token's document; PAD for padding."""
-    return np.where(text, np.maximum(np.cumsum(starts) - 1, 0), PAD)
+    return np.where(text, np.maximum(np.cumsum(starts) - 1, 0), NO_DOCUMENT)
 
 
 # Each reader gets an array of the batch, a line, and the line's length, and returns (tokens,) starts, or None where the

@@ -1,16 +1,18 @@
 """Records the run in this process: `truetune.audit(trainer)`.
 
-The probe observes the trainer where it stands, into a folder that lives as long as this process.
+The probe observes the trainer without a copy of the process, and puts back what that changes. Its files go into a
+folder that lives as long as this process. `truetune.rehearsal.rehearse_in_process` does the same for a rehearsal.
+
+The trade-off: a failure here is the caller's exception, while the hook of `truetune run` contains it. Who calls
+`truetune.audit` has asked for the answer.
 """
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from truetune.auditing.temporary_workspace import open_workspace
+from truetune.auditing.temporary_workspace import open_workspace_until_exit
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 
@@ -34,7 +36,7 @@ def record_run(
         loader: the data loader, where `run` is a model.
         tokenizer: where the trainer does not hold it.
         loss: the function that the loop of the user's own computes its loss with.
-        given: rows before any preparation, where they are at hand.
+        given: rows before any preparation, where they are known.
         batches: how many are recorded.
         laws: which laws of a correct training are tried.
         canary: put a unique string into each field, too.
@@ -52,10 +54,8 @@ def record_run(
         raise UsageError(
             f"{type(run).__name__} is no trainer; give its data loader too: audit(model, loader)"
         )
-    # Until this process ends: the report shows rows of the record. After SIGKILL the next workspace removes it.
-    stack = ExitStack()
-    folder = stack.enter_context(open_workspace(guard=False))
-    atexit.register(stack.close)
+    # Until this process ends, since the report shows rows of the record.
+    folder = open_workspace_until_exit()
     model = run if trainer is None else trainer.model
     with temporary_data_loader(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe_run(

@@ -10,13 +10,14 @@ Only a folder of this name and owner that holds our marker is ever removed.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -49,6 +50,18 @@ def open_workspace(*, guard: bool = True) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         for number in held:  # the lock, and the pipe at whose end the guard waits
             os.close(number)
+
+
+def open_workspace_until_exit() -> Path:
+    """A workspace for a record that is read as long as this process lives: it is removed when Python ends.
+
+    There is no guard process: this is called inside the user's process. After SIGKILL the next workspace removes it.
+    Raises OSError where there is no room for a folder.
+    """
+    stack = ExitStack()
+    folder = stack.enter_context(open_workspace(guard=False))
+    atexit.register(stack.close)
+    return folder
 
 
 def remove_left_behind() -> None:

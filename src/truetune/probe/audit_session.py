@@ -156,10 +156,10 @@ def hand_over_rehearsal(
             rehearse_run(
                 trainer,
                 orders_here,
-                loader,
-                source_data,
                 folder,
-                lambda record: write_record_files(record, folder),
+                loader=loader,
+                source_data=source_data,
+                keep=lambda record: write_record_files(record, folder),
             ),
             folder,
         )

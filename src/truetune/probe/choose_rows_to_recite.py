@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.probe.memorise_batch import MAX_TOKENS, Example
+from truetune.probe.memorise_batch import MAX_ROW_TOKENS, Example
 from truetune.probe.prompt_and_answer import (
     PromptAndAnswer,
     generation_prompt_ids,
@@ -30,7 +30,7 @@ _SHOWN_BEFORE, _SHOWN_AFTER = 2, 6
 
 
 @dataclass
-class RecitedRow:
+class RowToRecite:
     """One row that is memorised and recited."""
 
     example: Example
@@ -69,7 +69,7 @@ def choose_rows(
     tokenizer: Any,
     stops: set[int],
     count: int,
-) -> list[RecitedRow]:
+) -> list[RowToRecite]:
     """The shortest documents, of different prompts.
 
     Args:
@@ -77,7 +77,7 @@ def choose_rows(
         questions: rows of the user's data, by which prompts are recognised.
         tokenizer: of transformers.
         stops: ids that end an answer.
-        count: of rows that are taken at most. One that is longer than MAX_TOKENS is taken only where there is no other.
+        count: of rows that are taken at most. One of more than MAX_ROW_TOKENS is taken only if there is no other.
     """
     texts = [
         " ".join(tokenizer.decode(example.ids, skip_special_tokens=True).split())
@@ -86,12 +86,12 @@ def choose_rows(
     begins = generation_prompt_ids(tokenizer)
     shortest_first = sorted(
         range(len(examples)),
-        key=lambda i: (len(examples[i].ids) > MAX_TOKENS, len(examples[i].ids)),
+        key=lambda i: (len(examples[i].ids) > MAX_ROW_TOKENS, len(examples[i].ids)),
     )
-    rows: list[RecitedRow] = []
+    rows: list[RowToRecite] = []
     prompts: set[tuple[int, ...]] = set()
     for i in shortest_first:
-        if len(rows) == count or (rows and len(examples[i].ids) > MAX_TOKENS):
+        if len(rows) == count or (rows and len(examples[i].ids) > MAX_ROW_TOKENS):
             break
         source = next((row for row in questions if _contains_question(texts[i], row)), None)
         row = _as_recited_row(examples[i], source, tokenizer, stops, begins)
@@ -114,7 +114,7 @@ def _as_recited_row(
     tokenizer: Any,
     stops: set[int],
     begins: list[int],
-) -> RecitedRow | None:
+) -> RowToRecite | None:
     """A document with its prompt and answer; None where one of them is empty.
 
     `begins` are the ids of the template's generation prompt.
@@ -136,7 +136,7 @@ def _as_recited_row(
         return None
     decoded = tokenizer.decode(gold, skip_special_tokens=True)
     reference = decoded if source is None else source.answer
-    return RecitedRow(example, source, trained, prompt, gold, reference, kind, end < len(ids))
+    return RowToRecite(example, source, trained, prompt, gold, reference, kind, end < len(ids))
 
 
 def _served_prompt(source: PromptAndAnswer | None, tokenizer: Any) -> list[int] | None:
@@ -227,7 +227,7 @@ def _token_at_text(ids: list[int], text: str, tokenizer: Any, *, end: bool = Fal
     return low
 
 
-def prompt_difference(row: RecitedRow, tokenizer: Any) -> dict[str, Any] | None:
+def prompt_difference(row: RowToRecite, tokenizer: Any) -> dict[str, Any] | None:
     """Where the served prompt leaves the trained one, as JSON; None where it does not.
 
     `first` is the first token that differs, `same_end` whether both end alike over the generation prompt's length.

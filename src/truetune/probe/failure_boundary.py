@@ -31,7 +31,7 @@ NOTE_SECONDS = 5.0
 # Work that swallowed the first ring of the clock hears it again after so long; meanwhile it may put things back.
 RING_AGAIN_SECONDS = 5.0
 # The clock's signal: it is ignored where nobody handles it, so that a late one does no harm.
-RING = getattr(signal, "SIGURG", None)
+CLOCK_SIGNAL = getattr(signal, "SIGURG", None)
 # Characters of a reason that are told.
 MAX_REASON = 300
 
@@ -165,8 +165,12 @@ class _Alarm:
         self._rang = False
         self._handler: Any = None
         main = threading.current_thread() is threading.main_thread()
-        if main and RING is not None and signal.getsignal(RING) in (signal.SIG_DFL, signal.SIG_IGN):
-            self._handler = signal.signal(RING, _raise_timeout)
+        if (
+            main
+            and CLOCK_SIGNAL is not None
+            and signal.getsignal(CLOCK_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN)
+        ):
+            self._handler = signal.signal(CLOCK_SIGNAL, _raise_timeout)
         self._by_signal = self._handler is not None
         self._timer = threading.Thread(
             target=self._wait, args=(seconds,), name="truetune-clock", daemon=True
@@ -183,8 +187,8 @@ class _Alarm:
                 if self._stopped.is_set():
                     return
                 self._rang = True
-                if self._by_signal and RING is not None:
-                    signal.pthread_kill(self._thread, RING)
+                if self._by_signal and CLOCK_SIGNAL is not None:
+                    signal.pthread_kill(self._thread, CLOCK_SIGNAL)
                 else:
                     _raise_in(self._thread, Abandoned)
             seconds = RING_AGAIN_SECONDS
@@ -200,8 +204,12 @@ class _Alarm:
                 break
             except Abandoned:  # it arrived here
                 continue
-        if self._by_signal and RING is not None and signal.getsignal(RING) is _raise_timeout:
-            signal.signal(RING, self._handler)
+        if (
+            self._by_signal
+            and CLOCK_SIGNAL is not None
+            and signal.getsignal(CLOCK_SIGNAL) is _raise_timeout
+        ):
+            signal.signal(CLOCK_SIGNAL, self._handler)
         self._timer.join(1.0)
 
 

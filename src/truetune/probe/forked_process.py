@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.failure_boundary import RING, Lost, describe_error
+from truetune.probe.failure_boundary import CLOCK_SIGNAL, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
 # Packages whose libraries do not allow a process to be forked: MPI aborts, XLA and Horovod wait for their threads.
@@ -234,7 +234,7 @@ def _has_ended_child() -> bool:
 @contextmanager
 def _no_signals() -> Iterator[set[signal.Signals]]:
     """No signal arrives in this thread: a copy must not run the user's handlers, nor the original lose its copy."""
-    blocked = signal.valid_signals() - {RING}  # the boundary's clock is heard everywhere
+    blocked = signal.valid_signals() - {CLOCK_SIGNAL}  # the boundary's clock is heard everywhere
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield before  # type: ignore[misc]

@@ -1,4 +1,12 @@
-"""Mutants: faults put into the batch that a miniature memorises, one by one, to see who notices."""
+"""Mutants: faults put into the batch that a miniature memorises, one by one, to see who notices.
+
+A fault is a function of the batch's rows (`LABEL_FAULTS`). The miniature gets back the weights from before memorising,
+is trained on the faulty batch for as many steps as the clean run had, and recites again. What the trainer would have
+logged, the loss and the answers are recorded; `truetune.rehearsal.mutation_score` judges them.
+
+The trade-off: a fault is put behind the collator, into finished labels. So it is the same for each trainer, but a fault
+that only a certain collator makes is not among them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +18,17 @@ from typing import Any
 
 import torch
 
-from truetune.probe.choose_rows_to_recite import RecitedRow
+from truetune.probe.choose_rows_to_recite import RowToRecite
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
 from truetune.probe.vocab_map import VocabTensor
 
 # Keys of a batch that can be laid out again: of others (positions, weights) it is not known what they would become.
-PLAIN = {"input_ids", "labels", "attention_mask"}
-# In the names of a trainer's own metrics that are compared.
-LOGGED = ("accurac", "margin")
+PLAIN_KEYS = {"input_ids", "labels", "attention_mask"}
+# Parts of the names of those of a trainer's own metrics that are compared.
+COMPARED_METRICS = ("accurac", "margin")
 # Seconds that a mutant may take longer than twice the clean run. Chosen, not measured: a machine under load is slower.
-SPARE = 5.0
+SPARE_SECONDS = 5.0
 
 
 @dataclass
@@ -34,56 +42,72 @@ class Line:
 
 
 Lines = list[Line]
-Fresh = dict[str, torch.Tensor]
+WeightSnapshot = dict[str, torch.Tensor]
+"""A copy of a model's state dict"""
 
 
-def snapshot_weights(model: torch.nn.Module) -> Fresh:
-    """The weights before anything is memorised."""
+def snapshot_weights(model: torch.nn.Module) -> WeightSnapshot:
+    """The weights of this moment: those before anything is memorised."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 def measure_row_mutants(
     trainer: Any,
     model: Any,
-    fresh: Fresh,
+    fresh: WeightSnapshot,
     batch: Mapping[str, Any],
-    parts: list[RecitedRow],
+    rows: list[RowToRecite],
     learned: MemoriseOutcome,
     tokenizer: Any,
     stops: set[int],
-    recited: Callable[[], list[dict[str, Any]]],
+    recite: Callable[[], list[dict[str, Any]]],
     notes: list[str],
     names: Collection[str] | bool = True,
 ) -> dict[str, Any]:
-    """What each fault (of these names, or all) does to the loss, the logs and the answers; and the clean run's.
+    """What each fault does to the loss, the logs and the answers; and the clean run's.
 
-    Each begins with the `fresh` weights and takes as many steps as `learned`. Faults that can't be put into this
-    batch, those that the loss does not feel, and those that end the run are under `skipped`.
+    Args:
+        trainer: computes the loss and the metrics.
+        model: the miniature, which has memorised the clean batch.
+        fresh: the weights from which the clean run began, and each fault does.
+        batch: the clean one.
+        rows: those of the batch.
+        learned: the clean run; each fault has as many steps.
+        tokenizer: of transformers.
+        stops: ids that end an answer.
+        recite: asks the model for the rows, as JSON.
+        notes: what could not be looked at is added here.
+        names: of the faults; True for all.
+
+    Returns:
+        clean (loss, logs), mutants, and skipped (name, why), as JSON. Skipped are faults that can't be put into this
+        batch, those that the loss does not feel, and those that end the run.
     """
     outcome: dict[str, Any] = {
         "clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
         "mutants": [],
         "skipped": [],
     }
-    chosen = dict(ROWS) if isinstance(names, bool) else _faults_named(names)
-    places = _row_positions(batch, parts)
-    if places is None or {part.kind for part in parts} == {"text"}:
+    chosen = dict(LABEL_FAULTS) if isinstance(names, bool) else _faults_named(names)
+    places = _row_positions(batch, rows)
+    if places is None or {row.kind for row in rows} == {"text"}:
         why = "answers are not found in the batch"
         outcome["skipped"] = [{"name": name, "why": why} for name in chosen]
         return outcome
-    lines = _lines_at(batch, parts, places)
+    lines = _lines_at(batch, rows, places)
     for name, (what, mutate) in chosen.items():
         faulty = mutate(lines, stops)
-        wrong = None if faulty == lines else _replace_lines(batch, places, lines, faulty, tokenizer)
-        if wrong is None:
-            unchanged = "it changes nothing in this batch"
-            why = unchanged if faulty == lines else "this batch can't be laid out again"
-            outcome["skipped"].append({"name": name, "why": why})
+        if faulty == lines:
+            outcome["skipped"].append({"name": name, "why": "it changes nothing in this batch"})
+            continue
+        faulty_batch = _replace_lines(batch, places, lines, faulty, tokenizer)
+        if faulty_batch is None:
+            outcome["skipped"].append({"name": name, "why": "this batch can't be laid out again"})
             continue
         # Every fault starts where the clean run started, and has as many steps: only the labels differ.
         model.load_state_dict(fresh)
         try:
-            with_fault = _memorise_as_clean(trainer, model, wrong, learned)
+            with_fault = _memorise_as_clean(trainer, model, faulty_batch, learned)
         except Exception as error:
             outcome["skipped"].append(_error_outcome(name, error))
             continue
@@ -93,16 +117,15 @@ def measure_row_mutants(
                 {"name": name, "why": "the loss is the same with it: it does not use these labels"}
             )
             continue
-        examples = _examples_of(faulty)
         outcome["mutants"].append(
             {
                 "name": name,
                 "what": what,
                 "loss": with_fault.losses,
                 "fell": with_fault.fell,
-                "logs": logs_of(trainer, model, wrong, notes),
-                "rows": recited(),
-                "label_loss": label_loss(model, examples),
+                "logs": logs_of(trainer, model, faulty_batch, notes),
+                "rows": recite(),
+                "label_loss": label_loss(model, _examples_of(faulty)),
             }
         )
     return outcome
@@ -110,14 +133,17 @@ def measure_row_mutants(
 
 def _faults_named(names: Collection[str]) -> dict[str, tuple[str, Any]]:
     """The faults of these names, in the order in which they are tried."""
-    return {name: fault for name, fault in ROWS.items() if name in names}
+    return {name: fault for name, fault in LABEL_FAULTS.items() if name in names}
 
 
 def _memorise_as_clean(
     trainer: Any, model: Any, batch: dict[str, Any], clean: MemoriseOutcome
 ) -> MemoriseOutcome:
-    """Train on a faulty batch with as many steps as the clean run had, whether its rows are known or not."""
-    until = time.perf_counter() + 2 * clean.seconds + SPARE
+    """Train on a faulty batch with at most as many steps as the clean run had, whether its rows are known or not.
+
+    It still ends before them where its loss is flat: what follows would not change the last loss.
+    """
+    until = time.perf_counter() + 2 * clean.seconds + SPARE_SECONDS
     steps = len(clean.losses)
     return memorise_batch(model, TrainerLoss(trainer, ()), batch, steps, until, known=lambda: False)
 
@@ -128,29 +154,33 @@ def _examples_of(lines: Lines) -> list[Example]:
 
 
 def _lines_at(
-    batch: Mapping[str, Any], parts: list[RecitedRow], places: list[tuple[int, int]]
+    batch: Mapping[str, Any], rows: list[RowToRecite], places: list[tuple[int, int]]
 ) -> Lines:
     """The rows as they lie in the batch, with the batch's own labels."""
     return [
         Line(
-            part.example.ids,
-            batch["labels"][row, at : at + len(part.example.ids)].tolist(),
-            len(part.trained),
-            len(part.trained) + len(part.gold),
+            row.example.ids,
+            batch["labels"][line, at : at + len(row.example.ids)].tolist(),
+            len(row.trained),
+            len(row.trained) + len(row.gold),
         )
-        for part, (row, at) in zip(parts, places, strict=True)
+        for row, (line, at) in zip(rows, places, strict=True)
     ]
 
 
 def measure_pair_mutants(
     trainer: Any,
     model: Any,
-    fresh: Fresh,
+    fresh: WeightSnapshot,
     loader: Any,
     clean: Mapping[str, Any],
-    rehearsed: Callable[[Any], dict[str, Any]],
+    rehearse: Callable[[Any], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Chosen and rejected exchanged. `clean` is what `rehearsed(loader)` gave, right before."""
+    """What exchanging chosen and rejected answers does, as JSON like that of `measure_row_mutants`.
+
+    `rehearse(loader)` trains the model on pairs from its present weights; `clean` is what it gave right before, from
+    the `fresh` weights.
+    """
     outcome: dict[str, Any] = {
         "clean": {"loss": clean["loss"], "logs": logged_metrics(trainer)},
         "mutants": [],
@@ -158,7 +188,7 @@ def measure_pair_mutants(
     }
     model.load_state_dict(fresh)
     try:
-        exchanged = rehearsed(
+        exchanged = rehearse(
             SimpleNamespace(collate_fn=lambda rows: swap_preferences(dict(loader.collate_fn(rows))))
         )
     except Exception as error:
@@ -181,6 +211,7 @@ def measure_pair_mutants(
 
 
 def _error_outcome(name: str, error: Exception) -> dict[str, str]:
+    """A fault that ended the run, as it stands under `skipped`."""
     return {
         "name": name,
         "why": f"the run ends with it: {type(error).__name__}: {str(error)[:120]}",
@@ -208,6 +239,7 @@ def swap_preferences(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opposite_name(name: str) -> str:
+    """The key of the other side of a pair; a key that names no side is its own."""
     if "chosen" in name:
         return name.replace("chosen", "rejected")
     return name.replace("rejected", "chosen")
@@ -233,9 +265,8 @@ def logs_of(
         )
         metrics |= {f"eval_{name}": float(value) for name, value in computed.items()}
     except Exception as error:
-        if (
-            note := f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}"
-        ) not in notes:
+        note = f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}"
+        if note not in notes:
             notes.append(note)
     return metrics
 
@@ -260,12 +291,12 @@ def logged_metrics(trainer: Any) -> dict[str, float]:
     return {
         name: float(values[-1])
         for name, values in counted.items()
-        if values and any(part in name for part in LOGGED)
+        if values and any(part in name for part in COMPARED_METRICS)
     }
 
 
 def _row_positions(
-    batch: Mapping[str, Any], parts: list[RecitedRow]
+    batch: Mapping[str, Any], rows: list[RowToRecite]
 ) -> list[tuple[int, int]] | None:
     """Line and column at which each row begins in the batch; None where one is not there."""
     ids, labels = batch.get("input_ids"), batch.get("labels")
@@ -276,12 +307,15 @@ def _row_positions(
     ):
         return None
     positions: list[tuple[int, int]] = []
-    for part in parts:
-        wanted = torch.tensor(part.example.ids, device=ids.device)
+    for row in rows:
+        wanted = torch.tensor(row.example.ids, device=ids.device)
         if ids.dim() != 2 or len(wanted) > ids.shape[1]:
             return None
-        same = (ids.unfold(1, len(wanted), 1) == wanted).all(-1).nonzero().tolist()
-        place = next(((row, at) for row, at in same if (row, at) not in positions), None)
+        # (lines, columns, length) windows, without a copy of the batch.
+        windows = ids.unfold(1, len(wanted), 1)
+        same = (windows == wanted).all(-1).nonzero().tolist()
+        # Two equal rows of a batch stand at two places.
+        place = next(((line, at) for line, at in same if (line, at) not in positions), None)
         if place is None:
             return None
         positions.append(place)
@@ -299,7 +333,7 @@ def _replace_lines(
     if all(len(new.ids) == len(old.ids) for new, old in zip(faulty, lines, strict=True)):
         return _overwrite_lines(batch, places, faulty)
     ids = batch["input_ids"]
-    if set(batch) != PLAIN or [row for row, _ in places] != list(range(len(ids))):
+    if set(batch) != PLAIN_KEYS or [row for row, _ in places] != list(range(len(ids))):
         return None
     # Padding is masked, so any id does.
     pad = getattr(tokenizer, "pad_token_id", None) or 0
@@ -373,6 +407,7 @@ def _all_supervised(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
+    """The prompt has labels, and the answer has none."""
     return [
         replace(line, labels=line.ids[: line.answer] + [-100] * (len(line.ids) - line.answer))
         for line in lines
@@ -380,6 +415,7 @@ def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _others_answers(lines: Lines, stops: set[int]) -> Lines:
+    """Each prompt has the answer of the next row."""
     return [
         replace(
             line,
@@ -391,14 +427,15 @@ def _others_answers(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
+    """Every second row has no labels."""
     return [
         replace(line, labels=[-100] * len(line.ids)) if i % 2 else line
         for i, line in enumerate(lines)
     ]
 
 
-# Faults of rows: what each does, and how.
-ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
+# Faults by their public name (`--mutate NAME`): what each does, and how.
+LABEL_FAULTS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
     "stop-masked": ("no label on the stop token, as where pad = eos", _stop_masked),
     "stop-dropped": ("rows end before their stop token", _stop_dropped),
     "shifted-twice": ("labels moved by one before the model moves them", _shift_lines),

@@ -23,14 +23,14 @@ Key = str | int
 """A key of the user's batch, or a place in its tuple"""
 IDS, LABELS, MASK = "input_ids", "labels", "attention_mask"
 # Our name for labels that stand one place earlier than the ids that they repeat.
-SHIFTED = "shifted_labels"
+SHIFTED_LABELS = "shifted_labels"
 # Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids.
-OURS = ("_ids", "_mask", LABELS)
+LIBRARY_SUFFIXES = ("_ids", "_mask", LABELS)
 IGNORED = -100
 # Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled.
-PROMPTS_ALONE = "prompt_"
+PROMPT_PREFIX = "prompt_"
 # Our name for an unknown place of a tuple.
-OTHER = "item {}"
+UNNAMED_ITEM = "item {}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _name_the_rest(names: dict[str, Key], values: Mapping[Key, Any]) -> None:
     """Name what has no role: keys as they are, places of a tuple by their number."""
     for key in values:
         if key not in names.values():
-            names[key if isinstance(key, str) else OTHER.format(key)] = key
+            names[key if isinstance(key, str) else UNNAMED_ITEM.format(key)] = key
 
 
 def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
@@ -131,12 +131,14 @@ def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str,
 
 def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
     """Is it a place of a tuple, or a key that no trainer of transformers or TRL uses for the text of a line?"""
-    return key not in names.values() or (names.get(str(key)) == key and not str(key).endswith(OURS))
+    return key not in names.values() or (
+        names.get(str(key)) == key and not str(key).endswith(LIBRARY_SUFFIXES)
+    )
 
 
 def _has_ids(names: Mapping[str, Key]) -> bool:
-    return any(name.endswith(IDS) and not name.startswith(PROMPTS_ALONE) for name in names) or (
-        f"{PROMPTS_ALONE}{IDS}" in names
+    return any(name.endswith(IDS) and not name.startswith(PROMPT_PREFIX) for name in names) or (
+        f"{PROMPT_PREFIX}{IDS}" in names
         and any(name.endswith(IDS) and not name.startswith("prompt") for name in names)
     )
 
@@ -148,7 +150,7 @@ def _find_ids(
     vocabulary: int | None,
 ) -> str:
     """Name the ids; why not, where they are not known."""
-    if f"{PROMPTS_ALONE}{IDS}" in names or not any(
+    if f"{PROMPT_PREFIX}{IDS}" in names or not any(
         isinstance(value, torch.Tensor) for value in values.values()
     ):
         return (
@@ -199,14 +201,14 @@ def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping
     if known is not None:
         if known != LABELS and _is_shifted(values[known], ids):
             names.pop(LABELS)
-            _assign_key(names, SHIFTED, known)
+            _assign_key(names, SHIFTED_LABELS, known)
         return
     plain, shifted = _label_candidates(unknown, ids)
     if len(plain) == 1 and not shifted:
         _assign_key(names, LABELS, plain[0])
         unknown.pop(plain[0])
     elif len(shifted) == 1 and not plain:
-        _assign_key(names, SHIFTED, shifted[0])
+        _assign_key(names, SHIFTED_LABELS, shifted[0])
         unknown.pop(shifted[0])
 
 

@@ -17,7 +17,7 @@ from truetune.probe.live_objects import AliveObjects
 from truetune.probe.name_batch_tensors import (
     IDS,
     LABELS,
-    SHIFTED,
+    SHIFTED_LABELS,
     NamedBatch,
     name_batch,
     unshift_labels,
@@ -124,7 +124,7 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
     distinct: list[torch.Tensor] = []
     for tensor in _tensors_of_frames(inspect.currentframe()):
         candidate = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
-        shifted = candidate.inputs.get(SHIFTED)
+        shifted = candidate.inputs.get(SHIFTED_LABELS)
         labels = candidate.inputs.get(LABELS) if shifted is None else unshift_labels(shifted)
         if (
             labels is not None

@@ -24,7 +24,7 @@ from truetune.probe.measuring.law_trial import Trial
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.name_batch_tensors import (
     LABELS,
-    SHIFTED,
+    SHIFTED_LABELS,
     Key,
     NamedBatch,
     check_keys,
@@ -36,7 +36,7 @@ from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
 from truetune.probe.run_values_to_json import to_json
 from truetune.probe.source_rows import find_source_rows
-from truetune.probe.training_packages import PACKAGES, is_library_module
+from truetune.probe.training_packages import RECORDED_PACKAGES, is_library_module
 
 # The facts of a model that nobody gave.
 NO_MODEL: Mapping[str, Any] = {
@@ -44,7 +44,7 @@ NO_MODEL: Mapping[str, Any] = {
     "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
     "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
 }  # fmt: skip
-KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
+KIND_BY_NAME_PART = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
 
 
 class ObservedData(NamedTuple):
@@ -173,7 +173,7 @@ def _package_versions() -> dict[str, str]:
     """Releases of the training packages that the process has imported."""
     return {
         name: getattr(sys.modules[name], "__version__", "")
-        for name in PACKAGES
+        for name in RECORDED_PACKAGES
         if name in sys.modules
     }
 
@@ -297,7 +297,7 @@ def batch_arrays(batch: Mapping[str, Any]) -> Arrays:
         if isinstance(value, torch.Tensor):
             tensor = value.detach().cpu()
             # Rules know labels in place, as transformers has them.
-            if key == SHIFTED:
+            if key == SHIFTED_LABELS:
                 key, tensor = LABELS, unshift_labels(tensor)
             arrays[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         elif isinstance(value, list) and value and all(isinstance(v, int | float) for v in value):
@@ -388,7 +388,7 @@ def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
     kind = (
         "loop"
         if trainer is None
-        else next((k for word, k in KINDS.items() if word in names), "sft")
+        else next((k for word, k in KIND_BY_NAME_PART.items() if word in names), "sft")
     )
     name = (
         None

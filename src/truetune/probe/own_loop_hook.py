@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from truetune.probe.run_record import Record
 
 # Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
-TRAINERS = ("transformers.trainer", "trl.")
-INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
+TRAINER_MODULES = ("transformers.trainer", "trl.")
+CALL_INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
 # Steps of optimizers without a model of transformers, after which no further one is looked at: each costs a walk over
 # all live objects. Chosen, not measured; a GAN or a probe that trains before the model takes fewer.
-MAX_STEPS = 200
+MAX_STEPS_WITHOUT_MODEL = 200
 
 
 def watch_optimizers(orders: dict[str, Any]) -> None:
@@ -103,12 +103,12 @@ class OwnLoop:
 
         self._model = model_trained_by(optimizer)
         if self._model is None:
-            self.over = self._steps >= MAX_STEPS
+            self.over = self._steps >= MAX_STEPS_WITHOUT_MODEL
             return
         if is_compiled(self._model):
             raise Lost(
                 "the model is compiled, so what its forward pass is given can't be watched; "
-                + INSTEAD
+                + CALL_INSTEAD
             )
         self._watch = self._watch_forward(self._model)
         # A loop shorter than the batches that were asked for is judged when Python ends.
@@ -137,7 +137,8 @@ class OwnLoop:
             return register_module_forward_hook(after_forward, with_kwargs=True)
         except TypeError:
             raise Lost(
-                "this release of torch has no hook that is given what a forward pass is; " + INSTEAD
+                "this release of torch has no hook that is given what a forward pass is; "
+                + CALL_INSTEAD
             ) from None
 
     def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -254,7 +255,7 @@ def is_inside_a_trainer() -> bool:
     # (before Python 3.13): tensors of the loop would not be freed.
     frame = inspect.currentframe()
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith(TRAINERS):
+        if str(frame.f_globals.get("__name__")).startswith(TRAINER_MODULES):
             return True
         frame = frame.f_back
     return False

@@ -13,7 +13,7 @@ from truetune.probe.name_batch_tensors import Key, NamedBatch, name_batch
 from truetune.probe.preserve_state import preserve_state
 
 # Attributes by which a data loader's parts hang together.
-INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
+LOADER_PARTS = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
 
 
 class PeekedBatch(NamedTuple):
@@ -90,13 +90,15 @@ def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
 def loader_components(loader: Any) -> list[Any]:
     """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `preserve_state` takes."""
     components: dict[int, Any] = {}
-    waiting = [getattr(loader, name, None) for name in INSIDE]
+    waiting = [getattr(loader, name, None) for name in LOADER_PARTS]
     while waiting:
         part = waiting.pop()
         if isinstance(part, list | tuple):
             waiting.extend(part)
         elif part is not None and id(part) not in components:
             components[id(part)] = part
-            waiting.extend(vars(part).get(name) for name in INSIDE if hasattr(part, "__dict__"))
+            waiting.extend(
+                vars(part).get(name) for name in LOADER_PARTS if hasattr(part, "__dict__")
+            )
             waiting.append(part.__self__ if ismethod(part) else None)
     return list(components.values())

@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 from truetune.probe import write_guard
 
 # The exit code of a process whose hook failed.
-ENDED = 125
+HOOK_FAILED_CODE = 125
 # Beginning of the names of files, in the folder of refusals, that say why the hook failed.
-FAILURE = "failure"
+FAILURE_PREFIX = "failure"
 
 
 class UnguardedError(RuntimeError):
@@ -78,10 +78,10 @@ def end_process(error: BaseException | str, folder: str) -> NoReturn:
         flush=True,
     )
     with suppress(OSError):
-        Path(folder, f"{FAILURE}-{os.getpid()}").write_text(reason)
+        Path(folder, f"{FAILURE_PREFIX}-{os.getpid()}").write_text(reason)
     with suppress(Exception):
         sys.stdout.flush()
-    os._exit(ENDED)
+    os._exit(HOOK_FAILED_CODE)
 
 
 class RehearsalHook:
@@ -192,7 +192,7 @@ class RehearsalHook:
                 if trainer is None:
                     raise UnguardedError("training begins, and no trainer is found")
                 self.rehearsing = True
-                rehearse_run(
+                rehearse_and_hand_over(
                     trainer,
                     handler.train_dataloader,
                     made_trainers.take_dataset(trainer),
@@ -210,7 +210,7 @@ class RehearsalHook:
             Path(self.orders["folder"], f"waiting-{os.getpid()}").touch()
 
 
-def rehearse_run(
+def rehearse_and_hand_over(
     trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
 ) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.

@@ -1,4 +1,12 @@
-"""Pairs: after a few steps of preference training, is the chosen answer the likelier one?"""
+"""Pairs: after a few steps of preference training, has the margin of the chosen answer grown?
+
+The margin is log p(chosen) - log p(rejected) after one prompt, in nats. It is computed here from the miniature's
+logits, before and after the trainer's own loss has trained it: a loss with the wrong sign falls, and the margin
+shrinks.
+
+The trade-off: margins of the trained pairs themselves are compared, so this shows the direction of the training, and
+not whether it generalises.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +23,9 @@ from truetune.probe.memorise_batch import Example, memorise_batch
 
 # Chosen, not measured: forty steps move a miniature far from its start, in a few seconds. Half leaves margins within
 # noise; more take the time of the rehearsal.
-STEPS = 40
-# As many as rows are recited.
-ROWS = 6
+MAX_STEPS = 40
+# As many as rows are recited (`rehearse_run.MAX_MEMORISED_ROWS`).
+MAX_PAIRS = 6
 
 
 @dataclass
@@ -29,6 +37,11 @@ class Pair:
     rejected: list[int]
     rows: list[Any]
 
+    @property
+    def token_count(self) -> int:
+        """Of the prompt and both answers."""
+        return len(self.prompt) + len(self.chosen) + len(self.rejected)
+
 
 def rehearse_pairs(
     trainer: Any,
@@ -39,20 +52,30 @@ def rehearse_pairs(
     stops: set[int],
     until: float,
 ) -> dict[str, Any]:
-    """The margin of each pair, in nats, before and after training on it by the trainer's own loss."""
+    """The margin of each pair, before and after training on it by the trainer's own loss.
+
+    Args:
+        trainer: of preferences; its loss is computed.
+        model: the miniature, which is trained.
+        loader: its `collate_fn` makes the batch; a mutant gives another one.
+        examples: documents of the prepared data.
+        tokenizer: None where the trainer has none.
+        stops: ids that end an answer.
+        until: by `time.perf_counter`; after it no further step begins.
+
+    Returns:
+        pairs (texts, and margins `before` and `after`, in nats), loss and fell, as JSON; empty if there are no pairs.
+    """
     # The shortest pairs, since each step costs their tokens.
-    short = sorted(
-        _pairs_of(examples),
-        key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected),
-    )[:ROWS]
-    if not short or tokenizer is None:
+    shortest = sorted(_pairs_of(examples), key=lambda pair: pair.token_count)[:MAX_PAIRS]
+    if not shortest or tokenizer is None:
         miniature_model.note_once(
             "no pairs of answers to one prompt were found: their margin is not rehearsed"
         )
         return {}
-    margins = [[_log_ratio_margin(model, pair, stops) for pair in short]]
+    margins_before = [_margin(model, pair, stops) for pair in shortest]
     device = next(model.parameters()).device
-    collated = loader.collate_fn([row for pair in short for row in pair.rows])
+    collated = loader.collate_fn([row for pair in shortest for row in pair.rows])
     batch = {
         key: value.to(device) if isinstance(value, torch.Tensor) else value
         for key, value in dict(collated).items()
@@ -61,11 +84,11 @@ def rehearse_pairs(
         model,
         TrainerLoss(trainer, ()),
         batch,
-        STEPS,
+        MAX_STEPS,
         until,
         weights=_weights_to_train(trainer, model),
     )
-    margins.append([_log_ratio_margin(model, pair, stops) for pair in short])
+    margins_after = [_margin(model, pair, stops) for pair in shortest]
     pairs = [
         {
             "prompt": _decode_text(tokenizer, pair.prompt),
@@ -74,13 +97,16 @@ def rehearse_pairs(
             "before": before,
             "after": after,
         }
-        for pair, before, after in zip(short, *margins, strict=True)
+        for pair, before, after in zip(shortest, margins_before, margins_after, strict=True)
     ]
     return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
 
 
 def _weights_to_train(trainer: Any, model: Any) -> list[Any] | None:
-    """Where the reference is the policy without its adapter, only the adapter makes a difference; else all weights."""
+    """The adapter's alone where the reference is the policy without it; None for all weights.
+
+    Training the base as well would move the reference with the policy, and the loss would teach nothing.
+    """
     if not hasattr(model, "peft_config") or getattr(trainer, "ref_model", model) is not None:
         return None
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -88,20 +114,25 @@ def _weights_to_train(trainer: Any, model: Any) -> list[Any] | None:
 
 def _pairs_of(examples: list[Example]) -> Iterator[Pair]:
     """Both lines of each example; or of two examples with one prompt, of which one is labelled as wanted (KTO)."""
-    wanted: dict[tuple[int, ...], Example] = {}
-    others: dict[tuple[int, ...], Example] = {}
+    wanted_by_prompt: dict[tuple[int, ...], Example] = {}
+    unwanted_by_prompt: dict[tuple[int, ...], Example] = {}
     for example in examples:
-        if len(example.lines) == 2 and not (
-            isinstance(example.row, Mapping) and "label" in example.row
-        ):
+        is_mapping = isinstance(example.row, Mapping)
+        is_flagged = is_mapping and "label" in example.row
+        if len(example.lines) == 2 and not is_flagged:
             prompt, chosen, rejected = split_pair(example)
             if prompt and chosen and rejected:
                 yield Pair(prompt, chosen, rejected, [example.row])
-        elif isinstance(example.row, Mapping) and (start := _first_labelled(example.labels)):
-            (wanted if example.row.get("label") else others)[tuple(example.ids[:start])] = example
-    for begin in wanted.keys() & others.keys():
-        yes, no = wanted[begin], others[begin]
-        yield Pair(list(begin), yes.ids[len(begin) :], no.ids[len(begin) :], [yes.row, no.row])
+        elif is_mapping:
+            start = _first_labelled(example.labels)
+            if start:
+                flag = example.row.get("label")
+                by_prompt = wanted_by_prompt if flag else unwanted_by_prompt
+                by_prompt[tuple(example.ids[:start])] = example
+    for begin in wanted_by_prompt.keys() & unwanted_by_prompt.keys():
+        wanted, unwanted = wanted_by_prompt[begin], unwanted_by_prompt[begin]
+        size = len(begin)
+        yield Pair(list(begin), wanted.ids[size:], unwanted.ids[size:], [wanted.row, unwanted.row])
 
 
 def split_pair(example: Example) -> tuple[list[int], list[int], list[int]]:
@@ -118,15 +149,19 @@ def split_pair(example: Example) -> tuple[list[int], list[int], list[int]]:
 
 
 def _first_labelled(labels: list[int] | None) -> int | None:
-    return next((i for i, label in enumerate(labels) if label != -100), None) if labels else None
+    """The first position with a label; None where there is none."""
+    if labels is None:
+        return None
+    return next((i for i, label in enumerate(labels) if label != -100), None)
 
 
-def _log_ratio_margin(model: Any, pair: Pair, stops: set[int]) -> float:
-    return (
-        score_answer(model, pair.prompt, pair.chosen, stops).log_probability
-        - score_answer(model, pair.prompt, pair.rejected, stops).log_probability
-    )
+def _margin(model: Any, pair: Pair, stops: set[int]) -> float:
+    """log p(chosen) - log p(rejected) after the prompt, in nats; the reference has no part in it."""
+    chosen = score_answer(model, pair.prompt, pair.chosen, stops)
+    rejected = score_answer(model, pair.prompt, pair.rejected, stops)
+    return chosen.log_probability - rejected.log_probability
 
 
 def _decode_text(tokenizer: Any, ids: list[int]) -> str:
+    """Ids as a reader sees them, without special tokens."""
     return str(tokenizer.decode(ids, skip_special_tokens=True)).strip()

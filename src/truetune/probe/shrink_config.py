@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 # Layers, where they are all of one kind; else one of each kind. Two, so that something passes from layer to layer.
-LAYERS = 2
+MIN_LAYERS = 2
 # Width of an attention head. Chosen, not measured: even, as rotary embeddings pair its halves, and wide enough to
 # memorise a few rows.
-HEAD = 16
+HEAD_WIDTH = 16
 # Attention heads.
-WIDEST = 8
+MAX_HEADS = 8
 # Largest values of what some architectures have besides.
-FIXED = {
+MAX_VALUES = {
     "moe_intermediate_size": 64,
     "shared_expert_intermediate_size": 64,
     "num_experts": 4,
@@ -25,22 +25,22 @@ FIXED = {
     "first_k_dense_replace": 1,
     "q_lora_rank": 32,
     "kv_lora_rank": 32,
-    "qk_rope_head_dim": HEAD,
-    "qk_nope_head_dim": HEAD,
-    "qk_head_dim": 2 * HEAD,
-    "v_head_dim": HEAD,
+    "qk_rope_head_dim": HEAD_WIDTH,
+    "qk_nope_head_dim": HEAD_WIDTH,
+    "qk_head_dim": 2 * HEAD_WIDTH,
+    "v_head_dim": HEAD_WIDTH,
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
-    "linear_key_head_dim": HEAD,
-    "linear_value_head_dim": HEAD,
-    "hidden_size_per_layer_input": HEAD,
-    "max_window_layers": LAYERS,
-    "decoder_sparse_step": LAYERS,
+    "linear_key_head_dim": HEAD_WIDTH,
+    "linear_value_head_dim": HEAD_WIDTH,
+    "hidden_size_per_layer_input": HEAD_WIDTH,
+    "max_window_layers": MIN_LAYERS,
+    "decoder_sparse_step": MIN_LAYERS,
     "num_nextn_predict_layers": 0,
     "num_kv_shared_layers": 0,
 }
 # For models that can't be shrunk.
-LLAMA: dict[str, Any] = {
+SMALL_LLAMA: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
     "num_hidden_layers": 2,
@@ -64,7 +64,7 @@ def shrink_config(config: Any) -> Any:
     ):
         _narrow_widths(config)
         _shorten_layers(config)
-    for name, largest in FIXED.items():
+    for name, largest in MAX_VALUES.items():
         value = _get_setting(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > largest:
             _set_setting(config, name, largest)
@@ -83,7 +83,7 @@ def like_llama(config: Any) -> Any:
     kept: dict[str, Any] = {
         name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
     }
-    small = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
+    small = LlamaConfig(vocab_size=text.vocab_size, **SMALL_LLAMA, **kept)
     object.__setattr__(small, SHRUNK_ATTRIBUTE, True)
     return small
 
@@ -114,14 +114,16 @@ def _narrow_widths(config: Any) -> None:
     )
     small_kv, small = _small_heads(heads, kv)
     # Of few heads each is twice as wide, so that the width suffices to memorise.
-    width = small * HEAD * (1 if small >= 4 else 2)
+    width = small * HEAD_WIDTH * (1 if small >= 4 else 2)
     config.hidden_size = width
     config.num_attention_heads = small
     if kv is not None:
         config.num_key_value_heads = small_kv
     if isinstance(_get_setting(config, "head_dim"), int):
         _set_setting(
-            config, "head_dim", HEAD if _get_setting(config, "qk_rope_head_dim") else width // small
+            config,
+            "head_dim",
+            HEAD_WIDTH if _get_setting(config, "qk_rope_head_dim") else width // small,
         )
     for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
         if isinstance(_get_setting(config, name), int):
@@ -134,7 +136,7 @@ def _narrow_widths(config: Any) -> None:
 def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
     """(key-value heads, heads) in the ratio of the model's own: grouped attention stays grouped
     (`test_heads_keep_their_ratio`)."""
-    group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
+    group = min(heads // kv, MAX_HEADS // 2) if isinstance(kv, int) and kv else 1
     small_kv = min(2 if kv is not None else 4, kv or heads)
     return small_kv, group * small_kv
 
@@ -166,7 +168,7 @@ def _kept_layers(kinds: Any, count: int) -> list[int]:
     firsts = []
     if isinstance(kinds, list):
         firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
-    return firsts if len(firsts) >= LAYERS else list(range(min(LAYERS, count)))
+    return firsts if len(firsts) >= MIN_LAYERS else list(range(min(MIN_LAYERS, count)))
 
 
 def _shorten_layers(config: Any) -> None:

@@ -14,7 +14,7 @@ from truetune.probe.observe_run import unwrap_model
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
 # What of a trainer a step changes.
-STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
+STATE_OF_A_STEP = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
 
 
 @contextmanager
@@ -49,7 +49,11 @@ def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
     small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
     # By identity: a trainer holds its model under several names (`model`, `model_wrapped`).
-    kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
+    kept = {
+        name: value
+        for name, value in vars(trainer).items()
+        if value is model or name in STATE_OF_A_STEP
+    }
     handler = trainer.callback_handler.model
     for name, value in kept.items():
         if value is model or name == "model_wrapped":

@@ -71,7 +71,7 @@ def patch_trainer(orders: dict[str, Any]) -> None:
     handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
     former = handlers.on_train_begin
     # All that the entry points use is made and looked at here, where a failure is contained.
-    hook, limits = Hook(orders), Limits.of(orders)
+    hook, limits = TrainerHook(orders), Limits.of(orders)
     find, audit, lose = hook.find, hook.audit, hook.lose
     step, whole = float(limits.step), float(limits.whole)
     note = partial(run_contained, hook.made.note, on_failure=lose, seconds=step)
@@ -114,7 +114,7 @@ class ReadyTrainer(NamedTuple):
     """Of this audit among those of the process, from 1"""
 
 
-class Hook:
+class TrainerHook:
     """What the hook knows of this process. Its first failure switches it off."""
 
     def __init__(self, orders: dict[str, Any]) -> None:

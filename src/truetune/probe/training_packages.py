@@ -5,7 +5,7 @@ from __future__ import annotations
 import sysconfig
 from pathlib import PurePath
 
-PACKAGES = (
+RECORDED_PACKAGES = (
     "torch",
     "transformers",
     "trl",
@@ -17,7 +17,7 @@ PACKAGES = (
     "llamafactory",
 )
 """Those whose releases a record names"""
-LIBRARIES = frozenset({*PACKAGES, "swift", "truetune"})
+LIBRARIES = frozenset({*RECORDED_PACKAGES, "swift", "truetune"})
 """Packages that are never the user's own code, also where they run from a clone"""
 # What pip installs is in the one, what Debian's packages install in the other.
 INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})

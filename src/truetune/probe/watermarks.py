@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 # Common English nouns without accents, which tokenizers of other languages spell back as well.
-WORDS = (
+MARK_WORDS = (
     "harbour",
     "lantern",
     "velvet",
@@ -195,7 +195,7 @@ def _watermark_text(number: int) -> str:
 
     The number alone makes the text unique; the words vary so that no two neighbouring watermarks begin alike.
     """
-    first = WORDS[number % len(WORDS)]
+    first = MARK_WORDS[number % len(MARK_WORDS)]
     # 7 and 22 words have no common divisor, so the pairs repeat only after 22 * 22 watermarks.
-    second = WORDS[(number // len(WORDS) + 7 * number + 3) % len(WORDS)]
-    return f"{first} {second} {1000 + number} {WORDS[(number + 11) % len(WORDS)]}"
+    second = MARK_WORDS[(number // len(MARK_WORDS) + 7 * number + 3) % len(MARK_WORDS)]
+    return f"{first} {second} {1000 + number} {MARK_WORDS[(number + 11) % len(MARK_WORDS)]}"

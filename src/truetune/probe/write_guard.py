@@ -18,11 +18,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Of one process; the first ones tell what happens.
-NOTES = 20
+MAX_NOTES = 20
 # In the files that are no line of the user's.
-LIBRARIES = (
+LIBRARY_PATHS = (
     "/site-packages/",
     "/dist-packages/",
     "/lib/python",
@@ -31,7 +31,7 @@ LIBRARIES = (
     "<frozen",
 )
 # Programs that may be started where Python's hook alone holds: they look, or write where they are told.
-HARMLESS = (
+READ_ONLY_PROGRAMS = (
     "uname",
     "ldconfig",
     "ldconfig.real",
@@ -45,7 +45,7 @@ HARMLESS = (
     "which",
     "getconf",
 )
-GIT_LOOKS = (
+READ_ONLY_GIT_COMMANDS = (
     "rev-parse",
     "status",
     "describe",
@@ -115,7 +115,7 @@ class WriteGuard:
     def opening(self, event: str, arguments: Event) -> None:
         path, mode, flags = arguments
         writes = (
-            bool(flags & WRITING)
+            bool(flags & WRITE_FLAGS)
             if isinstance(flags, int)
             else any(letter in (mode or "") for letter in "wax+")
         )
@@ -124,16 +124,16 @@ class WriteGuard:
 
     def one_path(self, event: str, arguments: Event) -> None:
         """Of the arguments, a folder's descriptor is the last one where the call takes any."""
-        folder = arguments[-1] if event in WITH_FOLDER and len(arguments) > 1 else -1
-        self.check(ACTS[event], arguments[0], folder, follow=event not in NO_FOLLOWING)
+        folder = arguments[-1] if event in EVENTS_WITH_FOLDER and len(arguments) > 1 else -1
+        self.check(ACT_BY_EVENT[event], arguments[0], folder, follow=event not in EVENTS_ON_LINKS)
 
     def two_paths(self, event: str, arguments: Event) -> None:
         source, target, source_folder, target_folder = arguments
-        self.check(ACTS[event], source, source_folder)
-        self.check(ACTS[event], target, target_folder)
+        self.check(ACT_BY_EVENT[event], source, source_folder)
+        self.check(ACT_BY_EVENT[event], target, target_folder)
 
     def linking(self, event: str, arguments: Event) -> None:
-        self.check(ACTS[event], arguments[1], arguments[2])
+        self.check(ACT_BY_EVENT[event], arguments[1], arguments[2])
 
     def connecting(self, event: str, arguments: Event) -> None:
         opened, address = arguments[0], arguments[-1]
@@ -171,7 +171,9 @@ class WriteGuard:
         # With -S, -I or -E Python would not import the hook, and the child would stand unguarded.
         if name.startswith("python") and not any(word in words for word in ("-S", "-I", "-E")):
             return
-        if name in HARMLESS or (name == "git" and len(words) > 1 and words[1] in GIT_LOOKS):
+        if name in READ_ONLY_PROGRAMS or (
+            name == "git" and len(words) > 1 and words[1] in READ_ONLY_GIT_COMMANDS
+        ):
             return
         self.refuse("starts", " ".join(words[:4]))
 
@@ -206,7 +208,7 @@ class WriteGuard:
     def refuse(self, act: str, subject: str) -> None:
         """Raises Refusal."""
         line = line_of_program()
-        if self.count < NOTES:
+        if self.count < MAX_NOTES:
             self.count += 1
             self.noting = True
             try:
@@ -227,15 +229,15 @@ class WriteGuard:
         )
 
 
-ACTS = {
+ACT_BY_EVENT = {
     "os.remove": "removes", "os.rmdir": "removes", "os.mkdir": "makes", "os.chmod": "changes the mode of",
     "os.chown": "changes the owner of", "os.lchown": "changes the owner of", "os.truncate": "truncates",
     "os.utime": "changes the times of", "os.setxattr": "changes the attributes of",
     "os.removexattr": "changes the attributes of", "os.chflags": "changes the flags of", "os.rename": "moves",
     "os.link": "links", "os.symlink": "makes",
 }  # fmt: skip
-WITH_FOLDER = ("os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.utime")
-NO_FOLLOWING = ("os.remove", "os.rmdir", "os.mkdir", "os.lchown")
+EVENTS_WITH_FOLDER = ("os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.utime")
+EVENTS_ON_LINKS = ("os.remove", "os.rmdir", "os.mkdir", "os.lchown")
 
 
 def is_loopback(host: str) -> bool:
@@ -263,7 +265,7 @@ def line_of_program() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not any(part in name for part in LIBRARIES):
+        if not any(part in name for part in LIBRARY_PATHS):
             return f"{os.path.relpath(name) if os.path.isabs(name) else name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "the program"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from truetune.confinement import confined_launcher
 from truetune.errors import UsageError
-from truetune.probe.rehearsal_hook import FAILURE
+from truetune.probe.rehearsal_hook import FAILURE_PREFIX
 
 # A loop may be refused the same kind of act a thousand times; the first lines tell what to change.
 MAX_SHOWN_REFUSALS = 5
@@ -66,6 +66,6 @@ def read_refusals(work: Path) -> Refusals:
     # A dictionary keeps the order and each refusal once.
     notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
     refusals = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
-    failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE}-*"))]
+    failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE_PREFIX}-*"))]
     # The first failure alone: the others are of processes that ended because of it.
     return Refusals(tuple(refusals), failures[0] if failures else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from truetune.auditing.temporary_workspace import open_workspace_until_exit
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 
@@ -22,7 +23,7 @@ def record_rehearsal(
 
     Args:
         trainer: of transformers, or a subclass.
-        source_data: rows before any preparation, where they are at hand.
+        source_data: rows before any preparation, where they are known.
         batches: how many are recorded.
         laws: which laws of a correct training are tried.
         rows: how many are memorised and asked for.
@@ -31,7 +32,7 @@ def record_rehearsal(
     Raises:
         UsageError: this is no trainer, or a law or fault has no such name.
     """
-    from truetune.probe.label_mutants import ROWS
+    from truetune.probe.label_mutants import LABEL_FAULTS
     from truetune.probe.rehearse_run import rehearse_run
 
     # Before anything is touched: a loop of the user's own has no loader to ask.
@@ -39,11 +40,15 @@ def record_rehearsal(
         raise UsageError(
             f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs"
         )
-    unknown = [] if isinstance(mutate, bool) else sorted(set(mutate) - {*ROWS})
+    unknown = [] if isinstance(mutate, bool) else sorted(set(mutate) - {*LABEL_FAULTS})
     if unknown:
-        raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
+        raise UsageError(
+            f"no fault is called {', '.join(unknown)}: there are {', '.join(LABEL_FAULTS)}"
+        )
     return rehearse_run(
         trainer,
         {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate},
+        # Until this process ends, since the report reads the tokenizer of the record.
+        open_workspace_until_exit(),
         source_data=source_data,
     )

@@ -117,8 +117,8 @@ def test_16_bits_hide_no_wrong_weights(law: str) -> None:
     right = truetune.audit(make(bf16=True), laws=[law]).laws[law]
     wrong = truetune.audit(make(MeanOfMeans, bf16=True), laws=[law]).laws[law]
     assert 0 < right["value"] < right["tolerance"] / 2
-    assert right["tolerance"] == gradient_accumulation.COARSE
-    assert wrong["value"] > 2 * gradient_accumulation.COARSE
+    assert right["tolerance"] == gradient_accumulation.TOLERANCE_16_BIT
+    assert wrong["value"] > 2 * gradient_accumulation.TOLERANCE_16_BIT
 
 
 @pytest.mark.parametrize("law", ["gradient-accumulation", "process-count"])

@@ -1,4 +1,4 @@
-"""Laws that a correct trainer obeys, measured on the model at hand.
+"""Laws that a correct trainer obeys, measured on the model of the run.
 
 A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the
 real model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is
@@ -26,8 +26,6 @@ Cost = Literal["quick", "whole"]
 QUICK_LAWS_SECONDS = 120.0
 # Modules whose forward pass needs every process: a law runs in the first process alone, and would wait for ever.
 COLLECTIVE_MODULES = ("FullyShardedDataParallel", "SyncBatchNorm")
-
-
 # Laws to begin with, lest the time run out.
 FIRST_LAWS = (
     "loss-targets",

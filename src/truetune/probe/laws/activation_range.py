@@ -8,10 +8,16 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.trainer_gradients import coarsest_dtype, logits_of, undisturbed
+from truetune.probe.measuring.trainer_gradients import (
+    coarsest_dtype,
+    logits_of_first_batch,
+    undisturbed,
+)
 
 COST: Cost = "quick"
-LARGEST = 65504.0
+LARGEST_FLOAT16 = 65504.0
+# Half of the range: one batch is looked at, and later ones may be twice as large.
+TOLERANCE = 0.5
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -22,7 +28,7 @@ def measure_law(trial: Trial) -> Measured:
     if not peaks:
         raise Untested("no module gave a tensor")
     # `not peak < LARGEST` instead of `peak >= LARGEST`: a nan, of what overflowed before, is beyond as well.
-    beyond = [name for name, peak in peaks.items() if not peak < LARGEST]
+    beyond = [name for name, peak in peaks.items() if not peak < LARGEST_FLOAT16]
     first = beyond[0] if beyond else max(peaks, key=lambda name: peaks[name])
     evidence = {
         "module": first,
@@ -30,8 +36,8 @@ def measure_law(trial: Trial) -> Measured:
         "beyond": len(beyond),
         "modules": len(peaks),
     }
-    # Half of the range is the tolerance: one batch is looked at, and later ones may be twice as large.
-    return Measured(peaks[first] / LARGEST, 0.5, "largest activation, of 65504", evidence)
+    share = peaks[first] / LARGEST_FLOAT16
+    return Measured(share, TOLERANCE, "largest activation, of 65504", evidence)
 
 
 def _peak_outputs(trial: Trial) -> dict[str, float]:
@@ -55,7 +61,7 @@ def _peak_outputs(trial: Trial) -> dict[str, float]:
             if not any(module.children())
         ]
         try:
-            logits_of(trial)
+            logits_of_first_batch(trial)
         finally:
             for handle in handles:
                 handle.remove()

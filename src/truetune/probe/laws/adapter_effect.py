@@ -9,16 +9,18 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.measuring.trainer_gradients import (
-    ADAPTER,
-    logits_of,
+    ADAPTER_TENSOR,
+    logits_of_first_batch,
     nudge_weights,
     require_whole_weights,
     undisturbed,
 )
 
-# Half: an adapter that works follows wholly (0 in docs/laws.md), one without effect not at all (1).
 COST: Cost = "quick"
-MOST = 100_000_000
+# Half: an adapter that works follows wholly (0 in docs/laws.md), one without effect not at all (1).
+TOLERANCE = 0.5
+# Weights of the adapter that are copied at most, as they are put back: 400 MB in float32. Chosen, not measured.
+MAX_COPIED_WEIGHTS = 100_000_000
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -32,18 +34,18 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested("the adapter is a prompt, whose logits are not one for each token")
     require_whole_weights(trial)
     weights = [
-        p for name, p in model.named_parameters() if p.requires_grad and ADAPTER.search(name)
+        p for name, p in model.named_parameters() if p.requires_grad and ADAPTER_TENSOR.search(name)
     ]
-    if not weights or sum(p.numel() for p in weights) > MOST:
+    if not weights or sum(p.numel() for p in weights) > MAX_COPIED_WEIGHTS:
         raise Untested("no tensor of the adapter is trained, or too many to be copied")
     with undisturbed(trial):
-        on = logits_of(trial)
+        on = logits_of_first_batch(trial)
         with model.disable_adapter():
-            off = logits_of(trial)
+            off = logits_of_first_batch(trial)
         with nudge_weights(weights, 1.0):
-            moved = relative_difference(on, logits_of(trial))
+            moved = relative_difference(on, logits_of_first_batch(trial))
             with model.disable_adapter():
-                leaked = relative_difference(off, logits_of(trial))
+                leaked = relative_difference(off, logits_of_first_batch(trial))
     clear = rounding_tolerance(model)
     value = max(
         1 - min(moved / clear, 1.0) if math.isfinite(moved) else 0.0, min(leaked / clear, 1.0)
@@ -56,4 +58,4 @@ def measure_law(trial: Trial) -> Measured:
         "active": list(active),
         "tensors": len(weights),
     }
-    return Measured(value, 0.5, "how far the logits are from following the adapter", evidence)
+    return Measured(value, TOLERANCE, "how far the logits are from following the adapter", evidence)

@@ -11,7 +11,6 @@ from truetune.probe.measuring.compute_logits import alter_tokens, compute_logits
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
 
-# Exactly 0 in a dense model; rows of a mixture of experts may share a capacity, which is the fault looked for.
 COST: Cost = "quick"
 
 
@@ -31,6 +30,7 @@ def measure_law(trial: Trial) -> Measured:
         )
         worst[mode] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
+    # Exactly 0 in a dense model; rows of a mixture of experts may share a capacity, which is the fault looked for.
     return Measured(
         value,
         rounding_tolerance(trial.model),
@@ -40,6 +40,7 @@ def measure_law(trial: Trial) -> Measured:
 
 
 def _two_row_batch(trial: Trial) -> dict[str, Any]:
+    """The first batch of two rows or more, cut. Raises Untested."""
     for candidate in trial.batches:
         ids = candidate.get("input_ids")
         if isinstance(ids, torch.Tensor) and ids.dim() == 2 and len(ids) > 1:

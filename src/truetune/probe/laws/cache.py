@@ -10,16 +10,16 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
     allowed_difference,
     compute_logits,
-    logits_of,
+    logits_of_output,
     unpadded_documents,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import inputs_of, routed_difference
 
-# Rounding makes 2e-7 here, a cache that is shared wrongly 0.52 (docs/laws.md).
 COST: Cost = "quick"
-# Tokens that are fed one by one, behind the row's others.
-STEPS = 8
+# Tokens that are fed one by one, after the row's others. Chosen, not measured: each is a pass of the real model, and a
+# cache that is wrong is wrong at its first use.
+STEPPED_TOKENS = 8
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -29,17 +29,18 @@ def measure_law(trial: Trial) -> Measured:
     if "use_cache" not in inputs_of({"use_cache": True}, model):
         raise Untested("the model takes no use_cache")
     row = unpadded_documents(trial)[0][None]
-    if row.shape[1] <= STEPS:
-        raise Untested(f"no row has more than {STEPS} tokens")
+    if row.shape[1] <= STEPPED_TOKENS:
+        raise Untested(f"no row has more than {STEPPED_TOKENS} tokens")
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row)}
     off = compute_logits(model, inputs, training=False, use_cache=False)
     on = compute_logits(model, inputs, training=False, use_cache=True)
     stepped = _logits_step_by_step(model, row)
     worst = {
         "one pass": routed_difference(off, on, model),
-        "token by token": routed_difference(off[:, -STEPS:], stepped, model),
+        "token by token": routed_difference(off[:, -STEPPED_TOKENS:], stepped, model),
     }
     value = float(torch.tensor(list(worst.values())).max())
+    # Rounding makes 2e-7 here, a cache that is shared wrongly 0.52 (docs/laws.md).
     explained = allowed_difference(model, inputs, off, training=False, use_cache=False)
     return Measured(
         value, explained, "relative difference of logits", {"by way": worst, "tokens": row.shape[1]}
@@ -48,8 +49,8 @@ def measure_law(trial: Trial) -> Measured:
 
 @torch.no_grad()
 def _logits_step_by_step(model: Any, row: torch.Tensor) -> torch.Tensor:
-    """(1, STEPS, vocabulary)"""
-    begin = row.shape[1] - STEPS
+    """(1, STEPPED_TOKENS, vocabulary) logits of the last tokens, each fed alone with the cache of those before it."""
+    begin = row.shape[1] - STEPPED_TOKENS
     model.eval()
     out = model(
         input_ids=row[:, :begin], attention_mask=torch.ones_like(row[:, :begin]), use_cache=True
@@ -63,5 +64,5 @@ def _logits_step_by_step(model: Any, row: torch.Tensor) -> torch.Tensor:
         out = model(
             input_ids=row[:, i : i + 1], attention_mask=mask, past_key_values=cache, use_cache=True
         )
-        steps.append(logits_of(out)[:, -1])
+        steps.append(logits_of_output(out)[:, -1])
     return torch.stack(steps, 1)

@@ -8,19 +8,22 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import logits_of, unpadded_documents
+from truetune.probe.measuring.compute_logits import logits_of_output, unpadded_documents
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tolerance
 
 COST: Cost = "quick"
-# Tokens of the row: enough for each layer to be recomputed, and quick on a large model.
-LONGEST = 128
-# Elements of each tensor's gradient that are kept to be compared.
-SAMPLE = 4096
-# Gradients of a tensor are compared by its largest one, or this share of the largest of all.
-FLOOR = 1e-3
+# Tokens of the row. Chosen, not measured: a layer that is recomputed wrongly is so for any row, and this is quick on a
+# large model.
+MAX_ROW_TOKENS = 128
+# Elements of each tensor's gradient that are kept to be compared. Chosen, not measured: all of them would need the
+# memory of the model twice.
+SAMPLED_ELEMENTS = 4096
+# Gradients of a tensor are compared by its largest one, or this share of the largest of all: else rounding in a tensor
+# whose gradient is nearly zero would count as a difference.
+MIN_GRADIENT_SHARE = 1e-3
 # Options of the trainer, not of torch's checkpoint.
-OWN = ("every_n_layers", "offload", "selective")
+TRAINER_OPTIONS = ("every_n_layers", "offload", "selective")
 Gradients = dict[str, torch.Tensor | None]
 
 
@@ -59,7 +62,7 @@ def _with_and_without_checkpointing(
     model: Any, trial: Trial
 ) -> tuple[float, Gradients, float, Gradients]:
     """Loss and gradients of one real row as the run checkpoints, and without. Raises Untested where none is trained."""
-    row = unpadded_documents(trial)[0][None, :LONGEST]
+    row = unpadded_documents(trial)[0][None, :MAX_ROW_TOKENS]
     loss, gradients = _loss_and_gradients(model, row)
     for module in model.modules():
         if "gradient_checkpointing" in vars(module):
@@ -95,7 +98,7 @@ def _enable_checkpointing(model: Any, trial: Trial) -> None:
     options = {
         k: v
         for k, v in (getattr(args, "gradient_checkpointing_kwargs", None) or {}).items()
-        if k not in OWN
+        if k not in TRAINER_OPTIONS
     }
     enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
         model, "gradient_checkpointing_enable", None
@@ -114,7 +117,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
-    logits = logits_of(model(**inputs_of(inputs, model)))
+    logits = logits_of_output(model(**inputs_of(inputs, model)))
     loss = torch.nn.functional.cross_entropy(logits[0, :-1].float(), row[0, 1:])
     if loss.requires_grad:
         loss.backward()  # type: ignore[no-untyped-call]
@@ -125,7 +128,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
             gradients[name] = (
                 None
                 if own is None
-                else own.flatten()[:: max(own.numel() // SAMPLE, 1)].float().cpu()
+                else own.flatten()[:: max(own.numel() // SAMPLED_ELEMENTS, 1)].float().cpu()
             )
     return float(loss), gradients
 
@@ -133,7 +136,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
 def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     """Largest difference of each tensor's gradient, of its largest element: those with a gradient in both."""
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
-    floor = FLOOR * max(sizes.values(), default=0.0)
+    floor = MIN_GRADIENT_SHARE * max(sizes.values(), default=0.0)
     distances = {}
     for name, size in sizes.items():
         a, b = plain[name], gradients[name]

@@ -17,11 +17,10 @@ from truetune.probe.measuring.preference_ratios import (
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
 
-# Half of the tolerance or double would decide alike: docs/laws.md has 0 for a correct start, and 0.075 for the fault.
 COST: Cost = "quick"
 LN2 = math.log(2)
 # The loss of TRL's DPOTrainer where all log-ratios are 0.
-KNOWN = {
+LOSS_AT_ZERO_RATIOS = {
     "sigmoid": LN2,
     "sigmoid_norm": LN2,
     "robust": LN2,
@@ -51,10 +50,13 @@ def measure_law(trial: Trial) -> Measured:
     ]
     evidence = {
         "rows": rows,
-        "expected": KNOWN.get(types[0]) if trial.kind == "dpo" and len(types) == 1 else None,
+        "expected": LOSS_AT_ZERO_RATIOS.get(types[0])
+        if trial.kind == "dpo" and len(types) == 1
+        else None,
         "precomputed": is_precomputed(trial),
         "reference": _describe_reference(trial),
     }
+    # docs/laws.md has 0 for a correct start, and 0.075 for the fault: half of the tolerance or double decides alike.
     return Measured(
         worst,
         log_probability_tolerance(trial),

@@ -16,7 +16,7 @@ from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     choose_parameters,
     coarsest_dtype,
-    computed_once,
+    compute_once,
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
@@ -29,15 +29,17 @@ from truetune.probe.measuring.trainer_gradients import (
 )
 
 COST: Cost = "quick"
-# Rows, and the size of a model from which two are enough: each row costs two backward passes.
-ROWS, LARGE = 4, 50_000_000
+# Rows that are compared. Of a model with more weights than `LARGE_MODEL_WEIGHTS` two, as each costs two backward
+# passes. Both are chosen, not measured.
+MAX_ROWS = 4
+LARGE_MODEL_WEIGHTS = 50_000_000
 # Of the gradient's size. A trainer that is right differs by 8e-7 on a CPU and by 0.0017 on an H200 in float32, and by
 # 0.013 and 0.017 in 16 bits, with attention computed whole; one that takes the mean of means by 0.1 and more. Measured
 # with both laws over random models of 2 to 16 layers (docs/laws.md).
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 0.01}
-COARSE = 0.05
+TOLERANCES = {torch.float64: 1e-6, torch.float32: 0.01}
+TOLERANCE_16_BIT = 0.05
 # Losses that are of a whole micro-batch by their definition.
-PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
+TERMS_OF_WHOLE_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -69,7 +71,7 @@ def gradient_of_one_batch(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
     parameters = list(choose_parameters(trial.model).values())
     key = f"gradient of {len(rows)}"
-    gradient: list[torch.Tensor] = computed_once(
+    gradient: list[torch.Tensor] = compute_once(
         trial, key, lambda: step_gradients(trial, [batch_of(trial, rows)], parameters)
     )
     return gradient
@@ -82,8 +84,8 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
         raise Untested("a loop of your own divides its loss itself")
     require_whole_weights(trial)
     refuse_generators(trial)
-    if trial.kind in PER_BATCH:
-        raise Untested(f"the loss is of a whole micro-batch, by {PER_BATCH[trial.kind]}")
+    if trial.kind in TERMS_OF_WHOLE_BATCH:
+        raise Untested(f"the loss is of a whole micro-batch, by {TERMS_OF_WHOLE_BATCH[trial.kind]}")
     if getattr(trainer, "neftune_noise_alpha", None):
         raise Untested("NEFTune adds noise")
     if getattr(trainer, "aux_loss_enabled", False) or getattr(
@@ -97,27 +99,31 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
     if trial.kind == "dpo" and batchwise:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
     rows = rows_of(trial)
-    wanted = 2 if sum(p.numel() for p in trial.model.parameters()) > LARGE else ROWS
+    weights = sum(p.numel() for p in trial.model.parameters())
+    wanted = 2 if weights > LARGE_MODEL_WEIGHTS else MAX_ROWS
     # The shortest and the longest: where all have one length, a wrong mean equals the right one.
-    rows = [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
+    if len(rows) > wanted:
+        shortest = wanted // 2
+        rows = [*rows[:shortest], *rows[-(wanted - shortest) :]]
     refuse_random_collators(trial, rows)
     refuse_joint_losses(trial, rows)
     return rows
 
 
 def _as_list(value: Any) -> list[str]:
+    """A setting that may be one text or several."""
     return list(value) if isinstance(value, list | tuple) else [str(value)]
 
 
 def gradient_tolerance(trial: Trial) -> float:
     """Of a gradient, relative to its size."""
-    return TOLERANCE.get(coarsest_dtype(trial), COARSE)
+    return TOLERANCES.get(coarsest_dtype(trial), TOLERANCE_16_BIT)
 
 
 def refuse_rounding_of_blocks(trial: Trial, value: float, tolerance: float, *, whole: bool) -> None:
     """Raises Untested for a difference that a fused attention's rounding may have made."""
     on_cpu = next(trial.model.parameters()).device.type == "cpu"
-    if whole or on_cpu or coarsest_dtype(trial) in TOLERANCE or value <= tolerance:
+    if whole or on_cpu or coarsest_dtype(trial) in TOLERANCES or value <= tolerance:
         return
     raise Untested(
         "in 16 bits a fused attention rounds by the shape of a batch, which may be the whole difference: "

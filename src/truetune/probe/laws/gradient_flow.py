@@ -12,7 +12,7 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
-    ADAPTER,
+    ADAPTER_TENSOR,
     loss_of,
     require_whole_weights,
     undisturbed,
@@ -20,8 +20,10 @@ from truetune.probe.measuring.trainer_gradients import (
 
 COST: Cost = "quick"
 # Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.
-BATCHES, SHOWN = 2, 8
-EXPERT = re.compile(r"(\.experts?\.)\d+\.")
+MAX_BATCHES = 2
+MAX_SHOWN_TENSORS = 8
+# The number of an expert in the name of its tensors.
+EXPERT_NUMBER = re.compile(r"(\.experts?\.)\d+\.")
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -46,19 +48,23 @@ def measure_law(trial: Trial) -> Measured:
     evidence: dict[str, Any] = {
         "trained": len(trained),
         "without": len(without),
-        "names": without[:SHOWN],
+        "names": without[:MAX_SHOWN_TENSORS],
         "never reached": len(dead - normal),
         "adapter": _trains_adapter(trial),
-        "in the adapter": sum(bool(ADAPTER.search(name)) for name in without),
-        "adapter tensors": sum(bool(ADAPTER.search(name)) for name in trained),
+        "in the adapter": sum(bool(ADAPTER_TENSOR.search(name)) for name in without),
+        "adapter tensors": sum(bool(ADAPTER_TENSOR.search(name)) for name in trained),
         "checkpointing": any(
             getattr(m, "gradient_checkpointing", False) for m in trial.model.modules()
         ),
         "loss has a graph": loss is not None,
         "loss": loss,
-        "idle": sorted(normal)[:SHOWN],
+        "idle": sorted(normal)[:MAX_SHOWN_TENSORS],
         "optimizer is known": trial.optimizer is not None or trial.trainer is not None,
-        "outside the optimizer": {"count": len(lost), "names": lost[:SHOWN], "foreign": foreign},
+        "outside the optimizer": {
+            "count": len(lost),
+            "names": lost[:MAX_SHOWN_TENSORS],
+            "foreign": foreign,
+        },
     }
     value = max(len(without), len(lost)) / len(trained)
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
@@ -69,7 +75,7 @@ def _missing_gradients(
 ) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
     last_loss = None
-    for batch in trial.batches[:BATCHES]:
+    for batch in trial.batches[:MAX_BATCHES]:
         loss = loss_of(trial, batch)
         if not loss.requires_grad:
             return set(trained), set(), None
@@ -131,15 +137,15 @@ def _may_be_zero_at_start(
 
 def _is_idle_expert(name: str, trained: dict[str, torch.nn.Parameter], without: set[str]) -> bool:
     """Is it of an expert that no token was sent to, while the same tensor of another expert has a gradient?"""
-    kin = EXPERT.sub(r"\1*.", name)
+    kin = EXPERT_NUMBER.sub(r"\1*.", name)
     return kin != name and any(
-        other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
+        other not in without and EXPERT_NUMBER.sub(r"\1*.", other) == kin for other in trained
     )
 
 
 def _has_zero_partner(model: torch.nn.Module, name: str, tensor: torch.nn.Parameter) -> bool:
     """Is it a factor of an adapter whose other factor is zero? LoRA's B is at the start, so A has no gradient yet."""
-    if not ADAPTER.search(name):
+    if not ADAPTER_TENSOR.search(name):
         return False
     partners = [
         p
@@ -151,7 +157,7 @@ def _has_zero_partner(model: torch.nn.Module, name: str, tensor: torch.nn.Parame
 
 def _adapted_module(name: str) -> str:
     """The module that an adapter's tensor belongs to: `q_proj` of `q_proj.lora_A.default.weight`."""
-    match = ADAPTER.search(name)
+    match = ADAPTER_TENSOR.search(name)
     return name[: match.start()].rstrip(".") if match else name.rpartition(".")[0]
 
 

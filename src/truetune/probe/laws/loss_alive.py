@@ -12,12 +12,15 @@ from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import loss_of, undisturbed
 
 COST: Cost = "quick"
-BATCHES = 4
+# Chosen, not measured: each is a forward pass of the real model, which the run waits for.
+MAX_BATCHES = 4
 
 
 def measure_law(trial: Trial) -> Measured:
     """Share of the micro-batches whose loss is nan or infinite, without dropout."""
-    batches = [(i, batch) for i, batch in enumerate(trial.batches[:BATCHES]) if _has_labels(batch)]
+    batches = [
+        (i, batch) for i, batch in enumerate(trial.batches[:MAX_BATCHES]) if _has_labels(batch)
+    ]
     if not batches:
         raise Untested("no batch has a label")
     with undisturbed(trial), torch.no_grad():
@@ -32,6 +35,7 @@ def measure_law(trial: Trial) -> Measured:
 
 
 def _has_labels(batch: dict[str, Any]) -> bool:
+    """Is a label of this batch in the loss? Yes where it has no labels by name: its loss is made of something else."""
     labels = [
         value
         for key, value in batch.items()

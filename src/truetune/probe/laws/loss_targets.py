@@ -14,7 +14,7 @@ from truetune.probe.measuring.learned_targets import NEXT, LearnedTargets, learn
 
 COST: Cost = "quick"
 # Places of each kind that are shown.
-SHOWN = 4
+MAX_SHOWN_PLACES = 4
 # Share of the positions. docs/laws.md has 0 for correct trainers and 0.075 for the least of the faults: half and double
 # of it decide alike.
 TOLERANCE = 0.001
@@ -73,7 +73,7 @@ def _examples_of_faults(
             pass_.unheard,
         )
         for kind, places in zip(examples, places_of_kinds, strict=True):
-            left = SHOWN - len(examples[kind])
+            left = MAX_SHOWN_PLACES - len(examples[kind])
             examples[kind] += [
                 _describe_position(trial, number, pass_, *place) for place in list(places)[:left]
             ]

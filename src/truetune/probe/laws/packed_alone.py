@@ -7,7 +7,11 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import LONGEST, allowed_difference, compute_logits
+from truetune.probe.measuring.compute_logits import (
+    MAX_ROW_TOKENS,
+    allowed_difference,
+    compute_logits,
+)
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
 from truetune.probe.measuring.rounding_tolerance import routed_difference
@@ -20,7 +24,9 @@ def measure_law(trial: Trial) -> Measured:
     alone."""
     batch, line, documents = _choose_packed_line(trial)
     numbers = sorted({0, *range(len(documents))[-2:]})
-    chosen = [(begin, min(end, begin + LONGEST)) for begin, end in (documents[i] for i in numbers)]
+    chosen = [
+        (begin, min(end, begin + MAX_ROW_TOKENS)) for begin, end in (documents[i] for i in numbers)
+    ]
     ids = batch["input_ids"]
     keep = torch.cat([torch.arange(begin, end) for begin, end in chosen]).to(ids.device)
     together = compute_logits(trial.model, batch, keep=keep)

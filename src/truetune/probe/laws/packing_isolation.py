@@ -8,12 +8,11 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import KEPT, alter_tokens, compute_logits
+from truetune.probe.measuring.compute_logits import MAX_KEPT_POSITIONS, alter_tokens, compute_logits
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
 from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
 
-# Exactly 0 where documents do not see each other: the same numbers are computed twice.
 COST: Cost = "quick"
 
 
@@ -38,6 +37,7 @@ def measure_law(trial: Trial) -> Measured:
         "documents": len(documents),
         "told apart by": keys_that_separate,
     }
+    # Exactly 0 where documents do not see each other: the same numbers are computed twice.
     return Measured(
         value,
         rounding_tolerance(trial.model),
@@ -79,7 +79,7 @@ def _compared_positions(documents: list[Span], device: torch.device) -> torch.Te
     """At most KEPT places of these documents, the first ones of each among them."""
     places = torch.cat(
         [
-            torch.arange(begin, min(end, begin + max(KEPT // len(documents), 1)))
+            torch.arange(begin, min(end, begin + max(MAX_KEPT_POSITIONS // len(documents), 1)))
             for begin, end in documents
         ]
     )

@@ -21,8 +21,7 @@ from truetune.probe.measuring.rounding_tolerance import routed_difference
 
 COST: Cost = "quick"
 # One, and an odd number that is no multiple of a kernel's block.
-AMOUNTS = (1, 7)
-ROWS = 3
+EXTRA_PADDING_TOKENS = (1, 7)
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -42,11 +41,11 @@ def measure_law(trial: Trial) -> Measured:
     # Where no batch has padding yet, the side that a collator pads on unless told otherwise.
     side = padding_side(trial) or "right"
     worst: dict[str, float] = {}
-    for amount in AMOUNTS:
+    for amount in EXTRA_PADDING_TOKENS:
         worst[f"{amount} more on the {side}"] = _padding_difference(
             trial, rows, alone, stack_rows(trial, rows, side, amount)
         )
-    left: dict[str, Any] = stack_rows(trial, rows, "left", AMOUNTS[-1])
+    left: dict[str, Any] = stack_rows(trial, rows, "left", EXTRA_PADDING_TOKENS[-1])
     # As generate() makes them: pads are not counted, and the first token of a row is at 0.
     left["position_ids"] = (left["attention_mask"].cumsum(-1) - 1).clamp_min(0)
     worst["left, as in generation"] = _padding_difference(trial, rows, alone, left)

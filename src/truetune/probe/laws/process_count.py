@@ -26,7 +26,7 @@ from truetune.probe.measuring.trainer_gradients import (
     whole_attention,
 )
 
-# Two processes are computed in this one, one after the other: a law can't start any.
+# Quick, since both processes are computed in this one (see above) and none is started.
 COST: Cost = "quick"
 
 

@@ -21,7 +21,7 @@ from truetune.probe.vocab_map import vocab_map_of
 
 COST: Cost = "whole"
 # Names of tensors that are shown.
-NAMES = 8
+MAX_SHOWN_NAMES = 8
 
 
 def measure_law(trial: Trial) -> Measured:
@@ -51,7 +51,7 @@ def measure_law(trial: Trial) -> Measured:
         differ = _differing_tensors(model, loaded)
         files = sorted(path.name for path in Path(folder).iterdir())
     evidence = {
-        "differ": differ[:NAMES],
+        "differ": differ[:MAX_SHOWN_NAMES],
         "tensors that differ": len(differ),
         "files": files,
         "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch."),

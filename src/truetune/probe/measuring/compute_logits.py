@@ -19,14 +19,14 @@ from truetune.probe.measuring.rounding_tolerance import (
 
 # Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole. Chosen, not measured: faults
 # of masks and positions show in any row; twice as many tokens take twice the time of a large model on a CPU.
-ROWS = 4
-LONGEST = 256
+MAX_ROWS = 4
+MAX_ROW_TOKENS = 256
 # No difference beyond this is put down to rounding: what is a quarter off is another answer, in any dtype.
-CAP = 0.25
-MEDIA = ("pixel", "image", "audio", "video", "input_features")
+MAX_ROUNDING_DIFFERENCE = 0.25
+MEDIA_PREFIXES = ("pixel", "image", "audio", "video", "input_features")
 # Places of a line whose logits are made, where the model can make some alone: 512 places of 150,000 columns are 300 MB
 # in float32.
-KEPT = 512
+MAX_KEPT_POSITIONS = 512
 
 
 def compute_logits(
@@ -52,7 +52,7 @@ def compute_logits(
     torch.manual_seed(seed or 0)
     with torch.no_grad(), no_dropout(model) if seed is None else nullcontext():
         out = model(**arguments, **({"logits_to_keep": keep} if partly else {}))
-    values = logits_of(out)
+    values = logits_of_output(out)
     if keep is not None and not partly:
         values = values[:, keep.to(values.device)]
     if values.shape[:2] != (
@@ -100,10 +100,10 @@ def allowed_difference(
             hook.remove()
     rounding = routed_difference(model_logits, moved, model)
     # Twice, as the two computations that a law compares each round on their own.
-    return max(least, min(2 * rounding, CAP)) if rounding == rounding else least
+    return max(least, min(2 * rounding, MAX_ROUNDING_DIFFERENCE)) if rounding == rounding else least
 
 
-def logits_of(out: Any) -> torch.Tensor:
+def logits_of_output(out: Any) -> torch.Tensor:
     """The logits in what a model returns: an object, a mapping or a tuple."""
     values = out.get("logits") if isinstance(out, Mapping) else getattr(out, "logits", None)
     if values is None and isinstance(out, tuple | list):
@@ -147,7 +147,7 @@ def batch_with_ids(trial: Trial) -> dict[str, Any]:
     raise Untested("no batch has input_ids")
 
 
-def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str, Any]:
+def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = MAX_ROWS) -> dict[str, Any]:
     """Rows of a real batch, cut to LONGEST tokens; the whole where keys belong to no single token (images, packs)."""
     inputs = inputs_of(batch, trial.model)
     if holds_packed_line(batch):
@@ -158,7 +158,7 @@ def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str,
         return inputs
     # The padding is cut away, not the text.
     left = padding_side(trial) == "left"
-    places = slice(-LONGEST, None) if left else slice(None, LONGEST)
+    places = slice(-MAX_ROW_TOKENS, None) if left else slice(None, MAX_ROW_TOKENS)
     return {
         key: v[:rows, places] if isinstance(v, torch.Tensor) and v.dim() else v
         for key, v in inputs.items()
@@ -169,10 +169,10 @@ def unpadded_documents(trial: Trial) -> list[torch.Tensor]:
     """(tokens,) ids of single rows or documents of the real batches, without padding, the longest first.
 
     Raises Untested where rows hold more than text."""
-    if any(name.startswith(MEDIA) for batch in trial.batches for name in batch):
+    if any(name.startswith(MEDIA_PREFIXES) for batch in trial.batches for name in batch):
         raise Untested("rows hold more than text, and can't be taken out of their batch")
     documents = [
-        batch["input_ids"][line, a:b][:LONGEST]
+        batch["input_ids"][line, a:b][:MAX_ROW_TOKENS]
         for batch, line in lines_of(trial.batches)
         for a, b in document_spans(batch, line)
     ]

@@ -14,7 +14,7 @@ import torch
 
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
-    computed_once,
+    compute_once,
     loss_of,
     replace_attribute,
     trainer_autocast,
@@ -59,7 +59,7 @@ class LearnedTargets:
 
 def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
-    targets: list[tuple[int, LearnedTargets]] = computed_once(
+    targets: list[tuple[int, LearnedTargets]] = compute_once(
         trial, "learned targets", lambda: _targets_of_batches(trial)
     )
     return targets

@@ -19,15 +19,15 @@ from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 
 # Pairs that are compared: each costs a pass through policy and reference.
-ROWS = 3
-PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
+MAX_PAIRS = 3
+TOLERANCES_NATS = {torch.float64: 1e-5, torch.float32: 1e-3}
 # Nats a token by which two computations in 16 bits may be apart.
-COARSE = 0.05
+TOLERANCE_16_BIT_NATS = 0.05
 
 
 def log_probability_tolerance(trial: Trial) -> float:
     """Of a log-probability, in nats a token."""
-    return PER_TOKEN.get(coarsest_dtype(trial), COARSE)
+    return TOLERANCES_NATS.get(coarsest_dtype(trial), TOLERANCE_16_BIT_NATS)
 
 
 def require_start_with_reference(trial: Trial) -> None:
@@ -60,8 +60,8 @@ def refuse_others_figures(trial: Trial) -> None:
 def pair_batches(trial: Trial) -> list[dict[str, Any]]:
     """Batches of one pair each for DPO; as they are where the loss needs several rows."""
     if trial.kind != "dpo":
-        return trial.batches[:ROWS]
-    rows = [row for batch in trial.rows for row in batch][:ROWS]
+        return trial.batches[:MAX_PAIRS]
+    rows = [row for batch in trial.rows for row in batch][:MAX_PAIRS]
     return [batch_of(trial, [row]) for row in rows]
 
 

@@ -17,8 +17,8 @@ from truetune.probe.measuring.compute_logits import alter_tokens
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import batch_of, loss_of, undisturbed
 
-# Of what one row's change makes: as much may depend on the others by rounding (0.2 and more in contrastive losses).
-SHARE = 0.05
+# Share of one row's effect that may depend on the other rows: rounding makes some, contrastive losses 0.2 and more.
+MAX_JOINT_SHARE = 0.05
 IGNORED = -100
 
 
@@ -54,7 +54,7 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
     # The mixed second difference: 0 for every sum over rows, whatever the single losses are.
     neither, first, second, together = both
     effect = max(abs(first - neither), abs(second - neither))
-    if abs(together - first - second + neither) > SHARE * effect > 0:
+    if abs(together - first - second + neither) > MAX_JOINT_SHARE * effect > 0:
         raise Untested(
             "the loss of a row depends on the other rows of its micro-batch (negatives, or a term"
             " of the whole batch), so that other micro-batches are another task"
@@ -62,6 +62,7 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
 
 
 def _line_count(value: Any) -> int:
+    """Lines of a (lines, tokens) tensor; 0 of anything else."""
     return len(value) if isinstance(value, torch.Tensor) and value.dim() == 2 else 0
 
 
@@ -88,6 +89,7 @@ def _change_rows(
 
 
 def _attended_tokens(batch: Mapping[str, Any], key: str) -> torch.Tensor:
+    """(lines, tokens) bool: which of the ids under this key are no padding; all without a mask."""
     mask = batch.get(f"{key.removesuffix('input_ids')}attention_mask")
     if isinstance(mask, torch.Tensor) and mask.shape == batch[key].shape:
         return mask != 0

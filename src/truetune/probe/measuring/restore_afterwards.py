@@ -23,9 +23,9 @@ from truetune.probe.preserve_state import preserve_state
 
 # Elements of a buffer up to which it is kept: statistics and counters, not quantized weights. Chosen, not measured: the
 # buffers of a batch norm or a rotary embedding are far below; those of a quantized layer are far above.
-SMALL = 65536
+MAX_BUFFER_ELEMENTS = 65536
 # What `gradient_checkpointing_enable` sets on a module.
-SWITCHES = (
+CHECKPOINTING_ATTRIBUTES = (
     "gradient_checkpointing",
     "_gradient_checkpointing_func",
     "_require_grads_hook",
@@ -63,7 +63,7 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
     buffers: list[SavedBuffer] = list(_small_buffers(modules))
     switches = [
         (module, name, vars(module).get(name, _ABSENT))
-        for module, name in product(modules, SWITCHES)
+        for module, name in product(modules, CHECKPOINTING_ATTRIBUTES)
     ]
     # `gradient_checkpointing_enable` adds a hook to the input embedding, which would make its output need a gradient.
     embeddings = [module for module in modules if isinstance(module, torch.nn.Embedding)]
@@ -96,7 +96,7 @@ def _small_buffers(modules: list[torch.nn.Module]) -> Iterator[SavedBuffer]:
     """Yield each buffer of at most SMALL elements."""
     for module in modules:
         for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.numel() <= SMALL:
+            if buffer is not None and buffer.numel() <= MAX_BUFFER_ELEMENTS:
                 yield module, name, buffer, buffer.detach().clone()
 
 
@@ -168,5 +168,9 @@ def _is_plain(value: Any, depth: int) -> bool:
     if isinstance(value, dict):
         return depth > 0 and all(_is_plain(v, depth - 1) for v in value.values())
     if isinstance(value, list | tuple | deque):
-        return depth > 0 and len(value) < SMALL and all(_is_plain(v, depth - 1) for v in value)
+        return (
+            depth > 0
+            and len(value) < MAX_BUFFER_ELEMENTS
+            and all(_is_plain(v, depth - 1) for v in value)
+        )
     return isinstance(value, str | int | float | None)

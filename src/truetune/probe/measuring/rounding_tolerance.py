@@ -8,10 +8,15 @@ from typing import Any
 
 import torch
 
-# Of the largest absolute value, for up to `LAYERS` layers; docs/laws.md shows what was measured.
-RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 5e-2}
-LAYERS = 32
-QUANTIZED = ("Params4bit", "Int8Params")
+# Of the largest absolute value, for up to `REFERENCE_LAYERS` layers; docs/laws.md shows what was measured.
+RELATIVE_TOLERANCES = {
+    torch.float64: 1e-9,
+    torch.float32: 1e-4,
+    torch.float16: 2e-2,
+    torch.bfloat16: 5e-2,
+}
+REFERENCE_LAYERS = 32
+QUANTIZED_PARAMETERS = ("Params4bit", "Int8Params")
 # Keys that models with attention kernels take through their **kwargs.
 PACKING_KEYS = (
     "cu_seq_lens_q",
@@ -21,15 +26,17 @@ PACKING_KEYS = (
     "seq_idx",
     "cu_seqlens",
 )
-# Elements that are compared at once.
-CHUNK = 4_000_000
+# Elements that are compared at once, in float64: 32 MB for each of the two tensors. Chosen, not measured.
+MAX_CHUNK_ELEMENTS = 4_000_000
 
 
 def rounding_tolerance(model: torch.nn.Module) -> float:
     """Largest relative difference that rounding explains in this model, at the coarsest precision it computes in."""
     # Errors of layers add up like a random walk: with the root of their number.
-    layers = getattr(getattr(model, "config", None), "num_hidden_layers", None) or LAYERS
-    return RELATIVE[coarsest_precision(model)] * max(1.0, math.sqrt(layers / LAYERS))
+    layers = getattr(getattr(model, "config", None), "num_hidden_layers", None) or REFERENCE_LAYERS
+    return RELATIVE_TOLERANCES[coarsest_precision(model)] * max(
+        1.0, math.sqrt(layers / REFERENCE_LAYERS)
+    )
 
 
 def coarsest_precision(model: torch.nn.Module) -> torch.dtype:
@@ -38,7 +45,7 @@ def coarsest_precision(model: torch.nn.Module) -> torch.dtype:
     parameters = list(model.parameters())
     dtypes = {p.dtype for p in parameters if p.is_floating_point() and p.dim() > 1}
     # By name: bitsandbytes need not be installed.
-    if any(type(p).__name__ in QUANTIZED for p in parameters) or hasattr(
+    if any(type(p).__name__ in QUANTIZED_PARAMETERS for p in parameters) or hasattr(
         model, "_original_forward"
     ):
         return torch.bfloat16
@@ -49,7 +56,7 @@ def coarsest_precision(model: torch.nn.Module) -> torch.dtype:
         and torch.get_float32_matmul_precision() != "highest"
     ):
         return torch.float16
-    return coarsest if coarsest in RELATIVE else torch.bfloat16
+    return coarsest if coarsest in RELATIVE_TOLERANCES else torch.bfloat16
 
 
 def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -58,7 +65,7 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
         return 0.0
     a, b = (x.reshape(-1, x.shape[-1]) if x.dim() else x[None] for x in (a, b))
     # In pieces: logits in float64 would take eight times their memory in bfloat16 twice over.
-    step = max(CHUNK // (a.numel() // len(a)), 1)
+    step = max(MAX_CHUNK_ELEMENTS // (a.numel() // len(a)), 1)
     pieces = zip(*(torch.split(x.detach(), step) for x in (a, b)), strict=True)
     maxima = [((x.double() - y.double()).abs().max(), x.double().abs().max()) for x, y in pieces]
     apart, size = (torch.stack([pair[i] for pair in maxima]).max() for i in (0, 1))
@@ -66,7 +73,7 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) -> float:
-    """`difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly equal
+    """`relative_difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly equal
     scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
     """
     if not is_mixture_of_experts(model) or coarsest_precision(model) in (
@@ -83,7 +90,7 @@ def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) 
 
 
 def is_mixture_of_experts(model: torch.nn.Module) -> bool:
-    """Is it a mixture of experts?"""
+    """Does its configuration name several experts?"""
     config = getattr(model, "config", None)
     names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
     return any((getattr(config, name, None) or 0) > 1 for name in names)

@@ -29,7 +29,7 @@ MAX_COMPARED_WEIGHTS = 20_000_000
 # and layer, 256 MB for 32 heads in 16 bits.
 WHOLE_ATTENTION_LENGTH = 2048
 # Names of the tensors that peft adds.
-ADAPTER = re.compile(
+ADAPTER_TENSOR = re.compile(
     r"lora_|hada_|lokr_|oft_|vera_|ia3_|boft_|magnitude|prompt_encoder|modules_to_save|trainable_tokens"
 )
 
@@ -311,7 +311,7 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def computed_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
+def compute_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
     """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
     # `_version` counts in-place changes: after a step of the optimizer it is another key.
     kept, key = (
@@ -340,7 +340,7 @@ def nudge_weights(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None
                 tensor.copy_(before)
 
 
-def logits_of(trial: Trial) -> torch.Tensor:
+def logits_of_first_batch(trial: Trial) -> torch.Tensor:
     """The model's logits of the first batch. Raises Untested where there is none."""
     batch = next((batch for batch in trial.batches if "input_ids" in batch), None)
     if batch is None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 # Settings of trainers whose `_prepare_inputs` samples answers from the model.
-GENERATES = ("num_generations", "steps_per_generation")
+SAMPLING_SETTINGS = ("num_generations", "steps_per_generation")
 
 
 class TrainerLoss:
@@ -67,7 +67,7 @@ def count_items(trainer: Any, model: torch.nn.Module, batches: Sequence[Mapping[
 def generates_answers(trainer: Any) -> bool:
     """Does the trainer sample its batches from the model?"""
     args = getattr(trainer, "args", None)
-    return any(getattr(args, name, None) is not None for name in GENERATES)
+    return any(getattr(args, name, None) is not None for name in SAMPLING_SETTINGS)
 
 
 @contextmanager

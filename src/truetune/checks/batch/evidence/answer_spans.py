@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.audit import PAD, Audit, Sample
+from truetune.auditing.audit import NO_DOCUMENT, Audit, Sample
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.auditing.row_fields import parse_row
 from truetune.render.rendering import Source
@@ -99,11 +99,15 @@ def answers_in_line(sample: Sample, stops: frozenset[int]) -> list[Answer]:
         return []
     # A run is a stretch of tokens that inference must produce, in one document: an answer with its
     # stop token. Where documents follow each other without a gap, their numbers part the runs.
-    owner = np.where(sample.expected, sample.documents, PAD)
+    owner = np.where(sample.expected, sample.documents, NO_DOCUMENT)
     is_answer = np.isin(sample.source, ANSWER_SOURCES)
-    edges = np.flatnonzero(np.diff(owner, prepend=PAD - 1, append=PAD - 1)).tolist()
+    edges = np.flatnonzero(np.diff(owner, prepend=NO_DOCUMENT - 1, append=NO_DOCUMENT - 1)).tolist()
     # A run without text of an answer is an empty one, or what the generation prompt writes ahead.
-    runs = [run for run in pairwise(edges) if owner[run[0]] != PAD and is_answer[slice(*run)].any()]
+    runs = [
+        run
+        for run in pairwise(edges)
+        if owner[run[0]] != NO_DOCUMENT and is_answer[slice(*run)].any()
+    ]
     answers: list[Answer] = []
     for document, turns in groupby(runs, lambda run: int(owner[run[0]])):
         spans = list(turns)
@@ -197,7 +201,7 @@ def length_limit_of_audit(audit: Audit) -> tuple[int | None, bool]:
     lengths = [
         n
         for sample in audit.samples
-        for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()
+        for n in np.bincount(sample.documents[sample.documents != NO_DOCUMENT]).tolist()
     ]
     longest = max(lengths, default=0)
     return (longest if lengths.count(longest) >= MIN_LONGEST_DOCUMENTS else None), False

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.audit import PAD, Sample
+from truetune.auditing.audit import NO_DOCUMENT, Sample
 from truetune.checks.answer_diversity import AnswerDiversity
 from truetune.errors import name_list
 from truetune.render.rendering import Source
@@ -51,7 +51,7 @@ class LearnedDocument(NamedTuple):
 def documents_in_line(sample: Sample) -> Iterator[LearnedDocument]:
     """The documents of a line, in their order."""
     is_text = np.isin(sample.source, TEXT_SOURCES)
-    for number in np.unique(sample.documents[sample.documents != PAD]).tolist():
+    for number in np.unique(sample.documents[sample.documents != NO_DOCUMENT]).tolist():
         own = sample.documents == number
         learned = own & sample.supervised & is_text
         read = ~sample.supervised & ~sample.padding
