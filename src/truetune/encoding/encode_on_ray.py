@@ -16,15 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.find_data_files import Source
-from truetune.data.split_lines_into_stretches import FileScan
-from truetune.encoding.encode_in_processes import TASKS_PER_WORKER
-from truetune.encoding.encode_shard import Shard
-from truetune.encoding.encode_shard import Store
-from truetune.encoding.encode_shard import Task
-from truetune.encoding.encode_shard import encode_shard
-from truetune.data.split_lines_into_stretches import scan_and_cut_lines
-from truetune.encoding.encode_in_processes import ShardRunner
-from truetune.encoding.encode_shard import make_document_maker
+from truetune.data.split_lines_into_stretches import FileScan, scan_and_cut_lines
+from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, ShardRunner
+from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run

@@ -92,7 +92,9 @@ class ValuesPrintedAsPython(DataRule):
         for side in filter(None, (batch, batch.rejected_sides)):
             for i, example in enumerate(side.examples):
                 if example.row.is_chat:
-                    self._count_printed_value(side, i, example, is_other=side is batch.rejected_sides)
+                    self._count_printed_value(
+                        side, i, example, is_other=side is batch.rejected_sides
+                    )
 
     def findings(self) -> Iterator[Finding]:
         if not self.rows:

@@ -73,8 +73,8 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) -> float:
-    """`relative_difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly equal
-    scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
+    """`relative_difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly
+    equal scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
     """
     if not is_mixture_of_experts(model) or coarsest_precision(model) in (
         torch.float32,

@@ -20,8 +20,10 @@ from typing import NamedTuple
 from truetune.checks.columns_read_by_scripts import names_read_from_items
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
-from truetune.checks.source.evidence.texts_encoded_for_training import library_calls_by_callback_result
-from truetune.checks.source.evidence.texts_encoded_for_training import result_reaches_a_model
+from truetune.checks.source.evidence.texts_encoded_for_training import (
+    library_calls_by_callback_result,
+    result_reaches_a_model,
+)
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.elements import element_of
