@@ -88,30 +88,21 @@ class RolesExchanged(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            roles = [
-                str(message.get("role"))
-                for message in row.messages
-                if message.get("role") != "system"
-            ]
-            if not row.is_chat or row.is_preference or len(roles) < 2:
+            roles = [str(message.get("role")) for message in row.messages]
+            turns = [role for role in roles if role != "system"]
+            if not row.is_chat or row.is_preference or len(turns) < 2:
                 continue
             self.chats += 1
-            if self.roles and "assistant" in roles and len(self.first_cases) < MAX_CASES:
-                turn = next(
-                    i for i, one in enumerate(row.messages) if one.get("role") == "assistant"
-                )
-                self.first_cases.append(case_in_message(batch, row, turn, "this turn is learned"))
-            if roles[0] == "assistant" and roles[-1] == "user":
+            if "assistant" not in turns:
+                continue
+            first = roles.index("assistant")
+            if self.roles and len(self.first_cases) < MAX_CASES:
+                self.first_cases.append(case_in_message(batch, row, first, "this turn is learned"))
+            if turns[0] == "assistant" and turns[-1] == "user":
                 self.exchanged += 1
                 if len(self.cases) < MAX_CASES:
-                    first = next(
-                        i
-                        for i, message in enumerate(row.messages)
-                        if message.get("role") == "assistant"
-                    )
-                    self.cases.append(
-                        case_in_message(batch, row, first, "the chat begins with this turn")
-                    )
+                    text = "the chat begins with this turn"
+                    self.cases.append(case_in_message(batch, row, first, text))
 
     def unmet(self) -> Unmet | None:
         if not self.chats:
