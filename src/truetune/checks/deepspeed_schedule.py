@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 DEFAULT_PEAK = 0.001
+"""The peak that DeepSpeed's schedules take if `warmup_max_lr` is not written"""
 PEAK_KEYS: Mapping[str, str] = {
     "WarmupLR": "warmup_max_lr",
     "WarmupDecayLR": "warmup_max_lr",

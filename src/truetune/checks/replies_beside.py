@@ -13,7 +13,10 @@ from truetune.parsing.input_limits import REPLY, SETTINGS
 from truetune.parsing.json_reader import parse_json
 
 MAX_FILES, MAX_ROWS = 20, 2_000
+"""Files of a folder, and rows of each, that are read. Chosen by hand: a bound on time; a limit of
+tokens is the same for all replies"""
 MIN_REPLIES = 5
+"""Replies in a file, at least. Chosen by hand: a few that are cut may be a try with a low limit"""
 COUNT_NAMES = ("completion_tokens", "output_tokens", "generated_tokens")
 REASON_NAMES = ("finish_reason", "stop_reason", "done_reason")
 LIMIT_REASONS = ("length", "max_tokens")

@@ -43,6 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message
+from truetune.data.conversation import Conversation
 from truetune.data.message_field_names import roles_in_map
 from truetune.encoding.batch import Batch
 
@@ -93,16 +94,22 @@ class RolesExchanged(DataRule):
             if not row.is_chat or row.is_preference or len(turns) < 2:
                 continue
             self.chats += 1
-            if "assistant" not in turns:
-                continue
-            first = roles.index("assistant")
-            if self.roles and len(self.first_cases) < MAX_CASES:
-                self.first_cases.append(case_in_message(batch, row, first, "this turn is learned"))
-            if turns[0] == "assistant" and turns[-1] == "user":
-                self.exchanged += 1
-                if len(self.cases) < MAX_CASES:
-                    text = "the chat begins with this turn"
-                    self.cases.append(case_in_message(batch, row, first, text))
+            if "assistant" in turns:
+                is_exchanged = turns[0] == "assistant" and turns[-1] == "user"
+                self._count_chat(batch, row, roles.index("assistant"), is_exchanged=is_exchanged)
+
+    def _count_chat(
+        self, batch: Batch, row: Conversation, first: int, *, is_exchanged: bool
+    ) -> None:
+        """Keep the first assistant turn (message `first`) of a chat as a case, and count exchanged roles."""
+        if self.roles and len(self.first_cases) < MAX_CASES:
+            self.first_cases.append(case_in_message(batch, row, first, "this turn is learned"))
+        if not is_exchanged:
+            return
+        self.exchanged += 1
+        if len(self.cases) < MAX_CASES:
+            text = "the chat begins with this turn"
+            self.cases.append(case_in_message(batch, row, first, text))
 
     def unmet(self) -> Unmet | None:
         if not self.chats:

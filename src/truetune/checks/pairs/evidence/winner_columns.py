@@ -62,6 +62,8 @@ PLAIN = ANSWERS | frozenset(
 INDEX = frozenset(("id", "idx", "index", "number"))
 TRUE, FALSE = frozenset(("true", "yes")), frozenset(("false", "no"))
 MAX_VALUE_CHARS = 80
+"""Characters of a value that names a side. Chosen by hand: names of models and columns are shorter,
+explanations longer"""
 
 
 class Sides(NamedTuple):
