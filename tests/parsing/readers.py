@@ -539,7 +539,7 @@ OWN = {
     "checks.config.served_template_differs": SWALLOWS,
     "checks.source.evidence.served_model_folders": SWALLOWS,
     "checks.source.evidence.serving_templates": TELLS,
-    "checks.check_paths": TELLS,
+    "checks.paths.folder_members": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "settings.stacks.command_options": TYPES_ALONE,
     "checks.source.evidence.published_families": SWALLOWS,

@@ -51,14 +51,21 @@ def names_read_from_items(module: Module) -> Iterator[str]:
 def _names_in_call(module: Module, call: ast.Call) -> Iterator[str]:
     """The names that a call reads: `row.get("x")`, `itemgetter("x")`, `"{x}".format(**row)`."""
     function = call.func
-    is_get = isinstance(function, ast.Attribute) and function.attr == "get"
-    is_getter = isinstance(function, ast.Name) and function.id in READING_CALLS
-    if is_get or is_getter:
-        for given in call.args[: 1 if is_get else None]:
-            if isinstance(given, ast.Constant) and isinstance(given.value, str):
-                yield given.value
-    if isinstance(function, ast.Attribute) and function.attr in ("format", "format_map"):
+    if isinstance(function, ast.Name) and function.id in READING_CALLS:
+        yield from _plain_texts(call.args)
+    if not isinstance(function, ast.Attribute):
+        return
+    if function.attr == "get":
+        yield from _plain_texts(call.args[:1])
+    elif function.attr in ("format", "format_map"):
         spreads = any(keyword.arg is None for keyword in call.keywords) or call.args
         template = module.flow.value(function.value)
         if spreads and isinstance(template, str):
             yield from PLACEHOLDER.findall(template)
+
+
+def _plain_texts(given: Iterable[ast.expr]) -> Iterator[str]:
+    """The arguments of a call that are plain texts."""
+    for argument in given:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            yield argument.value

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 DEFAULT_PEAK = 0.001
+"""The peak that DeepSpeed's schedules take if `warmup_max_lr` is not written"""
 PEAK_KEYS: Mapping[str, str] = {
     "WarmupLR": "warmup_max_lr",
     "WarmupDecayLR": "warmup_max_lr",
@@ -64,17 +65,22 @@ def peak_rate_of_schedule(settings: object) -> ScheduleRate | None:
     """The peak rate that the schedule in DeepSpeed's settings sets; None if none sets one, or if
     its value is not known.
     """
-    block = settings.get("scheduler") if isinstance(settings, Mapping) else None
-    kind = block.get("type") if isinstance(block, Mapping) else None
-    key = PEAK_KEYS.get(kind) if isinstance(kind, str) else None
-    if key is None or not isinstance(block, Mapping) or not isinstance(kind, str):
+    block = _table(settings, "scheduler")
+    kind, params = block.get("type"), _table(block, "params")
+    if not isinstance(kind, str) or kind not in PEAK_KEYS:
         return None
-    params = block.get("params")
-    written = params.get(key) if isinstance(params, Mapping) else None
+    key = PEAK_KEYS[kind]
+    written = params.get(key)
     if written is None:
         return None if kind in WITHOUT_DEFAULT else ScheduleRate(kind, key, DEFAULT_PEAK, False)
     peak = positive_rate(written[0] if isinstance(written, list) and written else written)
     return None if peak is None else ScheduleRate(kind, key, peak, True)
+
+
+def _table(settings: object, key: str) -> Mapping[str, Any]:
+    """The table under a key of settings; empty if there is none."""
+    value = settings.get(key) if isinstance(settings, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def optimizer_rate(settings: object) -> float | None:

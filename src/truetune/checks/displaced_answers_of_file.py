@@ -24,6 +24,7 @@ from truetune.data.conversation import Origin
 CHUNK_ROWS = LARGEST
 """Neighbouring rows that are compared with each other"""
 CASES_OF_DISPLACED = 20
+"""Cases that a finding shows. Chosen by hand: enough to see the shift, and few enough to read"""
 
 
 class DisplacedAnswersOfFile:

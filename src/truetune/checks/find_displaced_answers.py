@@ -54,6 +54,8 @@ MIN_PAIR_SHARE = 0.05
 """Share of the questions that are a pair with some answer; of nine public sets that the tests lay out seven have 0.07
 to 0.76, rows with filled-in templates for answers 0 to 0.004"""
 MIN_PAIRS = 20
+"""Questions with a sure answer, at least. Chosen by hand: with fewer, chance links make an order of
+their own"""
 MIN_STRETCH_PAIRS = 12
 """Pairs of a part of the rows whose answers stand anywhere in that part: fewer may be chance links"""
 # Chosen, not measured: of answers that were sorted, some stand at home by chance.

@@ -28,7 +28,10 @@ GB, GIB = 1e9, float(1 << 30)
 SMALLEST_VARIANTS = {"a100": 40.0, "v100": 16.0, "h100": 80.0, "h800": 80.0}
 """GB of GPUs that there are with several sizes"""
 MAX_FILES = 60
+"""Files of a folder that are read. Chosen by hand: a bound on time, for a folder may hold a data
+set in thousands of files"""
 MAX_NAMED = 64
+"""Names of GPUs that are kept. Chosen by hand: eight nodes of eight GPUs"""
 
 
 class GpuBeside(NamedTuple):

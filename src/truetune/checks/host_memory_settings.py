@@ -108,16 +108,26 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
         yield asked
     else:
         yield from _memory_left_to_slurm_default(file)
-    nodes = node_count_of_job(file)
-    if nodes is not None and nodes > 1:
-        name = "--nodes" if "--nodes" in file.requests else "-N"
-        value, line = file.requests[name]
-        yield SettingBeside(NODES, nodes, file.path, line, f"{name}={value}")
+    yield from _several_nodes_of_job(file)
     for launch in find_launches(file):
         # One process that spreads the model over GPUs holds it once.
         if not launch.spreads_one_model:
             line = launch.command.line
             yield SettingBeside(PROCESSES, launch.processes, file.path, line, launch.setting)
+    yield from _efficient_loading_off_in_commands(file)
+
+
+def _several_nodes_of_job(file: CommandFile) -> Iterator[SettingBeside]:
+    """The number of nodes that a job asks for, if it is more than one."""
+    nodes = node_count_of_job(file)
+    if nodes is not None and nodes > 1:
+        name = "--nodes" if "--nodes" in file.requests else "-N"
+        value, line = file.requests[name]
+        yield SettingBeside(NODES, nodes, file.path, line, f"{name}={value}")
+
+
+def _efficient_loading_off_in_commands(file: CommandFile) -> Iterator[SettingBeside]:
+    """The commands that switch FSDP's RAM-efficient loading off by an option."""
     for command in file.commands:
         given = last_option(command.words, f"--{EFFICIENT_LOADING[0]}")
         if given is not None and _is_off(given):

@@ -203,17 +203,21 @@ def _deepspeed_files_of_initialize(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Assign)
         for target in node.targets
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(ENGINE):
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith(ENGINE):
             continue
-        for keyword in node.keywords:
-            if keyword.arg not in ("config", "config_params"):
-                continue
-            value = assigned.get(ast.unparse(keyword.value), keyword.value)
-            for part in ast.walk(value):
-                text = part.value if isinstance(part, ast.Constant) else None
-                if isinstance(text, str) and text.endswith(".json"):
-                    yield text
+        for keyword in call.keywords:
+            if keyword.arg in ("config", "config_params"):
+                value = assigned.get(ast.unparse(keyword.value), keyword.value)
+                yield from _json_names_in(value)
+
+
+def _json_names_in(value: ast.expr) -> Iterator[str]:
+    """The names of JSON files that stand in an expression as plain text."""
+    for part in ast.walk(value):
+        text = part.value if isinstance(part, ast.Constant) else None
+        if isinstance(text, str) and text.endswith(".json"):
+            yield text
 
 
 def trainer_arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:

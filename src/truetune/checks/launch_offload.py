@@ -19,6 +19,8 @@ from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
 MAX_FILES = 60
+"""Files of a folder that are read. Chosen by hand: a bound on time, for a folder may hold a data
+set in thousands of files"""
 
 
 class LaunchOffload(NamedTuple):

@@ -22,6 +22,8 @@ ADAPTER_OPTION = re.compile(r"--[\w-]*(?:adapter|lora|peft)[\w-]*")
 OUTPUT_OPTION = re.compile(r"--[\w-]*(?:out|save|dest|export|target|merged)[\w-]*")
 MERGING = b"merge_and_unload"
 MAX_FILES = 100
+"""Files of a folder that are read. Chosen by hand: a bound on time, for a folder may hold a data
+set in thousands of files"""
 
 
 class MergedWeights(NamedTuple):

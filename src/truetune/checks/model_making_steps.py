@@ -122,6 +122,13 @@ def _step_of_python_script(command: ShellCommand, folder: Path) -> MakingStep | 
             return None
         model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
         return MakingStep(command, model or "", output or "")
+    return _step_of_module(command, module, words)
+
+
+def _step_of_module(
+    command: ShellCommand, module: Module, words: tuple[str, ...]
+) -> MakingStep | None:
+    """The step of a script that can be read: the one model that it loads, and the one folder that it saves."""
     if not MAKES_A_MODEL.search(module.text):
         return None
     loaded = {

@@ -19,6 +19,7 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 MAX_SCRIPTS = 40
 """Scripts that are read. Chosen, not measured: projects have fewer"""
 MAX_TEXT = 120
+"""Characters of the line that evidence shows: one line of a terminal"""
 ORDERS = re.compile(
     r"\b(?:max|min|sorted|nlargest|nsmallest)\(|\.sort\(|sort_values\(|\b(?:idx|arg)(?:max|min)\b|[^=\-]>[^=]|<[^=]"
 )

@@ -138,14 +138,9 @@ def _does_server_report_full_cache(log: RunLog) -> bool:
 
 def _join_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
     """One finding where a script's cast made all labels true: the cast is the cause, and the labels its evidence."""
-    casts = [
-        one for one in findings if one.rule == CastMakesColumnConstant.name() and _is_cast(one)
-    ]
-    labels = [
-        one
-        for one in findings
-        if one.rule == KtoImbalance.name() and ALL_TRUE.match(one.message) is not None
-    ]
+    casts = list(filter(_is_cast, _findings_of_rule(findings, CastMakesColumnConstant.name())))
+    imbalances = _findings_of_rule(findings, KtoImbalance.name())
+    labels = [one for one in imbalances if ALL_TRUE.match(one.message) is not None]
     if not casts or not labels:
         return list(findings)
     messages = tuple(one.message.partition(":")[0] for one in labels)
@@ -273,27 +268,27 @@ def _put_unread_sharding_before_memory_error(findings: list[Finding]) -> list[Fi
 
     What the message may mean in general is left out: smaller rows and more GPUs gain nothing while each GPU holds all.
     """
-    errors = [
-        one
-        for one in findings
-        if one.rule == RunEndedInAnException.name() and FULL_MEMORY in one.evidence
-    ]
-    causes = [
-        one
-        for one in findings
-        if one.rule == ShardingFileNotRead.name() and UNLESS_BY_DEFAULT not in one.evidence
-    ]
+    ended = _findings_of_rule(findings, RunEndedInAnException.name())
+    errors = [one for one in ended if FULL_MEMORY in one.evidence]
+    unread = _findings_of_rule(findings, ShardingFileNotRead.name())
+    causes = [one for one in unread if UNLESS_BY_DEFAULT not in one.evidence]
     if not errors or not causes:
         return findings
-    plain = replace(
-        errors[0],
-        evidence=tuple(one for one in errors[0].evidence if not one.startswith(ANY_CAUSE)),
-        remedy="; ".join(
-            part for part in errors[0].remedy.split("; ") if not ROWS_OR_GPUS.search(part)
-        ),
-    )
+    plain = _without_general_advice(errors[0])
     kept = [plain if one is errors[0] else one for one in findings]
     return _put_causes_before_error(kept, plain, causes)
+
+
+def _findings_of_rule(findings: Iterable[Finding], rule: str) -> list[Finding]:
+    """The findings of the rule of this name."""
+    return [one for one in findings if one.rule == rule]
+
+
+def _without_general_advice(error: Finding) -> Finding:
+    """An error on full memory without what such a message may mean in general."""
+    evidence = tuple(text for text in error.evidence if not text.startswith(ANY_CAUSE))
+    advice = [part for part in error.remedy.split("; ") if not ROWS_OR_GPUS.search(part)]
+    return replace(error, evidence=evidence, remedy="; ".join(advice))
 
 
 def _put_causes_before_error(

@@ -13,7 +13,10 @@ from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 
 MAX_FILES, MAX_ROWS = 20, 2_000
+"""Files of a folder, and rows of each, that are read. Chosen by hand: a bound on time; a limit of
+tokens is the same for all replies"""
 MIN_REPLIES = 5
+"""Replies in a file, at least. Chosen by hand: a few that are cut may be a try with a low limit"""
 COUNT_NAMES = ("completion_tokens", "output_tokens", "generated_tokens")
 REASON_NAMES = ("finish_reason", "stop_reason", "done_reason")
 LIMIT_REASONS = ("length", "max_tokens")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 MAX_LOOPS = 100
+"""Loops that are open at once. Chosen by hand: a bound on broken scripts whose loops never end"""
 NAME = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*|\d)")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 ASSIGNED = re.compile(

@@ -34,9 +34,14 @@ TURN_MARK = re.compile(
 FILES_OF_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 """They hold the tokenizer's own tokens, those of its template among them"""
 MAX_FILES = 50
+"""Files of each kind that are read. Chosen by hand: a bound on time; projects have fewer"""
 MAX_BYTES = 1 << 20
+"""Bytes of a file of settings that is read. Chosen by hand: settings that people write are far
+shorter, data are longer"""
 MAX_DEPTH = 3
+"""Levels of tables in which keys are looked for. Chosen by hand: the stacks keep these keys near the top"""
 MAX_TOKENS = 2_000
+"""Tokens of one list that are taken. Chosen by hand: a bound on memory; more would be a vocabulary"""
 
 
 def tokens_added_by_project(sources: Iterable[str], named: Iterable[str]) -> frozenset[str]:

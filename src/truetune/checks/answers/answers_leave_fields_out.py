@@ -88,6 +88,8 @@ from truetune.generation.answer_samples import Sample
 from truetune.generation.field_scores import FieldScores, score_fields
 
 MIN_BAD_ANSWERS = 3
+"""Answers that leave fields out, at least. Chosen by hand: one or two are a slip of the model, and
+no habit"""
 # Chosen: one field of a hundred is what any extraction loses; half of it would be within the noise of small files.
 MIN_SHARE = 0.05
 # Chosen: with fewer right values the answers are about other rows, or in other fields altogether, which is no matter of

@@ -56,6 +56,8 @@ from truetune.generation.json_answers import CUT_OFF, are_references_json, json_
 
 ENDS_INSIDE = "end by themselves inside of it"
 MIN_BAD = 3
+"""Answers that are no JSON, at least. Chosen by hand: one or two are a slip of the model, and no
+habit"""
 # Chosen: one of a hundred is what a caller has to handle anyway.
 MIN_BAD_SHARE = 0.05
 

@@ -80,6 +80,7 @@ from truetune.generation.answer_samples import Sample
 from truetune.generation.label_scores import LabelScores, score_labels
 
 TOLERATED = 0.5
+"""The share of wrong answers up to which nothing is said: `most` in the rule's name"""
 
 
 class MostAnswersAreWrong(BadAnswerShareRule):

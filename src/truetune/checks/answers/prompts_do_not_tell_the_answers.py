@@ -68,6 +68,8 @@ from truetune.generation.split_words import split_words
 ROWS_A_PROMPT = 8
 """Rows that a prompt stands in on average, at least"""
 MIN_ROWS = 16
+"""Answers to judge at least: two prompts of ROWS_A_PROMPT rows each; with fewer, one repeated
+prompt decides"""
 MIN_PROMPT_WORDS = 3
 """Words of a prompt: of fewer it may be the name of a task or of a source"""
 DISTINCT_REFERENCES = 0.5

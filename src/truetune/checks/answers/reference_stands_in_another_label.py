@@ -53,6 +53,8 @@ from truetune.generation.answer_samples import Sample
 from truetune.generation.label_scores import LabelScores, score_labels
 
 MIN_BAD_ANSWERS = 3
+"""Answers that say another label, at least. Chosen by hand: one or two are a slip of the model, and
+no habit"""
 # Chosen: a score that is off by less is within the noise of most test sets.
 MIN_SHARE = 0.05
 

@@ -50,6 +50,8 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
+"""Places by which labels may be off: shifted once or twice, in either direction. A shift by more is
+no known mistake"""
 # Chosen, not measured. Right labels agree in all places, those of a masked-language collator in one
 # of ten; text that repeats itself agrees with its neighbours in few. Between them lies what code of
 # one's own changes on purpose.

@@ -48,6 +48,7 @@ from truetune.checks.rule import EvaluationRule
 from truetune.generation.evaluation_results import EqualAnswers
 
 MIN_ROWS = 20
+"""Answers to compare at least. Chosen by hand: two models may agree on a handful of easy questions"""
 # Chosen: a model that was trained with a rate of nothing differs from its base in a word now and then.
 MIN_EQUAL_SHARE = 0.98
 # Labels and numbers are equal wherever both models are right.

@@ -112,16 +112,21 @@ def _has_own_prompt(row: Conversation) -> bool:
 
 def _begins_with_own_prompt(row: Conversation) -> bool:
     """Does the completion begin with the prompt?"""
-    if row.messages:
-        cut = row.prompt_messages or 0
-        asked = [m.get("content") for m in row.messages[:cut] if m.get("role") == "user"]
-        first = row.messages[cut]
-        is_turn = first.get("role") in ("user", "system")
-        return (
-            bool(asked)
-            and is_turn
-            and first.get("content") in [m.get("content") for m in row.messages[:cut]]
-        )
+    return _begins_with_prompt_turn(row) if row.messages else _begins_with_prompt_text(row)
+
+
+def _begins_with_prompt_turn(row: Conversation) -> bool:
+    """Does the completion of a chat begin with a turn of its prompt?"""
+    cut = row.prompt_messages or 0
+    prompt, first = row.messages[:cut], row.messages[cut]
+    if first.get("role") not in ("user", "system"):
+        return False
+    is_asked = any(message.get("role") == "user" for message in prompt)
+    return is_asked and first.get("content") in [message.get("content") for message in prompt]
+
+
+def _begins_with_prompt_text(row: Conversation) -> bool:
+    """Does a completion in plain text begin with its prompt, or with a mark of a template and the prompt?"""
     prompt, completion = (row.prompt or "").strip(), (row.completion or "").lstrip()
     if len(prompt) < MIN_CHARACTERS:
         return False

@@ -75,6 +75,8 @@ REMEDY_WHERE_LENGTH_TELLS_ALL = (
 )
 REMEDY_WHERE_ASKED = f"nothing to do where this length is what you want to teach; else {REMEDY}"
 MAX_PROMPT_CHARS = 4_000
+"""Characters of a prompt that are searched for a wish for length. Chosen by hand: it is said at the
+beginning, and documents may follow"""
 ASKED_SHARE = 0.5
 """Share of the prompts that ask for a length, from which the pairs are about it. Chosen, not measured"""
 ASKS_FOR_LENGTH = {

@@ -14,6 +14,7 @@ from truetune.errors import DataError, TruetuneError
 from truetune.logs.run_log import RunLog
 
 HEAD_BYTES = 4_096
+"""Bytes that tell the output of nvidia-smi: its table or its columns stand in the first three lines"""
 LOG_NAME = re.compile(
     r"(?:^|[\W_])(?:log|std(?:out|err)|console|nohup|output|traceback|error)s?(?:$|[\W_\d])", re.I
 )

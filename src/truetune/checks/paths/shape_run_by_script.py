@@ -13,7 +13,7 @@ from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
 from truetune.checks.rows_of_ids_by_script import make_script_tokenizer
 from truetune.data.find_data_files import find_sources
-from truetune.data.script_rows.find_shaping_script import find_shaping_script
+from truetune.data.script_rows.find_shaping_script import ShapingScript, find_shaping_script
 from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS, ScriptRows, bring_tokenizer
 from truetune.errors import TruetuneError, name_list
 from truetune.render.probes import prepare_probes_of_run
@@ -33,8 +33,13 @@ def shape_run_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     scripts = seen.training_scripts()
     update = _give_scripts_a_tokenizer(scripts, run)
     shaping = find_shaping_script(scripts, run.data)
-    if shaping is None:
-        return run
+    return run if shaping is None else _with_rows_of_script(run, shaping, update, seen)
+
+
+def _with_rows_of_script(
+    run: RunSpec, shaping: ShapingScript, update: dict[str, object], seen: PathsCheck
+) -> RunSpec:
+    """The run with `update`, the evaluation rows of the script, and its rows if it changes them."""
     rows = shaping.rows
     if not run.eval_data and rows.evaluation:
         update["eval_data"] = rows.evaluation_files

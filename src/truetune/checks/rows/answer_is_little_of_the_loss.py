@@ -68,6 +68,8 @@ from truetune.encoding.batch import Batch
 LITTLE = 0.05
 """Share of the text below which the answer is next to nothing of the loss"""
 MIN_ROWS = 20
+"""Rows or chats to judge at least. Chosen by hand: a column that ends fewer texts may do so by
+chance"""
 MAX_ROWS = 2_000
 """Rows that are looked at: a script makes all of them in one way"""
 MAX_BEHIND = 40

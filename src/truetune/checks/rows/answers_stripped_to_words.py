@@ -69,7 +69,11 @@ MIN_ROWS = 20
 MIN_WORDS, MIN_WORDS_ALONE = 8, 12
 """Words of an answer that is judged, and of one beside prompts in whole sentences: lists of keywords are shorter"""
 MIN_PROMPT_WORDS = 3
+"""Words of a prompt that is compared. Chosen by hand: one or two words are a label or a search
+term, and no sentence"""
 BARE_SHARE = 0.95
+"""Share of the texts without capitals and marks. Chosen by hand: scripts strip all answers, people
+write some in lower case"""
 # Prose has 0.3 to 0.6 (`identify_language`). After NLTK's list of 198 words 0.01 to 0.04 stay: `would`, `could`, `one`.
 MAX_FUNCTION_WORDS = 0.06
 MIN_LETTERS = 0.9
@@ -79,6 +83,7 @@ MAX_WORD, MIN_WORD = 9.0, 3.0
 SAMPLE = 4000
 """Characters that the language is told by"""
 MAX_SHOWN, MAX_TEXT = 3, 100
+"""Cases, and characters of each, that a finding shows"""
 ASKING_SHARE = 0.1
 """Of the prompts that ask for keywords, from which the answers may be meant so"""
 

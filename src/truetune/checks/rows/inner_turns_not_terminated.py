@@ -78,9 +78,12 @@ QUESTION_WORDS = frozenset(
 """Labels of lists of questions, which documents and prompts with examples hold as a whole"""
 SPEAKERS = ROLE_WORDS - QUESTION_WORDS
 MAX_TEXT = 20_000
+"""Characters of a text that is read as turns. Chosen by hand: longer ones are documents, in which a
+label is a heading"""
 MIN_LABELS = 4
 """Two questions with their answers"""
 MIN_ROWS = 2
+"""Rows of several turns, at least: a single one may be the subject of the data"""
 # Chosen, not measured: below it, they are a slip among rows of another kind.
 MIN_SHARE = 0.05
 """Of all texts"""

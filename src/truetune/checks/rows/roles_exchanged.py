@@ -44,6 +44,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message
 from truetune.data.message_field_names import roles_by_file_name
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat
@@ -88,30 +89,27 @@ class RolesExchanged(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            roles = [
-                str(message.get("role"))
-                for message in row.messages
-                if message.get("role") != "system"
-            ]
-            if not row.is_chat or row.is_preference or len(roles) < 2:
+            roles = [str(message.get("role")) for message in row.messages]
+            turns = [role for role in roles if role != "system"]
+            if not row.is_chat or row.is_preference or len(turns) < 2:
                 continue
             self.chats += 1
-            if self.roles and "assistant" in roles and len(self.first_cases) < MAX_CASES:
-                turn = next(
-                    i for i, one in enumerate(row.messages) if one.get("role") == "assistant"
-                )
-                self.first_cases.append(case_in_message(batch, row, turn, "this turn is learned"))
-            if roles[0] == "assistant" and roles[-1] == "user":
-                self.with_sides_exchanged += 1
-                if len(self.cases) < MAX_CASES:
-                    first = next(
-                        i
-                        for i, message in enumerate(row.messages)
-                        if message.get("role") == "assistant"
-                    )
-                    self.cases.append(
-                        case_in_message(batch, row, first, "the chat begins with this turn")
-                    )
+            if "assistant" in turns:
+                is_exchanged = turns[0] == "assistant" and turns[-1] == "user"
+                self._count_chat(batch, row, roles.index("assistant"), is_exchanged=is_exchanged)
+
+    def _count_chat(
+        self, batch: Batch, row: Conversation, first: int, *, is_exchanged: bool
+    ) -> None:
+        """Keep the first assistant turn (message `first`) of a chat as a case, and count exchanged roles."""
+        if self.roles and len(self.first_cases) < MAX_CASES:
+            self.first_cases.append(case_in_message(batch, row, first, "this turn is learned"))
+        if not is_exchanged:
+            return
+        self.with_sides_exchanged += 1
+        if len(self.cases) < MAX_CASES:
+            text = "the chat begins with this turn"
+            self.cases.append(case_in_message(batch, row, first, text))
 
     def unmet(self) -> Unmet | None:
         if not self.chats:

@@ -31,7 +31,7 @@ trained and saved. A pad token from the vocabulary needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from truetune.checks.data_unmet_reasons import NO_EMBEDDING
 from truetune.checks.findings import Case, Finding
@@ -72,19 +72,9 @@ class PadIdOutsideEmbedding(DataRule):
         if rows is None:
             return
         special = self.tokenizer.special
-        named = {
-            name: special[name]
-            for name in NAMED_TOKENS
-            if name in special and special[name].id >= rows
-        }
-        added = self.tokenizer.backend.get_added_tokens_decoder()
-        texts = {
-            token.id: f"{token.token} ({token.id}) is the {name} token"
-            for name, token in named.items()
-        }
-        for id, token in sorted(added.items()):
-            if id >= rows:
-                texts.setdefault(id, f"{token.content} ({id})")
+        present = [name for name in NAMED_TOKENS if name in special]
+        named = [name for name in present if special[name].id >= rows]
+        texts = self._tokens_beyond(rows, named)
         if not texts:
             return
         subject = (
@@ -98,3 +88,15 @@ class PadIdOutsideEmbedding(DataRule):
             cases=[Case(text, file="tokenizer.json") for text in texts.values()],
             count=len(texts),
         )
+
+    def _tokens_beyond(self, rows: int, named: Iterable[str]) -> dict[int, str]:
+        """Id -> description of the named special tokens and of the added tokens without a row."""
+        texts = {}
+        for name in named:
+            token = self.tokenizer.special[name]
+            texts[token.id] = f"{token.token} ({token.id}) is the {name} token"
+        added = self.tokenizer.backend.get_added_tokens_decoder()
+        for id, added_token in sorted(added.items()):
+            if id >= rows:
+                texts.setdefault(id, f"{added_token.content} ({id})")
+        return texts

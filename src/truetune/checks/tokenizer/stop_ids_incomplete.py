@@ -73,33 +73,32 @@ class StopIdsIncomplete(DataRule):
         stop = self._turn_end_of_template()
         if not self.chats or stop is None:
             return
-        others = [
-            f"{s.token} ({s.id}) is one by: {', '.join(s.origins)}"
-            for s in self.probes.stops
-            if s != stop
-        ]
         # The template writes the token, which makes no engine stop at it.
         listed = set(stop.origins) - {"template"}
         known = self.tokenizer.generation_config is not None
         if "generation_config" in listed or (listed and not known):
             return
-        where = (
-            "generation_config.json"
-            if known
-            else "the tokenizer, and there is no generation_config.json"
-        )
-        if listed:
-            others.append(
-                f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does"
-                " not read"
-            )
+        where = "generation_config.json"
+        if not known:
+            where = "the tokenizer, and there is no generation_config.json"
         yield self.finding(
             f"turns end with {stop.token} ({stop.id}), which is no stop token of {where}",
             f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into'
             " generation_config.json",
             severity="error" if known and not listed else "warning",
-            evidence=others or ["no file names a stop token"],
+            evidence=list(self._stops_by_origin(stop, listed)) or ["no file names a stop token"],
         )
+
+    def _stops_by_origin(self, stop: Stop, listed: set[str]) -> Iterator[str]:
+        """Evidence: the other stop tokens with the files that name them, and the files that name this one."""
+        for other in self.probes.stops:
+            if other != stop:
+                yield f"{other.token} ({other.id}) is one by: {', '.join(other.origins)}"
+        if listed:
+            yield (
+                f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does"
+                " not read"
+            )
 
     def _turn_end_of_template(self) -> StopToken | None:
         """The token that the chat template ends turns with."""

@@ -62,6 +62,8 @@ PLAIN = ANSWERS | frozenset(
 INDEX = frozenset(("id", "idx", "index", "number"))
 TRUE, FALSE = frozenset(("true", "yes")), frozenset(("false", "no"))
 MAX_VALUE_CHARS = 80
+"""Characters of a value that names a side. Chosen by hand: names of models and columns are shorter,
+explanations longer"""
 
 
 class Sides(NamedTuple):
@@ -98,13 +100,11 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     tags = _differing_words(chosen, rejected)
     if tags is None:
         return None
-    pair = (tags[0], tags[1])
-    if pair in PAIR_ENDINGS or (tags[1], tags[0]) not in PAIR_ENDINGS:
-        is_first = pair in PAIR_ENDINGS or chosen <= rejected
-    else:
-        is_first = False
+    pair, turned = (tags[0], tags[1]), (tags[1], tags[0])
+    # Endings such as `a` and `b` say which column is the first; else the names do, in their order.
+    is_first = pair in PAIR_ENDINGS or (turned not in PAIR_ENDINGS and chosen <= rejected)
     names = (chosen, rejected) if is_first else (rejected, chosen)
-    ordered_tags = pair if is_first else (tags[1], tags[0])
+    ordered_tags = pair if is_first else turned
     return Sides(names, ordered_tags, ordered_tags in PAIR_ENDINGS, 0 if is_first else 1)
 
 
