@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.batches_skipped_by_one_process import (
     skipped_batches,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
+from truetune.checks.source.evidence.loop_exits_by_one_process import loop_exits_by_one_process
 from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
     refuses_several_processes,
@@ -93,7 +93,7 @@ class BatchSkippedOnOneRank(SourceRule):
         if several is None or refuses_several_processes(module):
             return
         # What collective-call-on-one-rank says of the same place is not said again.
-        known = {left.node for left in exits_by_rank(module)}
+        known = {left.node for left in loop_exits_by_one_process(module)}
         for skipped in skipped_batches(module):
             if skipped.node in known or is_under_process_count(module, skipped.node):
                 continue

@@ -48,7 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.labels_and_padding import masks_eos
+from truetune.checks.source.evidence.label_masking_and_padding import maskings_of_eos_id
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
@@ -66,7 +66,7 @@ IF_MISSING = "only where the tokenizer has no pad token of its own"
 def _pads_and_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
     """The pad tokens that are set, and the labels that are masked by the id of EOS itself."""
     yield from pad_settings(module)
-    yield from masks_eos(module)
+    yield from maskings_of_eos_id(module)
 
 
 class PadEqualsEosLmCollator(SourceRule):
@@ -85,7 +85,7 @@ class PadEqualsEosLmCollator(SourceRule):
         if reached:
             sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
             yield self._finding(reached, sinks)
-        for node in masks_eos(module):
+        for node in maskings_of_eos_id(module):
             yield self.finding(
                 "labels that equal EOS are masked: EOS is never learned, the model will not stop",
                 "mask pads by position (attention_mask == 0), not by an id that ends each answer",

@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.listings_joined_by_position import (
     AS_GIVEN,
     WORDS,
     Listing,
-    listings_joined,
+    listings_joined_in_different_orders,
 )
 from truetune.checks.source.evidence.row_pairs import row_pairs
 from truetune.checks.source.evidence.sides_filtered_apart import (
@@ -168,7 +168,7 @@ class RowsJoinedByPosition(SourceRule):
     def _of_listings(self) -> Iterator[Finding]:
         """Files of two folders that are joined in two orders."""
         module = self.subject
-        for join in listings_joined(module):
+        for join in listings_joined_in_different_orders(module):
             one, other = join.sides
             is_unsorted = one.order == other.order == AS_GIVEN
             orders = (

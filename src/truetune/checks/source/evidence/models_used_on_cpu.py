@@ -19,15 +19,15 @@ from truetune.checks.source.evidence.job_starts_beside import (
     gpu_start_of_script,
     is_option_given_by_starts,
 )
-from truetune.checks.source.evidence.model_devices_in_runs import (
+from truetune.checks.source.evidence.model_devices_at_use import (
     CPU,
+    DevicePlacement,
     ModelDevices,
     PlacedModel,
-    Placement,
-    billions_of_text,
-    device_of,
-    is_narrow,
-    name_of_model,
+    billions_of_model_name,
+    device_and_option_of,
+    is_16_bit_dtype,
+    name_of_loaded_model,
 )
 from truetune.checks.source.evidence.optimizers_in_runs import (
     OPTIMIZER_CLASSES,
@@ -139,7 +139,7 @@ def _of_models(
     if not models or not all(one.is_on_cpu for one in models):
         return
     one = models[0]
-    if one.is_moved_nowhere:
+    if one.is_where_load_left_it:
         yield from _of_unmoved(trace, one, use, what, job)
         return
     placement = next(placed for placed in one.placements if placed.event is not None)
@@ -164,7 +164,9 @@ def _of_unmoved(
         yield CpuUse(what, (model.load, use), "", sign or "")
 
 
-def _sign_of_move(devices: ModelDevices, model: PlacedModel, placement: Placement) -> str | None:
+def _sign_of_move(
+    devices: ModelDevices, model: PlacedModel, placement: DevicePlacement
+) -> str | None:
     """The words about a model that was on a GPU before it was put on the CPU."""
     if placement.event is None:
         return None
@@ -189,7 +191,7 @@ def _sign_of_job(job: JobStart | None) -> str | None:
 
 def _sign_of_size(load: CallEvent) -> str | None:
     """The words about a model that nobody trains on a CPU by intent."""
-    billions = billions_of_text(name_of_model(load))
+    billions = billions_of_model_name(name_of_loaded_model(load))
     if billions is None or billions < MIN_BILLIONS:
         return None
     return f"it has {billions:g} billion parameters"
@@ -240,7 +242,7 @@ def _is_word_cuda(node: ast.AST) -> bool:
 
 def _is_for_gpu(trace: Trace, load: CallEvent) -> bool:
     """Is it a model that nobody runs on a CPU with intent: in 16 bits, or large by its name?"""
-    if any(is_narrow(load.keywords.get(name)) for name in ("dtype", "torch_dtype")):
+    if any(is_16_bit_dtype(load.keywords.get(name)) for name in ("dtype", "torch_dtype")):
         return True
     for call in trace.methods(*NARROWING_METHODS):
         if call.receiver is load.result:
@@ -264,7 +266,7 @@ def _is_plain_cpu(value: Value | None) -> bool:
     """Is it the CPU as it is written, and no fallback or default of an option?"""
     if value is None or any(isinstance(one, Option) for one in options_of(value)):
         return False
-    device, option = device_of(value)
+    device, option = device_and_option_of(value)
     return device == CPU and option is None and not isinstance(constant_of(value), int)
 
 
@@ -272,7 +274,7 @@ def _pipelines(trace: Trace, job: JobStart | None) -> Iterator[CpuUse]:
     """The pipelines that are told to use the CPU, where the job has a GPU."""
     sign = _sign_of_job(job) or _sign_of_calls(trace)
     for call in trace.calls(PIPELINE):
-        device, option = device_of(call.keywords.get("device"))
+        device, option = device_and_option_of(call.keywords.get("device"))
         if device == CPU and sign is not None and _is_default_taken(trace, option):
             yield CpuUse("every answer is generated", (call,), _spelled(call), sign)
 
@@ -325,8 +327,8 @@ def _sign_of_trained_size(trace: Trace) -> str | None:
     names: list[object] = [
         constant_of(call.argument(0, "model")) for call in trace.calls(*TRAINERS)
     ]
-    names += [name_of_model(call) for call in trace.calls(*MODEL_LOADS)]
-    sizes = [billions_of_text(name) for name in names if isinstance(name, str)]
+    names += [name_of_loaded_model(call) for call in trace.calls(*MODEL_LOADS)]
+    sizes = [billions_of_model_name(name) for name in names if isinstance(name, str)]
     large = [size for size in sizes if size is not None and size >= MIN_BILLIONS]
     return f"it has {max(large):g} billion parameters" if large else None
 

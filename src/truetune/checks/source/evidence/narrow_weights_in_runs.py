@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.model_devices_in_runs import (
+from truetune.checks.source.evidence.model_devices_at_use import (
     LEAVES_IN_PLACE,
     LOADS,
     UNDECIDED,
-    device_of,
+    device_and_option_of,
     holds_model,
-    may_be_model,
+    may_be_model_or_its_weights,
 )
 from truetune.checks.source.evidence.optimized_weight_dtypes import (
     BFLOAT16,
@@ -200,7 +200,7 @@ def _dtype_by(call: CallEvent, load: CallEvent) -> str:
     if call.method in CASTS or call.method == "to":
         if holds_model(call.receiver, load):
             return CASTS[call.method] if call.method in CASTS else _dtype_of_move(call)
-        return UNKNOWN if may_be_model(call.receiver, load) else ""
+        return UNKNOWN if may_be_model_or_its_weights(call.receiver, load) else ""
     if call.named(*ADAPTER_WRAPPERS) and holds_model(call.argument(0, "model"), load):
         return UNKNOWN  # the base is changed in place, and its weights are frozen
     if call.named(*KEEPS_DTYPE) or call.method in KEEPING_METHODS or call is load:
@@ -218,8 +218,8 @@ def _dtype_of_move(call: CallEvent) -> str:
         dtype = _name_of_dtype(given)
         if dtype != UNKNOWN:
             return dtype
-        if device_of(given)[0] in ("", UNKNOWN):
-            return UNKNOWN if given is named or device_of(given)[0] == "" else ""
+        if device_and_option_of(given)[0] in ("", UNKNOWN):
+            return UNKNOWN if given is named or device_and_option_of(given)[0] == "" else ""
     return ""
 
 

@@ -8,9 +8,9 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import (
+from truetune.checks.source.evidence.label_masking_and_padding import (
     lm_collator_calls,
-    masks_by_id,
+    maskings_of_pad_id,
     tokenizer_of_pad_id,
 )
 from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_tokenizer
@@ -61,7 +61,8 @@ def _maskings_of_module(module: Module) -> list[Masking]:
     # Nothing masks by the pad id without naming it: the walk over the tree is spared.
     if "pad_token_id" in module.text:
         maskings += [
-            Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)
+            Masking(node, module, tokenizer_of_pad_id(module, node))
+            for node in maskings_of_pad_id(module)
         ]
     trainers = _older_trainers(module)
     return maskings + [

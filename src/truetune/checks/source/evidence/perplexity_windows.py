@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
+from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.source.module import Module
 
 

@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.loop_passes import ends_of_body
+from truetune.checks.source.evidence.calls_passed_in_loops import end_states_of_body
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values import (
@@ -382,7 +382,7 @@ def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
     """Does each pass of a loop add to the list?"""
     nodes = frozenset(id(one.node) for one in appends)
     if isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
-        ends = ends_of_body(loop.node.body, nodes).all()
+        ends = end_states_of_body(loop.node.body, nodes).all()
         if True in ends:
             return False not in ends
     # The calls stand in a function that the loop calls.

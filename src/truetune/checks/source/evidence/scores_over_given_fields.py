@@ -11,13 +11,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.loop_score_counts import (
+from truetune.checks.source.evidence.score_counts_of_loops import (
     ANSWER_READER_NAME,
     ANSWER_VALUE_NAME,
     MEAN_NAME,
     REFERENCE_NAME,
-    counter_of,
-    is_divisor,
+    counter_raised_by,
+    is_divisor_of_score,
     is_precision,
 )
 from truetune.source.module import Module
@@ -48,8 +48,8 @@ def scores_over_given_fields(module: Module) -> Iterator[FieldScore]:
         if reference is None or not _is_only_looked_up(module, reference):
             continue
         for statement in ast.walk(loop):
-            name = counter_of(statement) if isinstance(statement, ast.stmt) else None
-            if name is not None and is_divisor(module, loop, name):
+            name = counter_raised_by(statement) if isinstance(statement, ast.stmt) else None
+            if name is not None and is_divisor_of_score(module, loop, name):
                 yield FieldScore(loop, ast.unparse(fields[0]), ast.unparse(reference), name)
                 break
     yield from _scores_of_comprehensions(module)

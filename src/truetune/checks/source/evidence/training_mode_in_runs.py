@@ -16,7 +16,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.model_devices_in_runs import LOADS, UNDECIDED, name_of_model
+from truetune.checks.source.evidence.model_devices_at_use import (
+    LOADS,
+    UNDECIDED,
+    name_of_loaded_model,
+)
 from truetune.checks.source.evidence.narrow_weights_in_runs import KEEPING_METHODS, KEEPS_DTYPE
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -347,7 +351,7 @@ def _may_have_dropout(trace: Trace, root: Root) -> bool:
 
 def _is_of_family_with_dropout(root: CallEvent) -> bool:
     """Is a model of a family with dropout, or of one that is not known?"""
-    name: object = name_of_model(root)
+    name: object = name_of_loaded_model(root)
     if root.named(*TRAINERS):
         model = root.argument(0, "model")
         name = constant_of(model)

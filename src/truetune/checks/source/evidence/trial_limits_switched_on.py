@@ -1,5 +1,5 @@
-"""Limits on the training rows that a script keeps for a trial, and that the project's own files
-switch on.
+"""Finds limits on the training rows that a script keeps for a trial, and that the project's own
+jobs or settings switch on.
 
 How it works: in the symbolic run of a script, the cut of rows (`select(range(64))`, `rows[:64]`,
 `head(64)`) stands in a branch whose test reads a variable of the environment or an option. The job
@@ -61,13 +61,13 @@ class LimitSwitchedOn(NamedTuple):
     """What switches it on"""
 
 
-def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
+def row_limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
     """The cuts of a file that the project's own jobs switch on, each once."""
     if not any(word in module.text for word in ("environ", "getenv", "add_argument", "parse_args")):
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for cut, node, rows, switches in _cuts(trace):
+        for cut, node, rows, switches in _row_cuts(trace):
             if node in seen or cut.home is not module:
                 continue
             setting = _switched_on_by(trace, switches)
@@ -76,15 +76,15 @@ def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
                 yield LimitSwitchedOn(node, rows, setting)
 
 
-def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
+def _row_cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
     """(event, place, rows, the branches around it) of the cuts that a training with a saved model
     may get.
     """
     for training, data in training_data(trace):
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
-        for value in _values_of(data):
-            rows, event = _cut_of(trace, value)
+        for value in _source_values(data):
+            rows, event = _row_cut_of(trace, value)
             if rows is None or event is None or value.node is None:
                 continue
             branches = list(event.frames("branch"))
@@ -92,20 +92,20 @@ def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, l
                 yield event, value.node, rows, branches
 
 
-def _cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | NameEvent | None]:
+def _row_cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | NameEvent | None]:
     """(the rows that a cut leaves, where it happens); no rows for any other value."""
     if isinstance(value, Result):
-        return _rows_of_call(value.call), value.call
-    rows = _rows_of_slice(value) if isinstance(value, Item) else None
-    return rows, (_naming(trace, value) if rows is not None else None)
+        return _rows_left_by_call(value.call), value.call
+    rows = _rows_left_by_slice(value) if isinstance(value, Item) else None
+    return rows, (_name_event_of_slice(trace, value) if rows is not None else None)
 
 
-def _naming(trace: Trace, value: Value) -> NameEvent | None:
+def _name_event_of_slice(trace: Trace, value: Value) -> NameEvent | None:
     """Where a slice gets its name."""
     return next((one for one in trace.uses(value) if isinstance(one, NameEvent)), None)
 
 
-def _values_of(data: tuple[Value, ...]) -> Iterator[Value]:
+def _source_values(data: tuple[Value, ...]) -> Iterator[Value]:
     """The values that data are made of."""
     waiting, seen = list(data), set(map(id, data))
     while waiting and len(seen) < MAX_VALUES:
@@ -116,7 +116,7 @@ def _values_of(data: tuple[Value, ...]) -> Iterator[Value]:
         waiting += fresh
 
 
-def _rows_of_call(call: CallEvent) -> int | None:
+def _rows_left_by_call(call: CallEvent) -> int | None:
     """The number of rows that `select(range(64))`, `take(64)` or `head(64)` leaves; None for any
     other call.
     """
@@ -127,19 +127,19 @@ def _rows_of_call(call: CallEvent) -> int | None:
         given = given.call.args[0]
     elif call.method == "select":
         return None
-    return _whole(given)
+    return _plain_whole_number(given)
 
 
-def _rows_of_slice(value: Item) -> int | None:
-    """The rows that `rows[:64]` leaves."""
+def _rows_left_by_slice(value: Item) -> int | None:
+    """The number of rows that a slice leaves: `rows[:64]`; None for any other index."""
     key = value.key
-    return _whole(key.stop) if isinstance(key, Slice) and key.start is None else None
+    return _plain_whole_number(key.stop) if isinstance(key, Slice) and key.start is None else None
 
 
-def _whole(value: Value | None) -> int | None:
-    """A whole number; of `min(64, len(rows))` the plain one."""
+def _plain_whole_number(value: Value | None) -> int | None:
+    """The whole number that a value is; of `min(64, len(rows))` the plain one; None for others."""
     if isinstance(value, Result) and value.call.named("min"):
-        numbers = [one for one in map(_whole, value.call.args) if one is not None]
+        numbers = [one for one in map(_plain_whole_number, value.call.args) if one is not None]
         return min(numbers, default=None)
     number = constant_of(value)
     return number if type(number) is int and number > 1 else None
@@ -149,28 +149,30 @@ def _switched_on_by(trace: Trace, branches: list[Frame]) -> EnvironmentSetting |
     """What makes the program enter all branches around a cut, in every job; None where a job does
     not enter one.
     """
-    names = {one.name for frame in branches for one in _options_in(frame.value, 0)}
+    names = {one.name for frame in branches for one in _options_read_by_test(frame.value, 0)}
     if not names:
         return None
     jobs = _settings_of_jobs(trace, frozenset(names))
-    if not jobs or not all(_enters(branches, given) for given in jobs):
+    if not jobs or not all(_all_branches_are_entered(branches, given) for given in jobs):
         return None
     return next(
         (jobs[0][name] for name in sorted(names) if all(name in given for given in jobs)), None
     )
 
 
-def _enters(branches: list[Frame], given: Mapping[str, EnvironmentSetting]) -> bool:
+def _all_branches_are_entered(
+    branches: list[Frame], given: Mapping[str, EnvironmentSetting]
+) -> bool:
     """Does the program enter all of these branches with what a job gives it?"""
     values = {name: one.value for name, one in given.items()}
     for frame in branches:
-        holds = _computed(frame.value, values, 0)
+        holds = _test_value(frame.value, values, 0)
         if holds is NO_CONSTANT or bool(holds) is not frame.taken:
             return False
     return True
 
 
-def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
+def _options_read_by_test(value: Value | None, depth: int) -> Iterator[Option]:
     """The variables and options that a test reads."""
     if value is None or depth > MAX_DEPTH:
         return
@@ -178,10 +180,10 @@ def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
         yield value
         return
     for part in operands_of(value):
-        yield from _options_in(part, depth + 1)
+        yield from _options_read_by_test(part, depth + 1)
 
 
-def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
+def _test_value(value: Value | None, given: dict[str, str], depth: int) -> object:
     """What a test comes to with the values that the project gives; NO_CONSTANT where that is not
     known.
     """
@@ -192,14 +194,14 @@ def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
             return given[value.name]
         return None if value.default is None else constant_of(value.default)
     if isinstance(value, Operation):
-        parts = [_computed(one, given, depth + 1) for one in value.operands]
-        return _computed_operation(value.operator, parts)
+        parts = [_test_value(one, given, depth + 1) for one in value.operands]
+        return _operation_value(value.operator, parts)
     if isinstance(value, Result):
-        return _computed_call(value.call, given, depth)
+        return _call_value(value.call, given, depth)
     return constant_of(value)
 
 
-def _computed_operation(operator: str, parts: list[object]) -> object:
+def _operation_value(operator: str, parts: list[object]) -> object:
     """What an operator gives for parts of which some may not be known."""
     known = [one for one in parts if one is not NO_CONSTANT]
     is_known = len(known) == len(parts)
@@ -213,10 +215,10 @@ def _computed_operation(operator: str, parts: list[object]) -> object:
     return not parts[0] if operator == "not" else compute(operator, *parts)
 
 
-def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object:
+def _call_value(call: CallEvent, given: dict[str, str], depth: int) -> object:
     """What a test's call gives: `bool(x)`, `int(x)`, `x.lower()`; NO_CONSTANT for any other."""
     source = call.receiver if call.method else (call.args[0] if call.args else None)
-    inner = _computed(source, given, depth + 1)
+    inner = _test_value(source, given, depth + 1)
     if inner is NO_CONSTANT:
         return NO_CONSTANT
     if call.named("bool"):
@@ -236,7 +238,7 @@ def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, Env
     """
     script = Path(trace.entry.path)
     files = list(command_files_around(script))
-    starting = [one for one in files if _starts(one, script.name)]
+    starting = [one for one in files if _commands_start_script(one, script.name)]
     jobs = starting or [one for one in files if not one.commands]
     if any(TRIALS.search(Path(job.path).stem) for job in jobs):
         return []
@@ -249,12 +251,12 @@ def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, Env
     ]
 
 
-def _starts(file: CommandFile, script: str) -> bool:
+def _commands_start_script(file: CommandFile, script: str) -> bool:
     """Does a file of commands start a script?"""
-    return any(_runs_script(command.words, script) for command in file.commands)
+    return any(_command_names_script(command.words, script) for command in file.commands)
 
 
-def _runs_script(words: Sequence[str], script: str) -> bool:
+def _command_names_script(words: Sequence[str], script: str) -> bool:
     """Is a script among the words of a command, with or without its folder?"""
     return any(word.rpartition("/")[2] == script for word in words)
 
@@ -266,7 +268,7 @@ def _options_given(
     as true.
     """
     for command in file.commands:
-        if not _runs_script(command.words, script):
+        if not _command_names_script(command.words, script):
             continue
         for name in names:
             value = last_option(command.words, f"--{name}")

@@ -1,4 +1,5 @@
-"""Loops that one process leaves by figures of its own, while the others continue and wait for it.
+"""Finds `break`, `return` and `continue` by which one process leaves a training loop alone, while
+the others continue and wait for it.
 
 How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition
 is computed from (`backward_slice`): its rank, rows that are dealt out to this process, its own
@@ -79,20 +80,20 @@ class LoopExit(NamedTuple):
     """Is it certain to run as several processes, and by figures that differ?"""
 
 
-def training_loops_of_several(module: Module) -> Iterator[ast.AST]:
-    """What makes a loop of one's own one of several processes: models that are wrapped, sharded or
-    prepared for it.
+def multi_process_model_preparations(module: Module) -> Iterator[ast.AST]:
+    """The calls that wrap, shard or prepare a model so that a hand-written loop runs as several
+    processes.
     """
     yield from (call.node for call in wrapped_models(module))
     yield from (call.node for call in module.calls(*SHARDED_MODELS))
     for call in module.methods("prepare", "setup"):
-        if call.receiver is not None and _is_accelerator(module, call.receiver):
+        if call.receiver is not None and _is_accelerator_or_fabric(module, call.receiver):
             yield call.node
 
 
-def exits_by_rank(module: Module) -> Iterator[LoopExit]:
+def loop_exits_by_one_process(module: Module) -> Iterator[LoopExit]:
     """The places where a process may leave a loop of training alone."""
-    if not any(True for _ in training_loops_of_several(module)):
+    if not any(True for _ in multi_process_model_preparations(module)):
         return
     if any(LETS_LEAVE.search(part.text) for part in module.with_linked):
         return
@@ -103,21 +104,19 @@ def exits_by_rank(module: Module) -> Iterator[LoopExit]:
 
 
 def _exits_by_condition(module: Module) -> Iterator[LoopExit]:
-    """The `break`, `continue` and `return` under a condition that the processes may see
-    differently.
-    """
-    starts_several = _is_surely_of_several(module)
+    """The `break`, `continue` and `return` under a condition that may differ between processes."""
+    starts_several = _surely_runs_several_processes(module)
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
         for node in module.nodes(kind):
-            found = _one_rank_condition(module, node) or _own_condition(module, node)
+            found = _one_rank_condition(module, node) or _process_local_condition(module, node)
             if found is not None:
                 test, cause = found
                 is_certain = starts_several and cause in (OWN_RANK, OWN_ROWS)
                 yield LoopExit(node, test, cause, is_certain)
 
 
-def _is_accelerator(module: Module, receiver: ast.expr) -> bool:
+def _is_accelerator_or_fabric(module: Module, receiver: ast.expr) -> bool:
     """Is it an Accelerator, or Lightning's Fabric?"""
     if "accelerator" in module.flow.types(receiver):
         return True
@@ -125,17 +124,19 @@ def _is_accelerator(module: Module, receiver: ast.expr) -> bool:
     return made is not None and made.named("*.Fabric")
 
 
-def _is_surely_of_several(module: Module) -> bool:
+def _surely_runs_several_processes(module: Module) -> bool:
     """Is the script certain to run as several processes: by its code, a command, or a configuration
     beside it?
     """
     if any(True for _ in wrapped_models(module)):
         return True
-    return launch_command(module) is not None or _is_counted_beside(str(Path(module.path).parent))
+    return launch_command(module) is not None or _accelerate_config_starts_several(
+        str(Path(module.path).parent)
+    )
 
 
 @lru_cache(maxsize=64)
-def _is_counted_beside(folder: str) -> bool:
+def _accelerate_config_starts_several(folder: str) -> bool:
     """Does a configuration of accelerate in the folder start several processes?"""
     for path in islice(sorted(Path(folder).glob("*.y*ml")), MAX_CONFIGS):
         try:
@@ -147,7 +148,7 @@ def _is_counted_beside(folder: str) -> bool:
     return False
 
 
-def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
+def _process_local_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
     """The condition of this process alone under which a training loop is left, and why it is; None
     where there is none."""
     around, loop = _conditions_around(module, node)
@@ -156,11 +157,11 @@ def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | Non
     tests = [part.test for part in around]
     names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
     tests += _conditions_of_counters(module, loop, names)
-    tests += _given_to_objects(loop, names)
+    tests += _arguments_of_asked_objects(loop, names)
     for test in tests:
         parts = list(backward_slice(module, test))
-        cause = _cause_of(module, parts)
-        if cause and not _is_agreed(module, parts):
+        cause = _cause_of_difference(module, parts)
+        if cause and not _processes_agree(module, parts):
             return test, cause
     return None
 
@@ -176,16 +177,22 @@ def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] 
     if guard is not None:
         return guard, OWN_RANK
     parts = [part for one in around for part in ast.walk(one.test)]
-    guard = _rank_test_around_flags(module, loop, parts)
-    return None if guard is None or _is_agreed(module, parts) else (guard, OWN_RANK)
+    guard = _rank_test_raising_flags(module, loop, parts)
+    return None if guard is None or _processes_agree(module, parts) else (guard, OWN_RANK)
 
 
-def _rank_test_around_flags(module: Module, loop: ast.AST, parts: list[ast.AST]) -> ast.expr | None:
+def _rank_test_raising_flags(
+    module: Module, loop: ast.AST, parts: list[ast.AST]
+) -> ast.expr | None:
     """The condition under which one process alone raises the flags that a condition reads; None
     where others may.
     """
     names = {part.id for part in parts if isinstance(part, ast.Name)}
-    raised = [part for part in ast.walk(loop) if names & _names_set(part) and _raises_a_flag(part)]
+    raised = [
+        part
+        for part in ast.walk(loop)
+        if names & _names_counted_or_set(part) and _sets_name_to_true(part)
+    ]
     guards = [_rank_test_around(module, part, loop) for part in raised]
     # A flag that every process may raise as well is not the decision of one.
     return guards[0] if guards and None not in guards else None
@@ -209,14 +216,14 @@ def _rank_test_around(module: Module, node: ast.AST, loop: ast.AST) -> ast.expr 
     return None
 
 
-def _raises_a_flag(part: ast.AST) -> bool:
+def _sets_name_to_true(part: ast.AST) -> bool:
     """Does a statement set a name to something true?"""
     if not isinstance(part, ast.Assign) or not isinstance(part.value, ast.Constant):
         return False
     return bool(part.value.value)
 
 
-def _cause_of(module: Module, parts: list[ast.AST]) -> str:
+def _cause_of_difference(module: Module, parts: list[ast.AST]) -> str:
     """Why a condition may differ between processes; empty where it does not."""
     if _depends_on_own_rows(module, parts):
         return OWN_ROWS
@@ -243,10 +250,10 @@ def _backward_is_left_out(module: Module, loop: ast.AST, node: ast.stmt) -> bool
     A `continue` leaves out only what stands behind it.
     """
     behind = node.lineno if isinstance(node, ast.Continue) else 0
-    return any(line > behind for line in _lines_of_backward(module, loop))
+    return any(line > behind for line in _backward_lines(module, loop))
 
 
-def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> Iterator[int]:
+def _backward_lines(module: Module, block: ast.AST, depth: int = DEPTH) -> Iterator[int]:
     """The lines of a block where a backward pass is made: by itself, or in a function of the
     project that it calls.
     """
@@ -256,7 +263,7 @@ def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> It
         elif isinstance(part, ast.Call) and depth:
             function = module.flow.function_called(part.func)
             if isinstance(function, FUNCTIONS) and any(
-                True for _ in _lines_of_backward(module, function, depth - 1)
+                True for _ in _backward_lines(module, function, depth - 1)
             ):
                 yield part.lineno
 
@@ -268,13 +275,13 @@ def _conditions_of_counters(module: Module, loop: ast.AST, names: set[str]) -> l
     return [
         up.test
         for part in ast.walk(loop)
-        if names & _names_set(part)
+        if names & _names_counted_or_set(part)
         for up in module.parents(part)
         if isinstance(up, ast.If)
     ]
 
 
-def _names_set(part: ast.AST) -> set[str]:
+def _names_counted_or_set(part: ast.AST) -> set[str]:
     """The names that a statement counts, or sets to a constant."""
     if isinstance(part, ast.AugAssign):
         targets: list[ast.expr] = [part.target]
@@ -285,9 +292,10 @@ def _names_set(part: ast.AST) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def _given_to_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
-    """What the loop gives to objects that the condition asks: `stopper(val); if stopper.early_stop:
-    break`.
+def _arguments_of_asked_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
+    """The expressions that the loop gives to objects which the condition asks:
+
+    `stopper(val); if stopper.early_stop: break`.
     """
     given: list[ast.expr] = []
     for part in ast.walk(loop):
@@ -303,16 +311,19 @@ def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
     """Is a condition computed from rows that are dealt out to this process, or from what the model
     gives for them?
     """
-    if not any(_deals_rows(module, part) for part in parts):
+    if not any(_stands_for_own_rows(module, part) for part in parts):
         return False
     calls = [part for part in parts if isinstance(part, ast.Call)]
-    if any("model" in module.flow.types(part.func) or _is_wrapped(module, part) for part in calls):
+    if any(
+        "model" in module.flow.types(part.func) or _calls_wrapped_model(module, part)
+        for part in calls
+    ):
         return True
     # Without the model, only what the rows hold counts: the number of the batch is the same on each process.
-    return any(part in _uses_of_batches(module) for part in parts)
+    return any(part in _reads_of_batches(module) for part in parts)
 
 
-def _deals_rows(module: Module, part: ast.AST) -> bool:
+def _stands_for_own_rows(module: Module, part: ast.AST) -> bool:
     """Does a part of a computation stand for rows of this process alone?"""
     if isinstance(part, ast.Name):
         return any(
@@ -326,7 +337,7 @@ def _deals_rows(module: Module, part: ast.AST) -> bool:
         return False
     call = module.flow.call(part)
     if call.method == "shard":
-        return any(mentions_process(module, given) for given in _arguments(part))
+        return any(mentions_process(module, given) for given in _all_arguments(part))
     return call.named(*DEALING_CALLS)
 
 
@@ -336,16 +347,16 @@ def prepares_loader(module: Module, node: ast.Call) -> bool:
     return (
         call.method in PREPARING_METHODS
         and call.receiver is not None
-        and _is_accelerator(module, call.receiver)
+        and _is_accelerator_or_fabric(module, call.receiver)
     )
 
 
-def _arguments(call: ast.Call) -> list[ast.expr]:
+def _all_arguments(call: ast.Call) -> list[ast.expr]:
     """What a call is given."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _uses_of_batches(module: Module) -> set[ast.AST]:
+def _reads_of_batches(module: Module) -> set[ast.AST]:
     """Where loops over loaders use their batch; not the number in front of it, nor names of other
     functions.
     """
@@ -355,24 +366,24 @@ def _uses_of_batches(module: Module) -> set[ast.AST]:
         target: ast.AST = loop.target
         if numbers and isinstance(target, ast.Tuple) and len(target.elts) > 1:
             target = target.elts[1]
-        if not any("loader" in module.flow.types(part) for part in _expressions(loop.iter)):
+        if not any("loader" in module.flow.types(part) for part in _expressions_within(loop.iter)):
             continue
         names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
         uses |= {part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id in names}
     return uses
 
 
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+def _expressions_within(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions in one."""
     return (part for part in ast.walk(node) if isinstance(part, ast.expr))
 
 
-def _is_wrapped(module: Module, call: ast.Call) -> bool:
+def _calls_wrapped_model(module: Module, call: ast.Call) -> bool:
     """Is it a call of a model that is wrapped for several processes?"""
     return module.flow.call(call).named("torch.*.DistributedDataParallel", *SHARDED_MODELS)
 
 
-def _is_agreed(module: Module, parts: list[ast.AST]) -> bool:
+def _processes_agree(module: Module, parts: list[ast.AST]) -> bool:
     """Does a condition come out of a collective call, or is what it is computed from given to one?"""
     names = {
         part.id
@@ -386,7 +397,7 @@ def _is_agreed(module: Module, parts: list[ast.AST]) -> bool:
                 continue
             given = {
                 part.id
-                for one in _arguments(call)
+                for one in _all_arguments(call)
                 for part in ast.walk(one)
                 if isinstance(part, ast.Name)
             }
@@ -402,14 +413,16 @@ def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:
     attempt = module.scopes.parent.get(handler)
     if not CATCHES_A_BATCH.search(caught) or not isinstance(attempt, ast.Try):
         return False
-    if any(isinstance(part, LEAVES) for part in handler.body) or _is_left_for_good(module, handler):
+    if any(isinstance(part, LEAVES) for part in handler.body) or _handler_ends_or_tells_others(
+        module, handler
+    ):
         return False
     _, loop = _conditions_around(module, handler)
     block = ast.Module(body=attempt.body, type_ignores=[])
-    return loop is not None and any(True for _ in _lines_of_backward(module, block))
+    return loop is not None and any(True for _ in _backward_lines(module, block))
 
 
-def _is_left_for_good(module: Module, handler: ast.ExceptHandler) -> bool:
+def _handler_ends_or_tells_others(module: Module, handler: ast.ExceptHandler) -> bool:
     """Does the handler end the process, or tell the others?"""
     text = "\n".join(module.text_of(part) for part in handler.body)
     return EXITS.search(text) is not None or AGREEING_CALL.search(text) is not None

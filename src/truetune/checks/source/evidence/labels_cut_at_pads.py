@@ -1,5 +1,5 @@
-"""Labels that are counted off from the end of a row at which its pads stand, in the symbolic run of
-a script.
+"""Finds labels that are counted off from the end of a row at which its pads stand, in the symbolic
+run of a script.
 
 How it works: a slice that masks (`labels[:-n] = -100`), keeps (`labels[-n:] = ids[-n:]`) or joins
 (`[-100] * k + ids[-n:]`) is followed back to the ids that it cuts, and these to what padded them: a
@@ -100,73 +100,82 @@ class CutLabels(NamedTuple):
     padding: Padding
 
 
-def cut_labels(module: Module) -> Iterator[CutLabels]:
+def labels_cut_at_pads(module: Module) -> Iterator[CutLabels]:
     """The places of a file that count labels off from the side of the pads, each once."""
     if str(-IGNORED) not in module.text and "ignore_index" not in module.text.lower():
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for node, ids, side in _cuts(trace):
+        for node, ids, side in _label_cuts(trace):
             if node in seen or module.home(node) is not module:
                 continue
-            padding = _padding_of(trace, ids)
+            padding = _padding_of_ids(trace, ids)
             if padding is not None and padding.side == side:
                 seen.add(node)
                 yield CutLabels(node, padding)
 
 
-def _cuts(trace: Trace) -> Iterator[tuple[ast.AST, Value, Side]]:
+def _label_cuts(trace: Trace) -> Iterator[tuple[ast.AST, Value, Side]]:
     """(place, the ids that are cut, the side from which the labels are counted) of a run."""
     for store in trace.stores:
         if isinstance(store.key, str):
             continue
-        key = _last_slice(store.key)
+        key = _token_slice_of_index(store.key)
         if key is not None:
-            yield from _cuts_of_store(store, key)
+            yield from _label_cuts_of_store(store, key)
     for value in trace.values:
         if isinstance(value, Operation) and value.operator == "+" and value.node is not None:
-            yield from _cuts_of_join(value.node, value.operands)
+            yield from _label_cuts_of_join(value.node, value.operands)
     for call in trace.calls(*JOINS):
         parts = call.args[0] if call.args else None
         if isinstance(parts, Sequence):
-            yield from _cuts_of_join(call.node, tuple(parts.items))
+            yield from _label_cuts_of_join(call.node, tuple(parts.items))
 
 
-def _cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Value, Side]]:
-    """`labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads
+def _label_cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Value, Side]]:
+    """The label cuts that a store makes:
+
+    `labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads
     before them.
     """
-    if constant_of(store.value) == IGNORED or _is_all_ignored(store.value):
+    if constant_of(store.value) == IGNORED or _is_all_ignored_labels(store.value):
         if key.start is None and key.stop is not None:
             if _counts_from_the_end(key.stop):
                 yield store.node, store.base, "right"
             elif _is_length_of_text(key.stop):
                 yield store.node, store.base, "left"
         return
-    is_kept = isinstance(store.value, Item) and _is_end(_last_slice(store.value.key))
-    if is_kept and _is_end(key) and _is_all_ignored(store.base):
+    is_kept = isinstance(store.value, Item) and _takes_end_by_text_length(
+        _token_slice_of_index(store.value.key)
+    )
+    if is_kept and _takes_end_by_text_length(key) and _is_all_ignored_labels(store.base):
         assert isinstance(store.value, Item)
         yield store.node, store.value.base, "right"
 
 
-def _cuts_of_join(node: ast.AST, parts: tuple[Value, ...]) -> Iterator[tuple[ast.AST, Value, Side]]:
-    """`[-100] * k + ids[-n:]`, and the same by torch.cat."""
-    if len(parts) != 2 or not _is_all_ignored(parts[0]):
+def _label_cuts_of_join(
+    node: ast.AST, parts: tuple[Value, ...]
+) -> Iterator[tuple[ast.AST, Value, Side]]:
+    """The label cuts that a join makes: `[-100] * k + ids[-n:]`, and the same by torch.cat."""
+    if len(parts) != 2 or not _is_all_ignored_labels(parts[0]):
         return
     kept = parts[1]
-    if isinstance(kept, Item) and _is_end(_last_slice(kept.key)):
+    if isinstance(kept, Item) and _takes_end_by_text_length(_token_slice_of_index(kept.key)):
         yield node, kept.base, "right"
 
 
-def _last_slice(key: Value) -> Slice | None:
-    """The slice of an index over the places of a row: `[:-n]`, `[0, :-n]`, `[:, -n:]`."""
+def _token_slice_of_index(key: Value) -> Slice | None:
+    """The slice of an index over the tokens of a row:
+
+    `[:-n]`, `[0, :-n]`, `[:, -n:]`; None without one.
+    """
     if isinstance(key, Sequence) and key.items:
         key = key.items[-1]
     return key if isinstance(key, Slice) and key.step is None else None
 
 
-def _is_end(key: Slice | None) -> bool:
-    """`-n:` with the length of a text"""
+def _takes_end_by_text_length(key: Slice | None) -> bool:
+    """Does a slice take the end of a row by the length of a text: `-n:`?"""
     return (
         key is not None
         and key.stop is None
@@ -176,13 +185,13 @@ def _is_end(key: Slice | None) -> bool:
 
 
 def _counts_from_the_end(place: Value) -> bool:
-    """`-n`, or the length of the row less `n`."""
+    """Is a position counted from the end of the row: `-n`, or the length of the row less `n`?"""
     if not isinstance(place, Operation) or place.operator != "-":
         return False
     *whole, taken = place.operands
     if not _is_length_of_text(taken):
         return False
-    return not whole or type(constant_of(whole[0])) is int or _is_any_length(whole[0])
+    return not whole or type(constant_of(whole[0])) is int or _is_length(whole[0])
 
 
 def _is_length_of_text(value: Value) -> bool:
@@ -191,17 +200,20 @@ def _is_length_of_text(value: Value) -> bool:
         return all(map(_is_length_of_text, value.options))
     if isinstance(value, Item) and isinstance(constant_of(value.key), str):
         return "len" in str(constant_of(value.key))
-    measured = _measured(value)
-    return measured is not None and _padding_call(measured) is None
+    measured = _measured_array(value)
+    return measured is not None and _padding_source(measured) is None
 
 
-def _is_any_length(value: Value) -> bool:
+def _is_length(value: Value) -> bool:
     """Is it the length of anything?"""
-    return _measured(value) is not None
+    return _measured_array(value) is not None
 
 
-def _measured(value: Value) -> Value | None:
-    """What a length is the length of: `len(x)`, `x.shape[-1]`, `x.size(1)`, `x.numel()`."""
+def _measured_array(value: Value) -> Value | None:
+    """The array that a length is the length of:
+
+    `len(x)`, `x.shape[-1]`, `x.size(1)`, `x.numel()`; None for other numbers.
+    """
     if isinstance(value, Result):
         call = value.call
         if call.named("len") and call.args:
@@ -212,31 +224,36 @@ def _measured(value: Value) -> Value | None:
     return None
 
 
-def _is_all_ignored(value: Value) -> bool:
+def _is_all_ignored_labels(value: Value) -> bool:
     """Is it -100 at each place: `[-100] * k`, `torch.full_like(ids, -100)`?"""
     if isinstance(value, Sequence):
         return bool(value.items) and all(constant_of(one) == IGNORED for one in value.items)
     if isinstance(value, Operation) and value.operator == "*":
-        return any(isinstance(one, Sequence) and _is_all_ignored(one) for one in value.operands)
+        return any(
+            isinstance(one, Sequence) and _is_all_ignored_labels(one) for one in value.operands
+        )
     if isinstance(value, Item):
-        return _is_all_ignored(value.base)
-    return isinstance(value, Result) and _gives_ignored(value.call)
+        return _is_all_ignored_labels(value.base)
+    return isinstance(value, Result) and _call_gives_ignored_labels(value.call)
 
 
-def _gives_ignored(call: CallEvent) -> bool:
-    """`torch.full_like(ids, -100)`, or a copy of ids that are all -100"""
+def _call_gives_ignored_labels(call: CallEvent) -> bool:
+    """Does a call give labels that are all -100:
+
+    `torch.full_like(ids, -100)`, or a copy of such?
+    """
     if call.named(*COPIES) and call.args:
-        return _is_all_ignored(call.args[0])
+        return _is_all_ignored_labels(call.args[0])
     return call.named(*FILLS) and constant_of(call.argument(1, "fill_value")) == IGNORED
 
 
-def _padding_of(trace: Trace, ids: Value) -> Padding | None:
+def _padding_of_ids(trace: Trace, ids: Value) -> Padding | None:
     """What pads ids, and on which side; None where nothing is known to."""
-    made = _padding_call(ids)
+    made = _padding_source(ids)
     if made is None:
         return None
     if isinstance(made, Operation):
-        is_right = _is_pads(made.operands[-1])
+        is_right = _is_repeated_pad(made.operands[-1])
         if made.node is None:
             return None
         return Padding(made.node, "right" if is_right else "left", True, True)
@@ -244,12 +261,12 @@ def _padding_of(trace: Trace, ids: Value) -> Padding | None:
         given = constant_of(made.argument(3, "padding_side"))
         return Padding(made.node, "left" if given == "left" else "right", True, False)
     if made.named(TORCH_PAD):
-        side = _side_of_widths(made.argument(1, "pad"))
+        side = _side_of_pad_widths(made.argument(1, "pad"))
         return None if side is None else Padding(made.node, side, True, True)
     return _padding_by_tokenizer(trace, made)
 
 
-def _side_of_widths(widths: Value | None) -> Side | None:
+def _side_of_pad_widths(widths: Value | None) -> Side | None:
     """The side that `pad(ids, (left, right))` fills up; None where it may be both."""
     if not isinstance(widths, Sequence) or len(widths.items) < 2:
         return None
@@ -285,23 +302,23 @@ def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
     return sides or any(isinstance(name, str) and LEFT_BY_DEFAULT.search(name) for name in names)
 
 
-def _padding_call(ids: Value, depth: int = 0) -> CallEvent | Operation | None:
+def _padding_source(ids: Value, depth: int = 0) -> CallEvent | Operation | None:
     """The call or sum that padded ids, through copies and columns; None where none did, or it is
     not known.
     """
     if depth > MAX_STEPS:
         return None
-    original = _original_of_copy(ids)
+    original = _source_of_same_ids(ids)
     if original is not None:
-        return _padding_call(original, depth + 1)
+        return _padding_source(original, depth + 1)
     if isinstance(ids, Operation) and ids.operator == "+":
         # Pads on both sides say nothing.
-        has_one_end = _is_pads(ids.operands[0]) != _is_pads(ids.operands[-1])
+        has_one_end = _is_repeated_pad(ids.operands[0]) != _is_repeated_pad(ids.operands[-1])
         return ids if has_one_end else None
-    return ids.call if isinstance(ids, Result) and _pads(ids.call) else None
+    return ids.call if isinstance(ids, Result) and _call_pads_rows(ids.call) else None
 
 
-def _original_of_copy(ids: Value) -> Value | None:
+def _source_of_same_ids(ids: Value) -> Value | None:
     """The value that holds the same ids, pads included: of a copy, a column or a row; None where
     ids are none of it.
     """
@@ -317,13 +334,13 @@ def _original_of_copy(ids: Value) -> Value | None:
     return ids.call.args[0] if ids.call.named(*COPIES) and ids.call.args else None
 
 
-def _pads(call: CallEvent) -> bool:
+def _call_pads_rows(call: CallEvent) -> bool:
     """Does a call give rows with pads?"""
     return pads_to_length(call) or pads_several(call) or call.named(PAD_SEQUENCE, TORCH_PAD)
 
 
-def _is_pads(value: Value) -> bool:
-    """`[pad] * (length - len(ids))`"""
+def _is_repeated_pad(value: Value) -> bool:
+    """Is it a list of repeated pads: `[pad] * (length - len(ids))`?"""
     if not isinstance(value, Operation) or value.operator != "*":
         return False
     one_item = any(

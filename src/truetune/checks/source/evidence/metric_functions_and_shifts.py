@@ -1,5 +1,5 @@
-"""Functions that compute metrics, for a trainer or in a step of validation: what they compare, and
-do they shift?
+"""Finds the functions that compute metrics from logits and labels, what they compare, and whether
+they shift tokens.
 """
 
 from __future__ import annotations
@@ -62,10 +62,12 @@ CALLS = 4
 """Calls of the files' own functions that are followed from compute_metrics"""
 
 
-def label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
+def unshifted_label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
     """Where predictions are compared with labels, each token with the one at its own place."""
     for node in ast.walk(function):
-        if {compared_side(module, part) for part in _compared_expressions(module, node)} == {
+        if {
+            prediction_or_label_side(module, part) for part in _compared_expressions(module, node)
+        } == {
             "predictions",
             "labels",
         }:
@@ -88,7 +90,7 @@ def _compared_expressions(module: Module, node: ast.AST) -> tuple[ast.expr, ...]
         second = call.argument(1, "y_pred")
     elif call.method == "eq":
         first, second = call.receiver, call.argument(0, "other")
-    elif _is_torchmetric(module, call):
+    elif _is_torchmetrics_call(module, call):
         first, second = call.argument(0, "preds"), call.argument(1, "target")
     elif call.method in ("compute", "add_batch"):
         first, second = call.keywords.get("predictions"), call.keywords.get("references")
@@ -97,26 +99,29 @@ def _compared_expressions(module: Module, node: ast.AST) -> tuple[ast.expr, ...]
     return (first, second) if first is not None and second is not None else ()
 
 
-def _is_torchmetric(module: Module, call: Call) -> bool:
+def _is_torchmetrics_call(module: Module, call: Call) -> bool:
     """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
     owner = call.receiver if call.method in ("update", "forward") else call.node.func
     maker = module.flow.producing_call(owner) if owner is not None else None
     return maker is not None and maker.named("torchmetrics.*")
 
 
-def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
-    """Is it made of the predictions or of the labels, token for token? None where that is not seen."""
+def prediction_or_label_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
+    """Is an expression made of the predictions or of the labels, token for token?
+
+    None where that is not seen.
+    """
     if depth > DEPTH:
         return None
     if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         return ATTRIBUTES[node.attr]
     # Before names are followed: what is written as the model's output needs no origin.
-    if is_output_beside_labels(module, node):
+    if is_output_of_labelled_pass(module, node):
         return "predictions"
-    if _is_given_as_labels(module, node):
+    if _is_given_as_labels_or_ids(module, node):
         return "labels"
     if isinstance(node, ast.Subscript):
-        return _side_of_part(module, node, depth)
+        return _side_of_index(module, node, depth)
     if isinstance(node, ast.Call):
         return _side_of_call(module, node, depth)
     if isinstance(node, (ast.Name, ast.Attribute, ast.IfExp)):
@@ -127,68 +132,71 @@ def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None
     return None
 
 
-def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
+def is_output_of_labelled_pass(module: Module, node: ast.AST) -> bool:
     """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its
     own loss?
     """
     if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
         return False
     origins = module.flow.origins(node.value)
-    calls = [one.node for one in origins if not one.path or _is_output_of_trainer(one)]
+    calls = [one.node for one in origins if not one.path or _is_output_of_super_compute_loss(one)]
     return bool(calls) and all(
-        isinstance(one, ast.Call) and next(_texts_of_labels(module, one), None) is not None
+        isinstance(one, ast.Call) and next(_spellings_of_labels(module, one), None) is not None
         for one in calls
     )
 
 
-def _is_output_of_trainer(origin: Origin) -> bool:
+def _is_output_of_super_compute_loss(origin: Origin) -> bool:
     """Is it the second result of `super().compute_loss(..., return_outputs=True)`?"""
-    return origin.path == (1,) and _is_loss_of_trainer(origin.node)
+    return origin.path == (1,) and _is_super_compute_loss(origin.node)
 
 
-def _is_loss_of_trainer(node: ast.AST) -> TypeGuard[ast.Call]:
-    """`super().compute_loss(model, inputs)`: the Trainer gives its model the whole batch, labels
-    among it.
+def _is_super_compute_loss(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Is it a call of the base class's loss: `super().compute_loss(model, inputs)`?
+
+    The Trainer gives its model the whole batch, labels among it.
     """
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().compute_loss"
 
 
-def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
+def _spellings_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
-    if _is_loss_of_trainer(call):
+    if _is_super_compute_loss(call):
         if len(call.args) > 1:
-            yield from _texts_of_columns(call.args[1], "labels")
+            yield from _spellings_of_column(call.args[1], "labels")
         return
     # `self(**batch)` is how a LightningModule calls its model.
     is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
-    is_model = "model" in module.flow.types(call.func) or _is_model_of_trainer(module, call.func)
+    is_model = "model" in module.flow.types(call.func) or _is_trainer_model_parameter(
+        module, call.func
+    )
     if not is_self and not is_model:
         return
     for keyword in call.keywords:
         if keyword.arg == "labels":
             yield ast.unparse(keyword.value)
         elif keyword.arg is None and isinstance(keyword.value, ast.Name):
-            yield from _texts_of_columns(keyword.value, "labels")
+            yield from _spellings_of_column(keyword.value, "labels")
 
 
-def _texts_of_columns(batch: ast.expr, column: str) -> Iterator[str]:
-    """`batch["labels"]` and `batch.labels`"""
+def _spellings_of_column(batch: ast.expr, column: str) -> Iterator[str]:
+    """The spellings of a column of a batch: `batch["labels"]` and `batch.labels`."""
     yield f"{ast.unparse(batch)}[{column!r}]"
     yield f"{ast.unparse(batch)}.{column}"
 
 
-def _texts_of_ids(module: Module, call: ast.Call) -> Iterator[str]:
+def _spellings_of_ids(module: Module, call: ast.Call) -> Iterator[str]:
     """How the ids are written that a call of a model is given beside labels: `batch["input_ids"]`."""
-    if next(_texts_of_labels(module, call), None) is None:
+    if next(_spellings_of_labels(module, call), None) is None:
         return
     batches = [keyword.value for keyword in call.keywords if keyword.arg is None]
-    batches += call.args[1:2] if _is_loss_of_trainer(call) else []
+    batches += call.args[1:2] if _is_super_compute_loss(call) else []
     for batch in batches:
-        yield from _texts_of_columns(batch, "input_ids")
+        yield from _spellings_of_column(batch, "input_ids")
     yield from (ast.unparse(word.value) for word in call.keywords if word.arg == "input_ids")
 
 
-def _is_model_of_trainer(module: Module, called: ast.expr) -> bool:
+def _is_trainer_model_parameter(module: Module, called: ast.expr) -> bool:
     """Is it the model that the Trainer gives a method of a class of the files, such as
     `compute_loss`?
     """
@@ -204,7 +212,7 @@ def _is_model_of_trainer(module: Module, called: ast.expr) -> bool:
     return any(name.endswith("Trainer") for name in module.flow.bases(owner))
 
 
-def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
+def _is_given_as_labels_or_ids(module: Module, node: ast.expr) -> bool:
     """Is the expression, as it is written, what a model in the same function is given as labels, or
     as ids?
 
@@ -213,15 +221,19 @@ def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
     if not isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
         return False
     text = ast.unparse(node)
-    calls = (part for part in ast.walk(scope_of(module, node)) if isinstance(part, ast.Call))
+    calls = (
+        part
+        for part in ast.walk(function_or_statement_around(module, node))
+        if isinstance(part, ast.Call)
+    )
     if "labels" in text:
-        return any(text in _texts_of_labels(module, call) for call in calls)
+        return any(text in _spellings_of_labels(module, call) for call in calls)
     if "input_ids" in text:
-        return any(text in _texts_of_ids(module, call) for call in calls)
+        return any(text in _spellings_of_ids(module, call) for call in calls)
     return False
 
 
-def scope_of(module: Module, node: ast.AST) -> ast.AST:
+def function_or_statement_around(module: Module, node: ast.AST) -> ast.AST:
     """The function around a place; outside of functions, the outermost statement."""
     around = node
     for parent in module.parents(node):
@@ -232,9 +244,11 @@ def scope_of(module: Module, node: ast.AST) -> ast.AST:
     return around
 
 
-def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | None:
-    """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all
-    of them.
+def _side_of_index(module: Module, node: ast.Subscript, depth: int) -> Side | None:
+    """The side of what an index takes:
+
+    `logits[mask]` and `logits[0]` keep it; None for `logits[:, -1]`, which is one position and no
+    longer all.
     """
     if isinstance(node.slice, ast.Tuple) and any(
         isinstance(module.flow.value(e), int) for e in node.slice.elts
@@ -246,9 +260,9 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
     index = module.flow.value(node.slice)
     if isinstance(node.value, ast.Name) and index in (0, 1):
         parameter = next((origin for origin in module.flow.origins(node.value)), None)
-        if parameter is not None and _is_pair(module, parameter):
+        if parameter is not None and _is_eval_prediction_parameter(module, parameter):
             return OF_PAIR[index]
-    return compared_side(module, node.value, depth + 1)
+    return prediction_or_label_side(module, node.value, depth + 1)
 
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
@@ -257,19 +271,21 @@ def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     """
     call = module.flow.call(node)
     if call.method in GATHERS and call.args:
-        return compared_side(module, call.args[0], depth + 1)
+        return prediction_or_label_side(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
-        return compared_side(module, call.receiver, depth + 1)
+        return prediction_or_label_side(module, call.receiver, depth + 1)
     # Of three arguments the first is the mask; a constant beside the tokens has no side.
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
-        sides = {compared_side(module, argument, depth + 1) for argument in call.args[1:]} - {None}
+        sides = {
+            prediction_or_label_side(module, argument, depth + 1) for argument in call.args[1:]
+        } - {None}
         return sides.pop() if len(sides) == 1 else None
-    if call.args and _keeps_places(call):
-        return compared_side(module, call.args[0], depth + 1)
+    if call.args and _keeps_positions(call):
+        return prediction_or_label_side(module, call.args[0], depth + 1)
     return None
 
 
-def _keeps_places(call: Call) -> bool:
+def _keeps_positions(call: Call) -> bool:
     """Does a function of numpy or torch leave each value of its first argument where it was?"""
     return call.named(*FUNCTIONS_OF_FIRST) and not call.named(*(f"*.{name}" for name in MOVES))
 
@@ -281,16 +297,20 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
         return _side_of_zipped(module, node, path, depth)
     if isinstance(node, ast.arg):
         is_part = path[:1] in ((0,), (1,))
-        return OF_PAIR[path[0]] if is_part and _is_pair(module, Origin(node)) else None
+        return (
+            OF_PAIR[path[0]]
+            if is_part and _is_eval_prediction_parameter(module, Origin(node))
+            else None
+        )
     if node is name or not isinstance(node, ast.expr):
         return None
     if path and isinstance(node, ast.Call):
         gathered = _before_gather(module, node, path)
-        return None if gathered is None else compared_side(module, gathered, depth + 1)
+        return None if gathered is None else prediction_or_label_side(module, gathered, depth + 1)
     # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
     if path and isinstance(node, ast.Tuple | ast.List):
         return None
-    return compared_side(module, node, depth + 1)
+    return prediction_or_label_side(module, node, depth + 1)
 
 
 def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
@@ -307,16 +327,20 @@ def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast
 def _side_of_zipped(
     module: Module, node: ast.AST, path: tuple[int, ...], depth: int
 ) -> Side | None:
-    """One of the things that `zip(predictions, labels)` gives, or an element of one of both."""
+    """The side of one of the things that `zip(predictions, labels)` gives, or of an element of one
+    of both.
+    """
     if isinstance(node, ast.Call) and module.flow.name(node.func) == "zip":
         is_known = bool(path) and 0 <= path[0] < len(node.args)
-        return compared_side(module, node.args[path[0]], depth + 1) if is_known else None
+        return prediction_or_label_side(module, node.args[path[0]], depth + 1) if is_known else None
     return (
-        compared_side(module, node, depth + 1) if isinstance(node, ast.expr) and not path else None
+        prediction_or_label_side(module, node, depth + 1)
+        if isinstance(node, ast.expr) and not path
+        else None
     )
 
 
-def _is_pair(module: Module, origin: Origin) -> bool:
+def _is_eval_prediction_parameter(module: Module, origin: Origin) -> bool:
     """Is it the one parameter of a function, which a trainer gives predictions and labels?"""
     arguments = module.scopes.parent.get(origin.node)
     if (
@@ -331,7 +355,7 @@ def _is_pair(module: Module, origin: Origin) -> bool:
     return origin.node is own[0] and len(required) <= 1
 
 
-def trainer_argument(module: Module, call: Call, name: str) -> ast.expr | None:
+def argument_or_attribute_of_trainer(module: Module, call: Call, name: str) -> ast.expr | None:
     """What a trainer is given under a name, in its call or afterwards; None where that is nothing,
     or None.
 
@@ -340,12 +364,15 @@ def trainer_argument(module: Module, call: Call, name: str) -> ast.expr | None:
     """
     argument = call.keywords.get(name)
     if argument is None:
-        given = (*_set_by_class(module, call, name), *_set_on_object(module, call, name))
+        given = (
+            *_values_set_by_trainer_class(module, call, name),
+            *_values_set_on_trainer(module, call, name),
+        )
         argument = next(iter(given), None)
     return None if argument is None or module.flow.value(argument) is None else argument
 
 
-def _set_by_class(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
+def _values_set_by_trainer_class(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
     """What the class of a trainer, where the files define it, sets under a name for itself."""
     for origin in module.flow.origins(call.node.func):
         owner = origin.node
@@ -360,7 +387,7 @@ def _set_by_class(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
                 yield from (word.value for word in part.keywords if word.arg == name)
 
 
-def _set_on_object(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
+def _values_set_on_trainer(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
     """What is set on a trainer when it is made: `trainer.compute_metrics = accuracy`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
@@ -369,14 +396,14 @@ def _set_on_object(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
                 yield node.value
 
 
-def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
+def functions_seeing_logits(module: Module, call: Call) -> list[ast.AST] | None:
     """The functions that see the logits, with those of the files that they call; None where one is
     not known.
     """
     functions: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
-        argument = trainer_argument(module, call, name)
-        function = _function_given(module, argument) if argument is not None else None
+        argument = argument_or_attribute_of_trainer(module, call, name)
+        function = _function_called_by_trainer(module, argument) if argument is not None else None
         if function is not None:
             functions.append(function)
         elif argument is not None or call.open:
@@ -397,7 +424,7 @@ def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[
     return reached
 
 
-def _function_given(module: Module, argument: ast.expr) -> Function | None:
+def _function_called_by_trainer(module: Module, argument: ast.expr) -> Function | None:
     """The function that a trainer calls: the one that is named, a method of an object of a class of
     the file, or its `__call__`."""
     function = module.flow.function(argument)
@@ -424,19 +451,19 @@ def _method_of_class(module: Module, maker: ast.expr, name: str) -> Function | N
     return None
 
 
-def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
+def may_shift_tokens(functions: Sequence[ast.AST]) -> bool:
     """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are
     seen?
     """
     nodes = [node for function in functions for node in ast.walk(function)]
     slices = (node for node in nodes if isinstance(node, ast.Slice))
     calls = (ast.unparse(node.func).lower() for node in nodes if isinstance(node, ast.Call))
-    return any(_is_number(one.lower, 1) or _is_number(one.upper, -1) for one in slices) or any(
-        part in name for name in calls for part in SHIFTS
-    )
+    return any(
+        _is_written_number(one.lower, 1) or _is_written_number(one.upper, -1) for one in slices
+    ) or any(part in name for name in calls for part in SHIFTS)
 
 
-def _is_number(node: ast.expr | None, number: int) -> bool:
+def _is_written_number(node: ast.expr | None, number: int) -> bool:
     """Is it this number, as it is written?"""
     return node is not None and ast.unparse(node) == str(number)
 

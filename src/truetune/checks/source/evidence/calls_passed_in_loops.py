@@ -1,4 +1,4 @@
-"""What the passes of a loop have done when they end: does each of them come by one of some calls?
+"""Says whether each pass of a loop has come by one of some calls when it ends.
 
 How it works: from statement to statement, with the set of states in which a pass may get there;
 each arm of a branch is gone through, and `continue` ends a pass. Passes that end the loop or the
@@ -26,12 +26,12 @@ class PassEnds(NamedTuple):
     behind: States
     at_continue: States = NOWHERE
 
-    def all(self) -> States:
+    def all_end_states(self) -> States:
         """The states in which passes end, where the statements are the whole body."""
         return self.behind | self.at_continue
 
 
-def ends_of_body(
+def end_states_of_body(
     body: Sequence[ast.stmt], calls: frozenset[int], before: States = BEFORE
 ) -> PassEnds:
     """How passes through statements end; `calls` are the ids of the nodes that are looked for."""
@@ -39,56 +39,60 @@ def ends_of_body(
     for statement in body:
         if not behind:
             break
-        ends = _ends_of_statement(statement, calls, behind)
+        ends = _end_states_of_statement(statement, calls, behind)
         behind = ends.behind
         at_continue |= ends.at_continue
     return PassEnds(behind, at_continue)
 
 
-def _ends_of_statement(node: ast.stmt, calls: frozenset[int], before: States) -> PassEnds:
+def _end_states_of_statement(node: ast.stmt, calls: frozenset[int], before: States) -> PassEnds:
     """How passes through one statement end."""
     if isinstance(node, ast.Continue):
         return PassEnds(NOWHERE, before)
     if isinstance(node, ast.Break | ast.Return | ast.Raise):
         return PassEnds(NOWHERE)
     if isinstance(node, ast.If):
-        return _either(ends_of_body(arm, calls, before) for arm in (node.body, node.orelse))
+        return _joined_end_states(
+            end_states_of_body(arm, calls, before) for arm in (node.body, node.orelse)
+        )
     if isinstance(node, ast.Match):
-        return _ends_of_match(node, calls, before)
+        return _end_states_of_match(node, calls, before)
     if isinstance(node, ast.With | ast.AsyncWith):
-        return ends_of_body(node.body, calls, before)
+        return end_states_of_body(node.body, calls, before)
     if isinstance(node, ast.Try | ast.TryStar):
-        return _ends_of_try(node, calls, before)
+        return _end_states_of_try(node, calls, before)
     if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.FunctionDef | ast.ClassDef):
         return PassEnds(before)
     is_call = any(id(part) in calls for part in ast.walk(node))
     return PassEnds(frozenset((True,)) if is_call else before)
 
 
-def _ends_of_match(node: ast.Match, calls: frozenset[int], before: States) -> PassEnds:
+def _end_states_of_match(node: ast.Match, calls: frozenset[int], before: States) -> PassEnds:
     """How passes through the cases end; none may fit, where no case takes all."""
-    arms = [ends_of_body(case.body, calls, before) for case in node.cases]
+    arms = [end_states_of_body(case.body, calls, before) for case in node.cases]
     last = node.cases[-1]
     takes_all = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
     if not takes_all or last.guard is not None:
         arms.append(PassEnds(before))
-    return _either(arms)
+    return _joined_end_states(arms)
 
 
-def _ends_of_try(node: ast.Try | ast.TryStar, calls: frozenset[int], before: States) -> PassEnds:
+def _end_states_of_try(
+    node: ast.Try | ast.TryStar, calls: frozenset[int], before: States
+) -> PassEnds:
     """How passes end with and without an error."""
-    without_error = ends_of_body([*node.body, *node.orelse], calls, before)
-    handlers = [ends_of_body(handler.body, calls, before) for handler in node.handlers]
-    ends = _either([without_error, *handlers])
+    without_error = end_states_of_body([*node.body, *node.orelse], calls, before)
+    handlers = [end_states_of_body(handler.body, calls, before) for handler in node.handlers]
+    ends = _joined_end_states([without_error, *handlers])
     if not node.finalbody:
         return ends
-    finally_done = ends_of_body(node.finalbody, calls, ends.behind or before)
+    finally_done = end_states_of_body(node.finalbody, calls, ends.behind or before)
     return PassEnds(
         finally_done.behind if ends.behind else NOWHERE, ends.at_continue | finally_done.at_continue
     )
 
 
-def _either(arms: Iterable[PassEnds]) -> PassEnds:
+def _joined_end_states(arms: Iterable[PassEnds]) -> PassEnds:
     """The ends of several ways together."""
     behind, at_continue = NOWHERE, NOWHERE
     for arm in arms:

@@ -1,5 +1,5 @@
-"""Losses that a loop divides by the batches of a step, and the places where they are logged as they
-are then.
+"""Finds losses that a loop divides by the batches of a step, and the places where they are logged
+divided.
 
 How it works: a division counts where a step is due at every so many batches (`% n` in a condition),
 or where a loop runs over that many (`range(n)`), with the same `n`. A place logs the loss where its
@@ -45,17 +45,20 @@ class DividedLoss(NamedTuple):
 def divided_losses(module: Module) -> Iterator[DividedLoss]:
     """The losses of a file that are divided by the batches of a step before their backward pass."""
     for statement in (*module.nodes(ast.Assign), *module.nodes(ast.AugAssign)):
-        divided = _division(statement)
+        divided = _division_of_loss(statement)
         if divided is None or module.flow.value(divided.divisor) == 1:
             continue
         block = _outermost_loop(module, statement)
-        if block is not None and _has_backward(block, divided.name):
-            if _is_count_of_a_step(module, block, divided):
+        if block is not None and _has_backward_on_name(block, divided.name):
+            if _is_batches_per_step(module, block, divided):
                 yield divided
 
 
-def _division(statement: ast.AST) -> DividedLoss | None:
-    """`loss = x / n` and `loss /= n`."""
+def _division_of_loss(statement: ast.AST) -> DividedLoss | None:
+    """The division of a loss that a statement makes:
+
+    `loss = x / n` and `loss /= n`; None for others.
+    """
     if isinstance(statement, ast.AugAssign):
         if isinstance(statement.op, ast.Div) and isinstance(statement.target, ast.Name):
             return DividedLoss(statement.target.id, statement, statement.value)
@@ -79,7 +82,7 @@ def _outermost_loop(module: Module, statement: ast.AST) -> ast.AST | None:
     return found
 
 
-def _has_backward(block: ast.AST, name: str) -> bool:
+def _has_backward_on_name(block: ast.AST, name: str) -> bool:
     """Is a backward pass made of this name: `loss.backward()`, `scaler.scale(loss).backward()`?"""
     for part in ast.walk(block):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
@@ -90,13 +93,13 @@ def _has_backward(block: ast.AST, name: str) -> bool:
     return False
 
 
-def _is_count_of_a_step(module: Module, block: ast.AST, divided: DividedLoss) -> bool:
+def _is_batches_per_step(module: Module, block: ast.AST, divided: DividedLoss) -> bool:
     """Is the divisor the number of batches after which a step is due?"""
-    counts = (*_moduli_of_steps(block, divided), *_lengths_of_loops(module, divided))
-    return any(_is_same_count(module, divided.divisor, count) for count in counts)
+    counts = (*_moduli_of_steps(block, divided), *_lengths_of_range_loops(module, divided))
+    return any(_are_same_number(module, divided.divisor, count) for count in counts)
 
 
-def _is_same_count(module: Module, one: ast.expr, other: ast.expr) -> bool:
+def _are_same_number(module: Module, one: ast.expr, other: ast.expr) -> bool:
     """Are two expressions the same number, or written alike?"""
     value = module.flow.value(one)
     is_same_number = isinstance(value, int) and module.flow.value(other) == value
@@ -104,19 +107,19 @@ def _is_same_count(module: Module, one: ast.expr, other: ast.expr) -> bool:
 
 
 def _moduli_of_steps(block: ast.AST, divided: DividedLoss) -> Iterator[ast.expr]:
-    """`n` of the conditions `step % n == 0` in a loop."""
+    """The moduli of the conditions on a step in a loop: `n` of `step % n == 0`."""
     # `(a + b) / 2` beside `step % 2 == 0` is a mean: a number counts where the optimizer goes by it.
     is_number = isinstance(divided.divisor, ast.Constant)
     for test in ast.walk(block):
-        if not isinstance(test, ast.If) or (is_number and not _decides_a_step(test)):
+        if not isinstance(test, ast.If) or (is_number and not _condition_decides_step(test)):
             continue
         for part in ast.walk(test.test):
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
                 yield part.right
 
 
-def _lengths_of_loops(module: Module, divided: DividedLoss) -> Iterator[ast.expr]:
-    """`n` of the loops over `range(n)` around a division."""
+def _lengths_of_range_loops(module: Module, divided: DividedLoss) -> Iterator[ast.expr]:
+    """The lengths of the loops around a division: `n` of `range(n)`."""
     for loop in module.parents(divided.statement):
         if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
             continue
@@ -124,7 +127,7 @@ def _lengths_of_loops(module: Module, divided: DividedLoss) -> Iterator[ast.expr
             yield loop.iter.args[0]
 
 
-def _decides_a_step(test: ast.If) -> bool:
+def _condition_decides_step(test: ast.If) -> bool:
     """Does a condition decide on a step of the optimizer, or leave the rest of the pass out?"""
     return any(
         isinstance(part, ast.Continue) or (isinstance(part, ast.Attribute) and part.attr == "step")
@@ -132,19 +135,19 @@ def _decides_a_step(test: ast.If) -> bool:
     )
 
 
-def logged_reads(module: Module, divided: DividedLoss) -> Iterator[ast.AST]:
+def logs_of_divided_loss(module: Module, divided: DividedLoss) -> Iterator[ast.AST]:
     """The calls that log the divided loss as it is."""
     names = [node for node in module.nodes(ast.Name) if node.id == divided.name]
     for name in names:
-        if not _is_divided_there(module, divided, name):
+        if not _name_is_divided_loss(module, divided, name):
             continue
-        found = _logging_call(module, name)
+        found = _call_logging_value(module, name)
         if found is not None:
             yield found
 
 
-def _is_divided_there(module: Module, divided: DividedLoss, name: ast.Name) -> bool:
-    """Does a name stand for the divided loss? Also behind `if n > 1: loss = loss / n`."""
+def _name_is_divided_loss(module: Module, divided: DividedLoss, name: ast.Name) -> bool:
+    """Does a name stand for the divided loss? Also after `if n > 1: loss = loss / n`."""
     bindings = [one.node for one in module.scopes.reaching(name)]
     if divided.statement not in bindings:
         return False
@@ -163,46 +166,46 @@ def _is_divided_there(module: Module, divided: DividedLoss, name: ast.Name) -> b
     )
 
 
-def _logging_call(module: Module, read: ast.AST, depth: int = 1) -> ast.AST | None:
+def _call_logging_value(module: Module, read: ast.AST, depth: int = 1) -> ast.AST | None:
     """The call that logs a value, where nothing changes it on the way."""
     inner = read
     for parent in module.parents(read):
         if isinstance(parent, ast.Call):
-            if inner is not parent.func and _logs(module, parent):
+            if inner is not parent.func and _prints_or_logs(module, parent):
                 return parent
-            if not _leaves_as_is(parent, inner):
+            if not _call_leaves_number_as_is(parent, inner):
                 return None
         elif isinstance(parent, ast.Assign) and depth and isinstance(parent.targets[0], ast.Name):
             return _logged_under_name(module, parent, parent.targets[0].id)
-        elif not _hands_on(parent):
+        elif not _node_passes_number_unchanged(parent):
             return None
         inner = parent
     return None
 
 
-def _logs(module: Module, call: ast.Call) -> bool:
+def _prints_or_logs(module: Module, call: ast.Call) -> bool:
     """Does a call print or log what it is given?"""
     if isinstance(call.func, ast.Attribute) and call.func.attr in LOGGING_METHODS:
         return True
     return module.flow.name(call.func) == "print"
 
 
-def _leaves_as_is(call: ast.Call, inner: ast.AST) -> bool:
-    """Is it `loss.item()`, `round(x, 4)` or `"{}".format(x)`?"""
+def _call_leaves_number_as_is(call: ast.Call, inner: ast.AST) -> bool:
+    """Does a call leave a number as it is: `loss.item()`, `round(x, 4)`, `"{}".format(x)`?"""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr in (READING_METHODS if inner is call.func else PLAIN_CALLS)
     return isinstance(call.func, ast.Name) and call.func.id in PLAIN_CALLS
 
 
-def _hands_on(node: ast.AST) -> bool:
+def _node_passes_number_unchanged(node: ast.AST) -> bool:
     """Does a part of an expression hold a figure without changing it?"""
     if isinstance(node, ast.Attribute):
         return node.attr in (*READING_METHODS, *PLAIN_CALLS)
-    return isinstance(node, HANDS_ON) or _fills_a_text(node)
+    return isinstance(node, HANDS_ON) or _is_text_formatting(node)
 
 
-def _fills_a_text(node: ast.AST) -> bool:
-    """Is it `"%.4f" % loss`?"""
+def _is_text_formatting(node: ast.AST) -> bool:
+    """Does it fill a text by `%`: `"%.4f" % loss`?"""
     return (
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mod)
@@ -218,7 +221,7 @@ def _logged_under_name(module: Module, statement: ast.Assign, name: str) -> ast.
             continue
         bindings = module.scopes.reaching(node)
         if bindings and all(one.node is statement for one in bindings):
-            found = _logging_call(module, node, depth=0)
+            found = _call_logging_value(module, node, depth=0)
             if found is not None:
                 return found
     return None

@@ -1,4 +1,4 @@
-"""On which device a model is when the symbolic run of a script uses it.
+"""Says on which device a model is when the symbolic run of a script uses it.
 
 How it works: a model is followed back to its load, and every call that moved it, or handed it to a
 library, is looked at in the order of the run. The last one before the use decides; one in a branch
@@ -79,7 +79,7 @@ MAX_STEPS = 12
 """Attributes and items around a model"""
 
 
-class Placement(NamedTuple):
+class DevicePlacement(NamedTuple):
     """Where a model is, and what put it there."""
 
     device: str
@@ -94,7 +94,7 @@ class PlacedModel(NamedTuple):
     """A model with one load, at one place of the run."""
 
     load: CallEvent
-    placements: tuple[Placement, ...]
+    placements: tuple[DevicePlacement, ...]
     """Where it may be"""
 
     @property
@@ -103,7 +103,7 @@ class PlacedModel(NamedTuple):
         return all(one.device == CPU for one in self.placements)
 
     @property
-    def is_moved_nowhere(self) -> bool:
+    def is_where_load_left_it(self) -> bool:
         """Is it where the load left it, which was not told any device?"""
         return all(one.device == CPU and one.event is None for one in self.placements)
 
@@ -127,7 +127,7 @@ class ModelDevices:
             load = way.load
             if load is None or not load.named(*LOADS) or self._has_default_device:
                 return []
-            placed.append(PlacedModel(load, tuple(self._placements(load, use))))
+            placed.append(PlacedModel(load, tuple(self._possible_placements(load, use))))
         return placed
 
     def was_on_gpu(self, load: CallEvent, before: Event) -> CallEvent | None:
@@ -137,12 +137,12 @@ class ModelDevices:
             for call in self._moves
             if call.number < before.number and holds_model(call.receiver, load)
         ]
-        on_gpu = [one for one in moved if _moved_to(one).device == GPU]
+        on_gpu = [one for one in moved if _placement_by_move(one).device == GPU]
         if _placement_by_load(load).device == GPU:
             on_gpu.insert(0, load)
         return on_gpu[-1] if on_gpu else None
 
-    def _placements(self, load: CallEvent, use: Event) -> Iterator[Placement]:
+    def _possible_placements(self, load: CallEvent, use: Event) -> Iterator[DevicePlacement]:
         """Where a model may be, from the last call before the use that surely placed it."""
         arms = {(id(frame.node), frame.taken) for frame in use.frames(*UNDECIDED)}
         for call in reversed(self._trace.all_calls):
@@ -156,22 +156,22 @@ class ModelDevices:
                 return
         yield _placement_by_load(load)
 
-    def _placement_by(self, call: CallEvent, load: CallEvent) -> Placement | None:
+    def _placement_by(self, call: CallEvent, load: CallEvent) -> DevicePlacement | None:
         """Where a call puts a model; None where it does not touch it, or leaves it in place."""
         if call.method in MOVES:
             if holds_model(call.receiver, load):
-                moved = _moved_to(call)
+                moved = _placement_by_move(call)
                 return None if moved.device == "" else moved
-            if may_be_model(call.receiver, load):
-                return Placement(UNKNOWN, call)
+            if may_be_model_or_its_weights(call.receiver, load):
+                return DevicePlacement(UNKNOWN, call)
             return None
         if call.method == "parallelize" or call.named("*.dispatch_model"):
-            return Placement(GPU, call)
+            return DevicePlacement(GPU, call)
         if call.named(*LEAVES_IN_PLACE) or call is load:
             return None
         given = (*call.args, *call.keywords.values())
         if any(holds_model(one, load) for one in given):
-            return Placement(UNKNOWN, call)
+            return DevicePlacement(UNKNOWN, call)
         return None
 
 
@@ -189,56 +189,56 @@ def holds_model(value: Value | None, load: CallEvent, depth: int = 0) -> bool:
     return any(way.load is load for way in lineages(value))
 
 
-def _moved_to(call: CallEvent) -> Placement:
+def _placement_by_move(call: CallEvent) -> DevicePlacement:
     """Where `.to(device)`, `.cuda()` or `.cpu()` puts a model; an empty device where it names none."""
     if call.method != "to":
-        return Placement(GPU if call.method == "cuda" else CPU, call)
+        return DevicePlacement(GPU if call.method == "cuda" else CPU, call)
     given = call.argument(0, "device")
     if given is None:
-        return Placement(UNKNOWN if call.is_open else "", call)
-    device, option = device_of(given)
-    return Placement(device, call, option)
+        return DevicePlacement(UNKNOWN if call.is_open else "", call)
+    device, option = device_and_option_of(given)
+    return DevicePlacement(device, call, option)
 
 
-def _placement_by_load(load: CallEvent) -> Placement:
+def _placement_by_load(load: CallEvent) -> DevicePlacement:
     """Where a load puts a model."""
-    if load.is_open or any(_is_set(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
-        return Placement(UNKNOWN, load)
-    if any(True for _ in load.frames("with")) and not _is_under_harmless_with(load):
-        return Placement(UNKNOWN, load)
-    name = name_of_model(load)
+    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
+        return DevicePlacement(UNKNOWN, load)
+    if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
+        return DevicePlacement(UNKNOWN, load)
+    name = name_of_loaded_model(load)
     if name is not None and QUANTIZED.search(name):
-        return Placement(UNKNOWN, load)
+        return DevicePlacement(UNKNOWN, load)
     given = load.keywords.get("device_map")
-    if not _is_set(given):
-        return Placement(CPU, None)
+    if not _is_given_and_on(given):
+        return DevicePlacement(CPU, None)
     if isinstance(given, Mapping):
-        devices = [device_of(one)[0] for one in given.entries.values()]
+        devices = [device_and_option_of(one)[0] for one in given.entries.values()]
         is_cpu = bool(devices) and set(devices) == {CPU} and not given.is_open
-        return Placement(CPU if is_cpu else GPU, load)
-    device, option = device_of(given)
-    return Placement(device, load, option)
+        return DevicePlacement(CPU if is_cpu else GPU, load)
+    device, option = device_and_option_of(given)
+    return DevicePlacement(device, load, option)
 
 
-def _is_set(value: Value | None) -> bool:
+def _is_given_and_on(value: Value | None) -> bool:
     """Is an argument given, and not None or False?"""
     return value is not None and not is_none(value) and constant_of(value) is not False
 
 
-def _is_under_harmless_with(event: Event) -> bool:
+def _stands_only_in_deviceless_blocks(event: Event) -> bool:
     """Does a call stand only in `with` blocks that choose no device?"""
     managers = (frame.value for frame in event.frames("with"))
-    return all(_switches_gradients(one) for one in managers)
+    return all(_is_no_grad_manager(one) for one in managers)
 
 
-def _switches_gradients(manager: Value | None) -> bool:
+def _is_no_grad_manager(manager: Value | None) -> bool:
     """Is it `torch.no_grad()` or `torch.inference_mode()`?"""
     if isinstance(manager, Library):
         return manager.name in ("torch.no_grad", "torch.inference_mode")
     return isinstance(manager, Result) and manager.call.named("torch.no_grad", "torch.inference_*")
 
 
-def device_of(value: Value | None) -> tuple[str, Option | None]:
+def device_and_option_of(value: Value | None) -> tuple[str, Option | None]:
     """The device that a value names, and the option that it comes from.
 
     A GPU where there is one counts as GPU: `"cuda" if torch.cuda.is_available() else "cpu"`. A
@@ -246,7 +246,7 @@ def device_of(value: Value | None) -> tuple[str, Option | None]:
     """
     if value is None:
         return UNKNOWN, None
-    found = [_device_of_option(one, 0) for one in options_of(value)]
+    found = [_device_of_plain_value(one, 0) for one in options_of(value)]
     devices = {device for device, _ in found}
     if GPU in devices:
         return GPU, None
@@ -255,19 +255,19 @@ def device_of(value: Value | None) -> tuple[str, Option | None]:
     return UNKNOWN, None
 
 
-def _device_of_option(value: Value, depth: int) -> tuple[str, Option | None]:
+def _device_of_plain_value(value: Value, depth: int) -> tuple[str, Option | None]:
     """The device that one value names."""
     if depth > MAX_STEPS:
         return UNKNOWN, None
     if isinstance(value, Option):
-        inner = UNKNOWN if value.default is None else device_of(value.default)[0]
+        inner = UNKNOWN if value.default is None else device_and_option_of(value.default)[0]
         return inner, value
     if isinstance(value, Library):
         return ("" if value.name.startswith("torch.") else UNKNOWN), None
     if isinstance(value, Result) and value.call.named("torch.device") and value.call.args:
-        return device_of(value.call.args[0])
+        return device_and_option_of(value.call.args[0])
     if isinstance(value, Operation) and value.operator == "format":
-        return _device_of_option(value.operands[0], depth + 1)
+        return _device_of_plain_value(value.operands[0], depth + 1)
     plain = constant_of(value)
     if isinstance(plain, str):
         return (CPU if plain.strip().startswith("cpu") else GPU), None
@@ -276,7 +276,7 @@ def _device_of_option(value: Value, depth: int) -> tuple[str, Option | None]:
     return UNKNOWN, None
 
 
-def may_be_model(value: Value | None, load: CallEvent) -> bool:
+def may_be_model_or_its_weights(value: Value | None, load: CallEvent) -> bool:
     """May what is moved or cast be the model, or its weights one by one?"""
     whole = value
     for _ in range(MAX_STEPS):
@@ -285,7 +285,7 @@ def may_be_model(value: Value | None, load: CallEvent) -> bool:
         elif isinstance(value, Element):
             value = value.iterable
         elif isinstance(value, Result) and value.call.method in PARAMETER_METHODS:
-            return value.call.receiver is not None and _is_result_of(value.call.receiver, load)
+            return value.call.receiver is not None and _may_be_result_of(value.call.receiver, load)
         else:
             break
     if value is not whole and isinstance(value, Result) and holds_model(value, load):
@@ -295,25 +295,25 @@ def may_be_model(value: Value | None, load: CallEvent) -> bool:
     return isinstance(value, Unknown) and MODEL_WORD.search(value.why) is not None
 
 
-def _is_result_of(model: Value, load: CallEvent) -> bool:
+def _may_be_result_of(model: Value, load: CallEvent) -> bool:
     """Is the model that of a load, or not known?"""
     return any(way.load is load or way.load is None for way in lineages(model))
 
 
-def name_of_model(load: CallEvent) -> str | None:
+def name_of_loaded_model(load: CallEvent) -> str | None:
     """The name of the model that a call loads; None where it is not plain."""
     given = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get("model_name")
     plain = constant_of(given)
     return plain if isinstance(plain, str) else None
 
 
-def billions_of_text(name: str | None) -> float | None:
+def billions_of_model_name(name: str | None) -> float | None:
     """Billions of parameters, as the name of a model says them; None where it says none."""
     sizes = [float(size) for size in BILLIONS_IN_NAME.findall((name or "").replace("_", "-"))]
     return max(sizes) if sizes else None
 
 
-def is_narrow(value: Value | None) -> bool:
+def is_16_bit_dtype(value: Value | None) -> bool:
     """Does a value name a dtype of 16 bits?"""
     if value is None:
         return False

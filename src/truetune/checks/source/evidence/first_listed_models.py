@@ -1,4 +1,6 @@
-"""Requests that take the first model which a server lists: `client.models.list().data[0].id`.
+"""Finds requests that name the first model which a server lists:
+
+`client.models.list().data[0].id`.
 
 How it works: the symbolic run gives the value of `model` in each request; it is followed back to
 the list of the server, by the client of OpenAI or by a plain request of `/v1/models`.
@@ -36,17 +38,17 @@ def first_listed_models(module: Module) -> frozenset[ast.AST]:
         for call in trace.all_calls:
             if call.home.path != module.path or not isinstance(call.node, ast.Call):
                 continue
-            found.update(_of_request(call, call.node))
+            found.update(_first_listed_names_of_request(call, call.node))
     return frozenset(found)
 
 
-def _of_request(call: CallEvent, node: ast.Call) -> list[ast.AST]:
+def _first_listed_names_of_request(call: CallEvent, node: ast.Call) -> list[ast.AST]:
     """The expressions of one request that name the first listed model: its argument, or the key of
     its body.
     """
     body = call.keywords.get("json")
     in_body = body.entries.get("model") if isinstance(body, Mapping) else None
-    if in_body is not None and _is_first_listed(in_body):
+    if in_body is not None and _is_first_listed_id(in_body):
         return [
             value
             for part in ast.walk(node)
@@ -54,20 +56,20 @@ def _of_request(call: CallEvent, node: ast.Call) -> list[ast.AST]:
             for key, value in zip(part.keys, part.values, strict=True)
             if isinstance(key, ast.Constant) and key.value == "model"
         ]
-    if not _is_first_listed(call.keywords.get("model")):
+    if not _is_first_listed_id(call.keywords.get("model")):
         return []
     return [keyword.value for keyword in node.keywords if keyword.arg == "model"]
 
 
-def _is_first_listed(value: Value | None) -> bool:
+def _is_first_listed_id(value: Value | None) -> bool:
     """Is it the id of the first model of a list?"""
     if isinstance(value, Choice):
-        return all(map(_is_first_listed, value.options))
-    inner = _part_of(value, "id")
-    return inner is not None and _is_first_item(inner)
+        return all(map(_is_first_listed_id, value.options))
+    inner = _owner_of_part(value, "id")
+    return inner is not None and _is_first_listed_model(inner)
 
 
-def _part_of(value: Value | None, name: str) -> Value | None:
+def _owner_of_part(value: Value | None, name: str) -> Value | None:
     """What an attribute or item of that name belongs to; None for any other value."""
     if isinstance(value, Attribute) and value.name == name:
         return value.base
@@ -76,7 +78,7 @@ def _part_of(value: Value | None, name: str) -> Value | None:
     return None
 
 
-def _is_first_item(value: Value) -> bool:
+def _is_first_listed_model(value: Value) -> bool:
     """Is it the first item of a server's list of models?"""
     if isinstance(value, Item) and constant_of(value.key) == 0:
         return _is_list_of_models(value.base)
@@ -87,7 +89,7 @@ def _is_list_of_models(value: Value) -> bool:
     """Is it what a server answers to the question for its models, or the list in it?"""
     for _ in range(MAX_STEPS):
         if not isinstance(value, Result):
-            inner = _part_of(value, "data")
+            inner = _owner_of_part(value, "data")
             if inner is None:
                 return False
             value = inner

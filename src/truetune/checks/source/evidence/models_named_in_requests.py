@@ -1,5 +1,5 @@
-"""Which model the requests of a script name, by a symbolic run: clients of OpenAI, Ollama, LiteLLM,
-and plain posts.
+"""Finds which model the requests of a script to a server name, by a symbolic run: clients of
+OpenAI, Ollama, LiteLLM, and plain posts.
 
 How it works: the run gives the value of `model` in each request. An option of the command line or a
 variable of the environment is what the project's own commands, compose files and `.env` give it,
@@ -76,13 +76,13 @@ def model_requests(module: Module) -> Iterator[ModelRequest]:
     """The requests of a file, each place once."""
     names_by_node: dict[ast.AST, set[str]] = {}
     unknown: set[ast.AST] = set()
-    given = _GivenValues(module)
+    given = _ProjectOptionValues(module)
     for trace in traces_of(module):
         for call in trace.all_calls:
             if call.home.path != module.path:
                 continue
             value = _requested_model(call)
-            node = None if value is None else _place_of_name(call)
+            node = None if value is None else _node_naming_model(call)
             if value is None or node is None:
                 continue
             names = given.names_of(value)
@@ -116,7 +116,7 @@ def _is_client_call(call: CallEvent) -> bool:
     return False
 
 
-def _place_of_name(call: CallEvent) -> ast.AST | None:
+def _node_naming_model(call: CallEvent) -> ast.AST | None:
     """The expression in a request that names the model; the call where it has none, as behind
     `**settings`.
     """
@@ -134,7 +134,7 @@ def _place_of_name(call: CallEvent) -> ast.AST | None:
     return call.node
 
 
-class _GivenValues:
+class _ProjectOptionValues:
     """What the project gives to options and variables of a script. Files are read when the first
     one is asked for.
     """
@@ -149,7 +149,7 @@ class _GivenValues:
         options = value.options if isinstance(value, Choice) else (value,)
         names: set[str] = set()
         for one in options:
-            found = self._given(one.name) if isinstance(one, Option) else set()
+            found = self._values_of_option(one.name) if isinstance(one, Option) else set()
             plain = constant_of(one)
             if not found and isinstance(plain, str):
                 found = {plain}
@@ -158,10 +158,10 @@ class _GivenValues:
             names |= {PROVIDERS.sub("", name) for name in found}
         return names
 
-    def _given(self, name: str) -> set[str]:
+    def _values_of_option(self, name: str) -> set[str]:
         """What commands and the environment give an option or a variable of that name."""
         if self._commands is None:
-            self._read()
+            self._read_project()
         script = self._path.name
         found = set(self._variables.get(name, ()))
         for command in self._commands or ():
@@ -170,7 +170,7 @@ class _GivenValues:
                 found |= {value} if value and "$" not in value else set()
         return found
 
-    def _read(self) -> None:
+    def _read_project(self) -> None:
         """Read the commands of the project, and the variables that it sets."""
         self._commands = []
         for file in command_files_around(self._path):
@@ -180,7 +180,7 @@ class _GivenValues:
                 for option, word in zip(command.words, command.words[1:], strict=False):
                     if option in ("-e", "--env"):
                         self._keep_variables(word)
-        self._keep_variables(_text_of(self._path.parent / ENVIRONMENT_FILE))
+        self._keep_variables(_file_text(self._path.parent / ENVIRONMENT_FILE))
 
     def _keep_variables(self, text: str) -> None:
         """Keep the variables that a text sets to plain values."""
@@ -189,7 +189,7 @@ class _GivenValues:
                 self._variables.setdefault(name, set()).add(value)
 
 
-def _text_of(path: Path) -> str:
+def _file_text(path: Path) -> str:
     """The text of a file; empty where it is not there."""
     try:
         return read_bounded(path, SETTINGS).decode("utf-8", "replace")

@@ -1,5 +1,5 @@
-"""Counts that a loop keeps for a score: those that each batch makes again, and rows that are
-skipped uncounted.
+"""Finds counts for a score that a loop keeps wrongly: assigned anew by each batch, or leaving out
+skipped rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DROPPED_BY_FRAME = re.compile(r"\.dropna\(|\.notna\(\)|\.notnull\(\)")
 SCORE_OF_FRAME = re.compile(r"\.mean\(\)|accuracy_score|f1_score|len\(|\.sum\(\)\s*/")
 
 
-class LastBatch(NamedTuple):
+class CountOfLastBatch(NamedTuple):
     """A count that a loop over batches assigns and does not add up."""
 
     name: str
@@ -62,7 +62,7 @@ class SkippedRows(NamedTuple):
     counting: ast.stmt
 
 
-def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
+def counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
     """Right answers of a batch that are assigned in a loop, never read in it, and read after it."""
     for loop in module.nodes(ast.For):
         if not LOADER_NAME.search(ast.unparse(loop.iter)):
@@ -72,12 +72,13 @@ def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
             if isinstance(part, ast.Assign) and isinstance(target, ast.Name):
                 read = _read_after_loop(module, loop, target.id)
                 if read is not None and _counts_equal_elements(part.value):
-                    yield LastBatch(target.id, part, read)
+                    yield CountOfLastBatch(target.id, part, read)
 
 
 def _counts_equal_elements(value: ast.expr) -> bool:
-    """Is it the number or share of equal elements: `(guess == gold).sum().item()`,
-    `.float().mean()`?
+    """Does a value count the equal elements, or give their share:
+
+    `(guess == gold).sum().item()`, `.float().mean()`?
     """
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     sums = any(
@@ -104,20 +105,20 @@ def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
     return first if first is not None and isinstance(first.ctx, ast.Load) else None
 
 
-def skipped_rows(module: Module) -> Iterator[SkippedRows]:
+def uncounted_skipped_rows(module: Module) -> Iterator[SkippedRows]:
     """Loops that leave out the rows of which no answer is read, and count only the others; each
     counter once.
     """
     for loop in module.nodes(ast.For):
         known: set[str] = set()
-        for skipped in _skipped_in_loop(module, loop):
+        for skipped in _uncounted_rows_of_loop(module, loop):
             if skipped.counter not in known:
                 known.add(skipped.counter)
                 yield skipped
-    yield from _skipped_by_frames(module)
+    yield from _uncounted_rows_of_tables(module)
 
 
-def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
+def _uncounted_rows_of_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
     """The counts of one loop that stand after a `continue`, in a `try`, or under `if answer is not
     None`.
     """
@@ -126,19 +127,22 @@ def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
         if _skips_unread_answers(loop, statement):
             skip = statement
             continue
-        inside = _counted_where_read(loop, statement)
+        inside = _counts_only_where_parsed(loop, statement)
         counted = [(statement, one) for one in inside]
         if skip is not None:
             counted += [(skip, statement)]
         for cause, counting in counted:
-            name = counter_of(counting)
+            name = counter_raised_by(counting)
             is_alone = name is not None and not _is_counted_elsewhere(loop, counting, name)
-            if name is not None and is_alone and is_divisor(module, loop, name):
+            if name is not None and is_alone and is_divisor_of_score(module, loop, name):
                 yield SkippedRows(name, cause, counting)
 
 
-def counter_of(statement: ast.stmt) -> str | None:
-    """The count or list that a statement adds a row to: `total += 1`, `right.append(...)`."""
+def counter_raised_by(statement: ast.stmt) -> str | None:
+    """The counter or list that a statement adds a row to:
+
+    `total += 1`, `right.append(...)`; None for others.
+    """
     if isinstance(statement, ast.AugAssign) and _increments_by_one(statement):
         return ast.unparse(statement.target)
     call = statement.value if isinstance(statement, ast.Expr) else None
@@ -152,7 +156,7 @@ def counter_of(statement: ast.stmt) -> str | None:
 def _is_counted_elsewhere(loop: Loop, counting: ast.stmt, name: str) -> bool:
     """Does the loop count the row in another place too, such as a wrong one in the `except`?"""
     return any(
-        isinstance(node, ast.stmt) and node is not counting and counter_of(node) == name
+        isinstance(node, ast.stmt) and node is not counting and counter_raised_by(node) == name
         for node in ast.walk(loop)
     )
 
@@ -162,13 +166,17 @@ def _skips_unread_answers(loop: Loop, statement: ast.stmt) -> bool:
     `try` around that?
     """
     if isinstance(statement, ast.Try):
-        return _reads_answer(statement.body) and any(
-            isinstance(handler.body[-1], ast.Continue) and _is_silent(handler.body)
+        return _parses_model_text(statement.body) and any(
+            isinstance(handler.body[-1], ast.Continue) and _only_prints_and_continues(handler.body)
             for handler in statement.handlers
         )
-    if not isinstance(statement, ast.If) or statement.orelse or not _is_silent(statement.body):
+    if (
+        not isinstance(statement, ast.If)
+        or statement.orelse
+        or not _only_prints_and_continues(statement.body)
+    ):
         return False
-    value = _value_that_is_none(statement.test)
+    value = _value_tested_missing(statement.test)
     if value is None or not isinstance(statement.body[-1], ast.Continue):
         return False
     return _is_read_from_answer(loop, value)
@@ -183,9 +191,10 @@ def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
     )
 
 
-def _is_silent(body: list[ast.stmt]) -> bool:
-    """Does a block nothing but print, pass and continue? One that counts what it leaves out tells
-    it.
+def _only_prints_and_continues(body: list[ast.stmt]) -> bool:
+    """Does a block only print, pass and continue?
+
+    One that counts what it leaves out is not silent.
     """
     return all(
         isinstance(statement, ast.Continue | ast.Pass)
@@ -195,7 +204,7 @@ def _is_silent(body: list[ast.stmt]) -> bool:
     )
 
 
-def _reads_answer(body: list[ast.stmt]) -> bool:
+def _parses_model_text(body: list[ast.stmt]) -> bool:
     """Does a block parse what a model wrote, and not only a line of the file?"""
     for call in (node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)):
         reader = ast.unparse(call.func)
@@ -208,24 +217,27 @@ def _reads_answer(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _counted_where_read(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
+def _counts_only_where_parsed(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
     """The counts inside `try: parse; total += 1; except: pass`, or inside `if answer is not None:`
     without an else.
     """
     if isinstance(statement, ast.Try):
-        is_left_out = _reads_answer(statement.body) and any(
-            _is_silent(handler.body) for handler in statement.handlers
+        is_left_out = _parses_model_text(statement.body) and any(
+            _only_prints_and_continues(handler.body) for handler in statement.handlers
         )
         return [*statement.body, *statement.orelse] if is_left_out else []
     if isinstance(statement, ast.If) and not statement.orelse:
-        value = _value_that_is_there(statement.test)
+        value = _value_tested_present(statement.test)
         if value is not None and _is_read_from_answer(loop, value):
             return list(statement.body)
     return []
 
 
-def _value_that_is_there(test: ast.expr) -> ast.expr | None:
-    """`value` of `value` and of `value is not None`; None of any other test."""
+def _value_tested_present(test: ast.expr) -> ast.expr | None:
+    """The value that a test takes to be there:
+
+    `value` of `value` and of `value is not None`; None for any other test.
+    """
     if isinstance(test, ast.Name):
         return test
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
@@ -233,7 +245,7 @@ def _value_that_is_there(test: ast.expr) -> ast.expr | None:
     return None
 
 
-def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
+def _uncounted_rows_of_tables(module: Module) -> Iterator[SkippedRows]:
     """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read
     out of answers.
     """
@@ -249,28 +261,28 @@ def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
     for statement in module.nodes(ast.Assign):
         text = ast.unparse(statement.value)
         match = DROPPED_BY_FRAME.search(text)
-        if match is None or (not _names_key(text, read) and "subset" in text):
+        if match is None or (not _text_names_column(text, read) and "subset" in text):
             continue
-        if ".notna" in text and not _names_key(text, read):
+        if ".notna" in text and not _text_names_column(text, read):
             continue
         name = ast.unparse(statement.targets[0])
-        mean = _frame_mean_after(module, statement, name)
+        mean = _table_score_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
 
 
 def _column_keys(target: ast.expr) -> Iterator[str]:
-    """`parsed` of `df["parsed"]` and of `df.parsed`."""
+    """The columns that a target stores: `parsed` of `df["parsed"]` and of `df.parsed`."""
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         yield str(target.slice.value)
 
 
-def _names_key(text: str, keys: set[str]) -> bool:
+def _text_names_column(text: str, keys: set[str]) -> bool:
     """Is one of these columns named in a text of code?"""
     return any(f"'{key}'" in text or f".{key}" in text for key in keys)
 
 
-def _frame_mean_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
+def _table_score_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
     """The first statement after it that makes a mean, or a score, of the table."""
     end = statement.end_lineno or statement.lineno
     pattern = re.compile(rf"\b{re.escape(name)}\b")
@@ -283,8 +295,11 @@ def _frame_mean_after(module: Module, statement: ast.stmt, name: str) -> ast.stm
     return None
 
 
-def _value_that_is_none(test: ast.expr) -> ast.expr | None:
-    """`value` of `not value` and of `value is None`; None of any other test."""
+def _value_tested_missing(test: ast.expr) -> ast.expr | None:
+    """The value that a test takes to be missing:
+
+    `value` of `not value` and of `value is None`; None for any other test.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
@@ -301,7 +316,7 @@ def _functions_assigned(loop: Loop, name: str) -> Iterator[str]:
 
 
 def _increments_by_one(statement: ast.stmt) -> bool:
-    """`total += 1`"""
+    """Does a statement raise a number by one: `total += 1`?"""
     return (
         isinstance(statement, ast.AugAssign)
         and isinstance(statement.op, ast.Add)
@@ -310,7 +325,7 @@ def _increments_by_one(statement: ast.stmt) -> bool:
     )
 
 
-def is_divisor(module: Module, loop: Loop, name: str) -> bool:
+def is_divisor_of_score(module: Module, loop: Loop, name: str) -> bool:
     """Is a score divided by this count after the loop?
 
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.
@@ -321,9 +336,9 @@ def is_divisor(module: Module, loop: Loop, name: str) -> bool:
         for node in module.nodes(ast.BinOp)
         if isinstance(node.op, ast.Div) and node.lineno > end
     ]
-    if any(_is_count(node.left, name) for node in quotients):
+    if any(_is_count_or_length(node.left, name) for node in quotients):
         return False
-    dividing = [node for node in quotients if name in _names_in(node.right)]
+    dividing = [node for node in quotients if name in _names_in_divisor(node.right)]
     if dividing:
         return not any(is_precision(module, node) for node in dividing)
     return any(_is_mean_of(node, name) for node in module.nodes(ast.Call) if node.lineno > end)
@@ -335,7 +350,7 @@ def _is_mean_of(call: ast.Call, name: str) -> bool:
     return is_mean and any(ast.unparse(argument) == name for argument in call.args)
 
 
-def _is_count(expression: ast.expr, name: str) -> bool:
+def _is_count_or_length(expression: ast.expr, name: str) -> bool:
     """Is it the count itself, or the length of the list: `total`, `len(scores)`?"""
     return ast.unparse(expression) in (name, f"len({name})")
 
@@ -346,6 +361,6 @@ def is_precision(module: Module, quotient: ast.AST) -> bool:
     return statement is not None and "prec" in ast.unparse(statement).lower()
 
 
-def _names_in(node: ast.expr) -> list[str]:
+def _names_in_divisor(node: ast.expr) -> list[str]:
     """The names in a divisor: `max(total, 1)` has `total`."""
     return [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]

@@ -1,5 +1,5 @@
-"""What source says on labels: collators that mask by id, labels made by hand, tokenizer calls that
-pad.
+"""Finds labels that code masks, in particular those that equal the pad or EOS id, and tokenizer
+calls that pad.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lm_collator_calls(module: Module) -> Iterator[Call]:
 
 
 def is_ignored_label(module: Module, node: ast.AST) -> bool:
-    """Is it -100?"""
+    """Is it the label -100, which losses ignore?"""
     value = (
         module.flow.value(node)
         if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute))
@@ -47,7 +47,7 @@ def is_ignored_label(module: Module, node: ast.AST) -> bool:
 
 
 def holds_ignored_label(module: Module, node: ast.AST) -> bool:
-    """Is there a -100 in it?"""
+    """Does code contain the label -100?"""
     return any(
         isinstance(n, (ast.UnaryOp, ast.Name)) and is_ignored_label(module, n)
         for n in ast.walk(node)
@@ -55,7 +55,7 @@ def holds_ignored_label(module: Module, node: ast.AST) -> bool:
 
 
 def writes_ignored_label(module: Module, node: ast.AST) -> bool:
-    """Is there a -100 in it that may become a label?
+    """Does code contain a -100 that may become a label?
 
     One that is compared with counts labels, one that a loss ignores is none, and a name for -100
     writes nothing.
@@ -83,24 +83,24 @@ def _is_only_read(module: Module, ignored: ast.expr) -> bool:
     return isinstance(parent, ast.Compare)
 
 
-def masks_by_id(module: Module) -> Iterator[ast.AST]:
+def maskings_of_pad_id(module: Module) -> Iterator[ast.AST]:
     """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss
     ignores that id.
     """
-    yield from _labels_masked_where(module, is_pad_id)
+    yield from _maskings_of_id(module, is_pad_id)
 
 
-def masks_eos(module: Module) -> Iterator[ast.AST]:
+def maskings_of_eos_id(module: Module) -> Iterator[ast.AST]:
     """Where labels that equal the EOS id itself become -100, or a loss ignores that id."""
-    yield from _labels_masked_where(module, is_eos_id)
+    yield from _maskings_of_id(module, is_eos_id)
 
 
-def _labels_masked_where(
+def _maskings_of_id(
     module: Module, is_masked_id: Callable[[Module, ast.expr], bool]
 ) -> Iterator[ast.AST]:
     """The comparisons with an id in the code that writes -100, and the losses that ignore the id."""
     for node in module.nodes(ast.Compare, ast.Call):
-        if any(is_masked_id(module, side) for side in _compared_sides(module, node)):
+        if any(is_masked_id(module, side) for side in _sides_of_equality(module, node)):
             unit = _unit_of_comparison(module, node)
             if unit is not None and holds_ignored_label(module, unit):
                 yield node
@@ -110,7 +110,7 @@ def _labels_masked_where(
             yield call.node
 
 
-def _compared_sides(module: Module, node: ast.AST) -> list[ast.expr]:
+def _sides_of_equality(module: Module, node: ast.AST) -> list[ast.expr]:
     """Both sides of `a == b`, `a.eq(b)` and `torch.eq(a, b)`, and of their opposites; nothing of
     any other node.
     """
@@ -136,15 +136,15 @@ def _unit_of_comparison(module: Module, compared: ast.AST) -> ast.AST | None:
         if isinstance(around, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp)):
             return around
         if isinstance(around, ast.If):
-            return next((part for part in around.body if _writes_ignored(module, part)), None)
+            return next((part for part in around.body if _stores_ignored_label(module, part)), None)
         if isinstance(around, ast.stmt):
             return None
         inner = around
     return None
 
 
-def _writes_ignored(module: Module, statement: ast.stmt) -> bool:
-    """`labels[i] = -100` and `labels.append(-100)`"""
+def _stores_ignored_label(module: Module, statement: ast.stmt) -> bool:
+    """Does a statement store -100: `labels[i] = -100`, `labels.append(-100)`?"""
     if isinstance(statement, ast.Assign):
         return is_ignored_label(module, statement.value)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -180,7 +180,7 @@ def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
     return next((one.value for one in ids), None)
 
 
-def padding_call(module: Module, node: ast.AST) -> Call | None:
+def padding_call_of_result(module: Module, node: ast.AST) -> Call | None:
     """The tokenizer call whose result this is, and which pads: a single row is as long as the
     longest.
     """
@@ -206,8 +206,10 @@ def padding_call_of_batch(module: Module, batch: ast.expr) -> Call | None:
     return calls[0] if is_padded else None
 
 
-def column_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
-    """`x["labels"]` or `x.labels` as (x, "labels")."""
+def column_and_owner_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """The owner and the column of a read: (x, "labels") of `x["labels"]` or `x.labels`; None
+    otherwise.
+    """
     if (
         isinstance(node, ast.Subscript)
         and isinstance(node.slice, ast.Constant)
