@@ -16,9 +16,9 @@ from truetune.checks.source.evidence.fixed_length_paddings import (
     estimate_median_and_longest_tokens,
     fixed_paddings,
 )
-from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
+from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
@@ -216,7 +216,7 @@ def _as_it_is_launched(config: Config, path: Path) -> Config:
 
 def _loads_beside(module: Module) -> Iterator[str]:
     """A second model that the script loads while it holds the first one: a moment of its own, in no column."""
-    for one in second_loads(module):
+    for one in second_loads_beside_unused_models(module):
         size = second_model_gb(module, one)
         line, _ = module.place(one.second.node)
         weights = "" if size is None else f" of {size * 1e9 / GIB:.1f} GiB"

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_in_project_runs import trained_models
+from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,
-    loaded_names,
-    scripts_around,
+    loaded_model_names,
+    model_folders_written,
+    project_scripts_around,
     trains_a_model,
-    written_folders,
 )
 from truetune.source.module import Module
 
@@ -43,7 +43,7 @@ def plain_folder(name: str) -> str:
 
 def trained_by_scripts(path: Path) -> TrainedByScripts | None:
     """The one training of the scripts around a file; None where there is none, or it is not known."""
-    scripts = list(scripts_around(path))
+    scripts = list(project_scripts_around(path))
     trainings = [one for one in scripts if trains_a_model(one)]
     if len(trainings) != 1:
         return None
@@ -74,7 +74,7 @@ def _asks_what_was_trained(module: Module, outputs: frozenset[str]) -> bool:
     """Does a script load what was trained, and does not merge it? Then commands may use the base to compare."""
     if trains_a_model(module) or any(module.methods(*MERGES)):
         return False
-    names = {plain_folder(name) for name in loaded_names(module)}
+    names = {plain_folder(name) for name in loaded_model_names(module)}
     return any(is_written_by_script(name, frozenset(map(plain_folder, outputs))) for name in names)
 
 
@@ -82,4 +82,4 @@ def _merged_folders(module: Module) -> list[str]:
     """The folders that a script writes merged weights to."""
     if not any(module.methods(*MERGES)):
         return []
-    return sorted(written_folders(module))
+    return sorted(model_folders_written(module))

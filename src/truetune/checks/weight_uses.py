@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.adapted_models import (
     name_of_model,
     written_text,
 )
-from truetune.checks.source.evidence.prompt_forms import written_folders
+from truetune.checks.source.evidence.prompt_forms import model_folders_written
 from truetune.checks.training_stages import stages_of_file
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
@@ -372,7 +372,7 @@ def _uses_of_load(
         text = f"loads {folder}"
         use = WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")
         yield use._replace(
-            writes=tuple(sorted(written_folders(module))),
+            writes=tuple(sorted(model_folders_written(module))),
             is_merged=is_adapter and _puts_more_on_top(module),
             overrides=keys_named(module.text),
         )

@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.opened_files import path_opened_for_writing
+from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,

@@ -49,12 +49,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.label_masking_and_padding import maskings_of_eos_id
-from truetune.checks.source.evidence.pad_candidates import pad_advice
-from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
+from truetune.checks.source.evidence.pad_candidates import advise_pad_token
+from truetune.checks.source.evidence.pad_maskings import PadMasking, pad_maskings_for_settings
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
 from truetune.checks.source.evidence.pad_settings import (
     PadSetting,
-    changes_for_pad_token,
+    changes_setting_pad_token,
     pad_settings,
 )
 from truetune.source.module import Module
@@ -80,10 +80,18 @@ class PadEqualsEosLmCollator(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         settings = eos_pad_settings(module)
-        masking = maskings_of_pads(module, settings) if settings else []
-        reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
+        masking = pad_maskings_for_settings(module, settings) if settings else []
+        reached = [
+            one
+            for one in settings
+            if any(sink.has_pads_of_setting(module, one) for sink in masking)
+        ]
         if reached:
-            sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
+            sinks = [
+                sink
+                for sink in masking
+                if any(sink.has_pads_of_setting(module, one) for one in reached)
+            ]
             yield self._finding(reached, sinks)
         for node in maskings_of_eos_id(module):
             yield self.finding(
@@ -92,10 +100,10 @@ class PadEqualsEosLmCollator(SourceRule):
                 cases=[case_of_node(module, node)],
             )
 
-    def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
+    def _finding(self, reached: list[PadSetting], sinks: list[PadMasking]) -> Finding:
         """What is said of settings whose pads are masked in these places."""
         module = self.subject
-        advice = pad_advice(module, reached[0].tokenizer)
+        advice = advise_pad_token(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
         # A pad that is set only where none is there leaves models alone that bring one, and a release of TRL is guessed
         # from pins or arguments: neither is proof.
@@ -127,7 +135,7 @@ def _changes_of_all(module: Module, settings: list[PadSetting], token: str | Non
     Half a fix would leave pad and EOS the same in one branch and say that it was repaired.
     """
     changes = [
-        changes_for_pad_token(module, one, token)
+        changes_setting_pad_token(module, one, token)
         for one in with_repeated_settings(module, settings)
     ]
     return tuple(change for part in changes for change in part) if all(changes) else ()

@@ -66,11 +66,11 @@ from truetune.checks.source.evidence.loss_expressions import (
     is_unweighted_loss,
 )
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.checks.source.evidence.perplexities_in_runs import (
+from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
+from truetune.checks.source.evidence.unweighted_perplexities import (
     AveragedPerplexities,
     averaged_perplexities,
 )
-from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
 from truetune.source.module import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")

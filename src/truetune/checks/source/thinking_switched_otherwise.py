@@ -54,12 +54,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
-    imported_scripts,
+    imported_scripts_beside,
     is_written_by_script,
-    loaded_names,
+    loaded_model_names,
+    model_folders_written,
     training_scripts_beside,
     trains_a_model,
-    written_folders,
 )
 from truetune.checks.source.evidence.served_model_folders import served_folders
 from truetune.checks.source.evidence.thinking_in_runs import (
@@ -117,7 +117,7 @@ def _thinking_of_training(training: Module) -> tuple[Module, Thinking] | None:
         return training, own
     if any(training.methods("apply_chat_template")):
         return None
-    makers = [(other, trained_thinking(other)) for other in imported_scripts(training)]
+    makers = [(other, trained_thinking(other)) for other in imported_scripts_beside(training)]
     known = [(other, thinking) for other, thinking in makers if thinking is not None]
     if len(known) != 1:
         return None
@@ -131,8 +131,8 @@ def _trainings(module: Module) -> Iterator[Module]:
     if trains_a_model(module):
         yield module
         return
-    names = loaded_names(module) | served_folders(module)
+    names = loaded_model_names(module) | served_folders(module)
     for training in training_scripts_beside(module):
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         if any(is_written_by_script(name, folders) for name in names):
             yield training

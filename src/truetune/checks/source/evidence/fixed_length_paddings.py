@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
+from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
 from truetune.checks.source.evidence.runs_that_train import trains_in_run
 from truetune.source.module import Module
@@ -103,7 +103,7 @@ def calls_encoding_prompts(trace: Trace) -> set[ast.AST]:
     for generation in trace.methods("generate"):
         given = (*generation.args[:1], *generation.keywords.values())
         for one in given:
-            encoding = encoding_of_ids(one)
+            encoding = call_making_ids(one)
             if encoding is not None:
                 nodes.add(encoding.node)
     return nodes

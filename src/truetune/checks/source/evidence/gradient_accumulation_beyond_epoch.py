@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW
-from truetune.checks.source.evidence.optimizers_in_runs import NO_OPTIMIZERS, OPTIMIZER_CLASSES
+from truetune.checks.source.evidence.optimizers_before_adapters import (
+    NO_OPTIMIZERS,
+    OPTIMIZER_CLASSES,
+)
 from truetune.checks.source.evidence.row_counts_in_runs import Count, count_batches
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.fixed_length_paddings import pads_to_length
-from truetune.checks.source.evidence.padded_prompts_in_runs import (
+from truetune.checks.source.evidence.prompts_padded_on_the_right import (
     PAD_SEQUENCE,
+    padding_side_at_call,
     pads_several,
-    side_of_tokenizer,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -279,7 +279,7 @@ def _side_of_pad_widths(widths: Value | None) -> Side | None:
 
 def _padding_by_tokenizer(trace: Trace, call: CallEvent) -> Padding | None:
     """What a tokenizer pads: on the side that the script says, else on the right as most do."""
-    side = side_of_tokenizer(trace, call)
+    side = padding_side_at_call(trace, call)
     if side == "left" or side == "right":
         return Padding(call.node, side, True, pads_to_length(call))
     if _may_pad_on_the_left(trace, call):

@@ -1,5 +1,5 @@
-"""Two files that hold the same things row by row: tickets in one, and the reply to each of them in
-the other.
+"""Finds two files that hold the same things row by row: tickets in one, and the reply to each of
+them in the other.
 
 How it works: both are read where they lie beside the script. They are parallel where a column of
 ids that both have holds the same id at nearly each place; or, where they share no ids, where both
@@ -37,7 +37,7 @@ class ParallelFiles(NamedTuple):
     rows: int
 
     def describe(self) -> str:
-        """What makes them parallel, as a note."""
+        """What makes the files parallel, as a note for a finding."""
         one, other = self.names
         if self.column:
             return f"{one} and {other} hold the same `{self.column}` at each of {self.rows:,} places, as they are read"
@@ -58,10 +58,10 @@ def find_parallel_files(
     one, other = (rows_behind(module, side) for side in sides)
     if one is None or other is None or one.source == other.source:
         return None
-    return _compare(one, other)
+    return _parallel_by_ids_or_counts(one, other)
 
 
-def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
+def _parallel_by_ids_or_counts(one: FileRows, other: FileRows) -> ParallelFiles | None:
     """Two files as they are read, where they are parallel."""
     names, rows = (one.source, other.source), min(len(one.rows), len(other.rows))
     if rows < MIN_ROWS:
@@ -77,7 +77,7 @@ def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
     return ParallelFiles(names, "", rows) if is_equal and not shared else None
 
 
-def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None:
+def _subset_columns(module: Module, call: ast.Call) -> tuple[str, ...] | None:
     """The columns that `dropna` or `drop_duplicates` looks at, empty for all; None where they are
     not known.
     """
@@ -90,7 +90,7 @@ def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None
     return tuple(columns) if isinstance(columns, list | tuple) else None
 
 
-def leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
+def filter_leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
     found = rows_behind(module, side)
     call = change.node
@@ -98,7 +98,7 @@ def leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
         return True
     if call.func.attr not in ("dropna", "drop_duplicates"):
         return True
-    columns = _columns_looked_at(module, call)
+    columns = _subset_columns(module, call)
     if columns is None:
         return True
     picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]

@@ -17,13 +17,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.optimizers_in_runs import (
+from truetune.checks.source.evidence.optimizers_before_adapters import (
     ADAPTER_WRAPPERS,
     NO_OPTIMIZERS,
     OPTIMIZER_CLASSES,
     models_of_parameters,
 )
-from truetune.checks.source.evidence.published_families import family_of_base, family_of_model
+from truetune.checks.source.evidence.published_families import (
+    family_named_in_derivative,
+    family_of_model,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import Lineage, lineages
@@ -205,7 +208,7 @@ def is_said_to_be_new(path: str, text: str) -> bool:
 def _is_folder(name: str) -> bool:
     """Is it a folder of one's own, and no copy of a published model?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return is_local and family_of_model(name) is None and family_of_base(name) is None
+    return is_local and family_of_model(name) is None and family_named_in_derivative(name) is None
 
 
 def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:

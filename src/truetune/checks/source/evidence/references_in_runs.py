@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.source.evidence.optimizers_in_runs import only_lineage
+from truetune.checks.source.evidence.optimizers_before_adapters import single_model_lineage
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -133,7 +133,7 @@ def _loaded_from(model: Value) -> tuple[CallEvent, str] | None:
     """The call that loads a model and its name; None where an adapter is put on, or the name is not
     known.
     """
-    way = only_lineage(model)
+    way = single_model_lineage(model)
     load = None if way is None else way.load
     if way is None or load is None or way.has_step("peft.PeftModel*.from_pretrained"):
         return None
@@ -156,7 +156,7 @@ def _of_trainers(trace: Trace) -> Iterator[OneObject]:
 
 def _is_one_object(model: Value | None, other: Value | None) -> bool:
     """Do two models certainly share all their weights?"""
-    one, two = only_lineage(model), only_lineage(other)
+    one, two = single_model_lineage(model), single_model_lineage(other)
     if one is None or two is None or one.origin is not two.origin:
         return False
     # A copy that both share is one object; adapters of both would be of two policies.
@@ -196,7 +196,9 @@ def _passes_behind(loss: CallEvent) -> Iterator[CallEvent]:
         pending.extend(operands_of(value))
         if not isinstance(value, Result) or value.call.receiver is None:
             continue
-        if value.call.method in ("__call__", "forward") and only_lineage(value.call.receiver):
+        if value.call.method in ("__call__", "forward") and single_model_lineage(
+            value.call.receiver
+        ):
             yield value.call
 
 

@@ -25,11 +25,11 @@ from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
     PromptForm,
     is_written_by_script,
-    loaded_names,
-    prompt_form,
+    loaded_model_names,
+    model_folders_written,
+    single_prompt_form,
     training_scripts_beside,
     trains_a_model,
-    written_folders,
 )
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.weight_uses import find_weight_uses
@@ -61,7 +61,7 @@ class OtherTemplate(NamedTuple):
 
 def other_templates(module: Module) -> Iterator[OtherTemplate]:
     """What serves the model of a training script in another form, each file once."""
-    form = prompt_form(module) if trains_a_model(module) else None
+    form = single_prompt_form(module) if trains_a_model(module) else None
     if form is None:
         return
     marks = _marks_of_training(module, form)
@@ -100,12 +100,12 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     if len({mark for _, mark in named}) != 1:
         return
     call, asked_mark = named[0]
-    loaded = loaded_names(module) | _of_unsloth(module)
+    loaded = loaded_model_names(module) | _of_unsloth(module)
     for training in training_scripts_beside(module):
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         if not any(is_written_by_script(name, folders) for name in loaded):
             continue
-        form, trained = prompt_form(training), _one_mark(training)
+        form, trained = single_prompt_form(training), _one_mark(training)
         if form is not None and trained is not None and trained != asked_mark:
             yield OtherNamedTemplate(asked_mark, call.node, trained, training, form.node)
 
@@ -165,7 +165,7 @@ def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     """Is it what this script trained: a folder that it writes, or weights of one's own where no
     other script trains?
     """
-    folders = written_folders(module)
+    folders = model_folders_written(module)
     if any(is_written_by_script(folder, folders) for folder in use.folders):
         return True
     of_its_own = all(Path(folder).suffix == ".gguf" for folder in use.folders)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.multi_process_loops import is_steered
+from truetune.checks.source.evidence.multi_process_loops import is_steered_by_library
 from truetune.checks.source.evidence.twice_divided_rows import (
     PROCESS_NUMBER,
     leaves_rows_out,
@@ -68,7 +68,7 @@ def _runs_own_loop(parts: Sequence[Module]) -> bool:
     """
     texts = [part.text for part in parts]
     has_loop = all(any(one.search(text) for text in texts) for one in (WRAPS_MODEL, BACKWARD))
-    return has_loop and not is_steered(parts) and not any(map(EVENS_OUT.search, texts))
+    return has_loop and not is_steered_by_library(parts) and not any(map(EVENS_OUT.search, texts))
 
 
 def _is_of_evaluation(module: Module, part: ast.AST) -> bool:

@@ -22,7 +22,10 @@ from truetune.checks.source.evidence.batch_field_sources import (
     BatchField,
     source_of_field,
 )
-from truetune.checks.source.evidence.own_losses_in_runs import is_causal_model, trains_causal_model
+from truetune.checks.source.evidence.look_ahead_of_own_losses import (
+    is_causal_model,
+    trains_causal_model,
+)
 from truetune.checks.source.evidence.token_places_in_runs import (
     IDS_WAY,
     LABELS_WAY,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import plain_name
+from truetune.checks.source.evidence.published_families import normalized_model_name
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -92,7 +92,7 @@ def _family_of_models(module: Module) -> EndsOfFamily | None:
         family
         for name in names
         for family in FAMILIES
-        if re.match(family.pattern, plain_name(name))
+        if re.match(family.pattern, normalized_model_name(name))
     }
     return found.pop() if len(found) == 1 else None
 

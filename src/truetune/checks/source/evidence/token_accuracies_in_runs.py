@@ -3,7 +3,7 @@ of a script.
 
 How it works: both sides of an equality are followed back, one through `argmax` to the pass of a
 causal model, the other to its labels; the places of their tokens are compared as those of a loss
-(`own_losses_in_runs.py`).
+(`look_ahead_of_own_losses.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
+from truetune.checks.source.evidence.look_ahead_of_own_losses import Logits, OwnLossSearch
 from truetune.checks.source.evidence.token_positions_in_arrays import (
     KEEPING_METHODS,
     layout_after_index,
@@ -55,7 +55,7 @@ def token_accuracies(module: Module) -> Iterator[TokenAccuracy]:
     """The comparisons of a file whose labels and logits are known by their places, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        search = LossSearch(trace)
+        search = OwnLossSearch(trace)
         for value in trace.values:
             node = value.node
             if node is None or node in seen or module.home(node).path != module.path:
@@ -66,7 +66,7 @@ def token_accuracies(module: Module) -> Iterator[TokenAccuracy]:
                 yield TokenAccuracy(node, ahead)
 
 
-def _distance(search: LossSearch, value: Value) -> int | None:
+def _distance(search: OwnLossSearch, value: Value) -> int | None:
     """By how many tokens a comparison looks ahead; None for any other value."""
     pair = _compared(value)
     if pair is None:
@@ -107,7 +107,7 @@ def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
     return None
 
 
-def _picked_logits(search: LossSearch, value: Value, depth: int = 0) -> Logits | None:
+def _picked_logits(search: OwnLossSearch, value: Value, depth: int = 0) -> Logits | None:
     """The logits of which `argmax` picked tokens; None where it did not."""
     if depth > MAX_STEPS:
         return None

@@ -21,7 +21,10 @@ from truetune.checks.source.evidence.model_devices_at_use import (
     UNDECIDED,
     name_of_loaded_model,
 )
-from truetune.checks.source.evidence.narrow_weights_in_runs import KEEPING_METHODS, KEEPS_DTYPE
+from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
+    KEEPING_METHODS,
+    KEEPS_DTYPE,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.interpreter import library_bases

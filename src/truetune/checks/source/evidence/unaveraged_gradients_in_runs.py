@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from truetune.checks.source.evidence.optimizers_in_runs import LOADS, models_of_parameters
+from truetune.checks.source.evidence.optimizers_before_adapters import LOADS, models_of_parameters
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.lineage import lineages

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from truetune.checks.columns_read_by_scripts import names_read
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
-from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
 from truetune.checks.source.evidence.texts_encoded_for_training import (
     library_calls_by_callback_result,
     result_reaches_a_model,

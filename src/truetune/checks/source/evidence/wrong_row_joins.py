@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.parallel_files import (
     ParallelFiles,
+    filter_leaves_rows_out,
     find_parallel_files,
-    leaves_rows_out,
 )
 from truetune.checks.source.evidence.row_alignment_in_runs import (
     Alignment,
@@ -154,7 +154,10 @@ def _alignments_of_sides(trace: Trace, module: Module, sides: list[Value]) -> _J
     if len(changed) != 1:
         return _JoinAlignments(ways, None)
     side, way = changed[0]
-    if all(one.kind == "filter" and not leaves_rows_out(module, side, one) for one in way.changes):
+    if all(
+        one.kind == "filter" and not filter_leaves_rows_out(module, side, one)
+        for one in way.changes
+    ):
         return _JoinAlignments(ways, None)
     return _JoinAlignments([one._replace(source=ways[0].source) for one in ways], files)
 

@@ -1,4 +1,5 @@
-"""Patterns of a script that can't match the very form that a prompt of the same script asks for.
+"""Finds patterns of a script that stop at the end of a line, although the form that its prompt asks
+for has several lines.
 
 How it works: each pattern that the script searches with is tried on each text of several lines that
 stands in the script. Where it finds something only when `.` may be a newline, and that something
@@ -42,7 +43,7 @@ class StoppedPattern(NamedTuple):
     """Of the text that it should match"""
 
 
-def searching_calls(module: Module) -> Iterator[Call]:
+def regex_search_calls(module: Module) -> Iterator[Call]:
     """Calls that search by a pattern of `re`."""
     names = tuple(f"re.{name}" for name in SEARCH_METHODS)
     for call in module.all_calls:
@@ -56,20 +57,20 @@ def stopped_patterns(module: Module) -> Iterator[StoppedPattern]:
     """
     if not module.mentions("re"):
         return
-    forms = list(_forms(module))
+    forms = list(_multi_line_texts(module))
     done: set[str] = set()
-    for call in searching_calls(module) if forms else ():
+    for call in regex_search_calls(module) if forms else ():
         pattern = compiled_pattern_of_call(module, call)
         if pattern is None or pattern.pattern in done or pattern.flags & re.DOTALL:
             continue
         done.add(pattern.pattern)
-        stopped = _stopped_at(pattern, forms)
+        stopped = _unmatched_form(pattern, forms)
         if stopped is not None:
             form, lines = stopped
             yield StoppedPattern(pattern.pattern, call.node, form, lines)
 
 
-def _forms(module: Module) -> Iterator[ast.Constant]:
+def _multi_line_texts(module: Module) -> Iterator[ast.Constant]:
     """The texts of several lines that stand in a file and are no documentation of it."""
     count = 0
     for node in module.nodes(ast.Constant):
@@ -81,7 +82,7 @@ def _forms(module: Module) -> Iterator[ast.Constant]:
             yield node
 
 
-def _stopped_at(
+def _unmatched_form(
     pattern: re.Pattern[str], forms: list[ast.Constant]
 ) -> tuple[ast.Constant, int] | None:
     """The form that a pattern should match and does not, with its lines; None where it matches one
@@ -93,7 +94,7 @@ def _stopped_at(
         over_lines = re.compile(core, pattern.flags | re.DOTALL)
     except re.error:
         return None
-    if not _has_marks(core):
+    if not _spans_between_marks(core):
         return None
     stopped: tuple[ast.Constant, int] | None = None
     for form in forms:
@@ -108,7 +109,7 @@ def _stopped_at(
     return stopped
 
 
-def _has_marks(core: str) -> bool:
+def _spans_between_marks(core: str) -> bool:
     """Does a pattern begin and end with a mark, such as a tag or a fence, and hold a `.` between
     them?
     """

@@ -1,4 +1,5 @@
-"""Weights of 16 bits that an optimizer of a symbolic run updates in place.
+"""Finds weights of 16 bits that an optimizer updates in place, without a float32 copy, in the
+symbolic run of a script.
 
 How it works: the parameters of an optimizer are followed to their model, and the model to its load
 and to every cast before. The last cast that is sure decides. Lightning's "true" precisions cast
@@ -15,6 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.float32_copies_of_weights import (
+    BFLOAT16,
+    FLOAT16,
+    WIDE,
+    may_keep_float32_copies,
+)
 from truetune.checks.source.evidence.model_devices_at_use import (
     LEAVES_IN_PLACE,
     LOADS,
@@ -23,13 +30,7 @@ from truetune.checks.source.evidence.model_devices_at_use import (
     holds_model,
     may_be_model_or_its_weights,
 )
-from truetune.checks.source.evidence.optimized_weight_dtypes import (
-    BFLOAT16,
-    FLOAT16,
-    WIDE,
-    may_keep_float32_copies,
-)
-from truetune.checks.source.evidence.optimizers_in_runs import (
+from truetune.checks.source.evidence.optimizers_before_adapters import (
     ADAPTER_WRAPPERS,
     models_of_parameters,
 )
@@ -85,8 +86,8 @@ def narrow_weights_of_optimizers(
         for optimizer in trace.calls(*optimizers):
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
-            cause = _cause_of_dtype(trace, optimizer, dtype)
-            if cause is not None and not _keeps_copies(module):
+            cause = _cause_of_optimizer_dtype(trace, optimizer, dtype)
+            if cause is not None and not _may_keep_float32_copies(module):
                 seen.add(optimizer.node)
                 yield NarrowWeights(optimizer, cause)
 
@@ -100,25 +101,27 @@ def narrow_weights_of_trainers(module: Module, dtype: str) -> Iterator[NarrowWei
             if trainer.home.path != module.path or trainer.node in seen or model is None:
                 continue
             cause = (
-                None if _may_train_others(trainer) else _common_cause(trace, model, trainer, dtype)
+                None
+                if _may_train_adapter_or_use_own_optimizer(trainer)
+                else _common_cause(trace, model, trainer, dtype)
             )
-            if cause is not None and not _keeps_copies(module):
+            if cause is not None and not _may_keep_float32_copies(module):
                 seen.add(trainer.node)
                 yield NarrowWeights(trainer, cause)
 
 
-def _keeps_copies(module: Module) -> bool:
+def _may_keep_float32_copies(module: Module) -> bool:
     """May the weights have a float32 copy, by the code, or by how the run is launched?"""
     return may_keep_float32_copies(module) or may_keep_float32_weights(Path(module.path))
 
 
-def settings_of_trainer(trainer: CallEvent) -> dict[str, Value]:
+def trainer_settings(trainer: CallEvent) -> dict[str, Value]:
     """The arguments of the settings that a Trainer is given; {} where they are not seen."""
     args = trainer.keywords.get("args") or trainer.argument(1, "args")
     return args.call.keywords if isinstance(args, Result) else {}
 
 
-def _may_train_others(trainer: CallEvent) -> bool:
+def _may_train_adapter_or_use_own_optimizer(trainer: CallEvent) -> bool:
     """May a Trainer train an adapter, or step by an optimizer of its own kind?"""
     if trainer.is_open or "**" in trainer.keywords:
         return True
@@ -131,7 +134,7 @@ def _may_train_others(trainer: CallEvent) -> bool:
     return any(name in args.call.keywords for name in SHARDING_ARGUMENTS)
 
 
-def _cause_of_dtype(trace: Trace, optimizer: CallEvent, dtype: str) -> Event | None:
+def _cause_of_optimizer_dtype(trace: Trace, optimizer: CallEvent, dtype: str) -> Event | None:
     """What gives the weights of an optimizer this dtype; None where they may have another."""
     given = optimizer.argument(0, "params")
     models = None if given is None else models_of_parameters(given)
@@ -143,17 +146,17 @@ def _cause_of_dtype(trace: Trace, optimizer: CallEvent, dtype: str) -> Event | N
 
 def _common_cause(trace: Trace, model: Value, use: CallEvent, dtype: str) -> Event | None:
     """What gives the weights of a model this dtype, whichever load it comes from."""
-    loads = _loads_of(trace, model)
-    causes = [_dtype_before(trace, load, model, use) for load in loads or ()]
+    loads = _loads_of_model(trace, model)
+    causes = [_dtype_and_cause_before(trace, load, model, use) for load in loads or ()]
     if causes and all(found == dtype for found, _ in causes):
         return causes[0][1]
     return None
 
 
-def _loads_of(trace: Trace, model: Value) -> list[CallEvent] | None:
+def _loads_of_model(trace: Trace, model: Value) -> list[CallEvent] | None:
     """The loads that a model comes from; None where one is not known, or an adapter lies over it."""
     if isinstance(model, Instance):
-        return [load for load in trace.calls(*LOADS) if _is_plain_part(model, load)]
+        return [load for load in trace.calls(*LOADS) if _holds_model_without_adapter(model, load)]
     loads: list[CallEvent] = []
     for way in lineages(model):
         load = way.load
@@ -163,7 +166,7 @@ def _loads_of(trace: Trace, model: Value) -> list[CallEvent] | None:
     return loads
 
 
-def _is_plain_part(model: Instance, load: CallEvent) -> bool:
+def _holds_model_without_adapter(model: Instance, load: CallEvent) -> bool:
     """Does an object hold the model of a load, with no adapter over it?"""
     ways = [
         way
@@ -175,7 +178,9 @@ def _is_plain_part(model: Instance, load: CallEvent) -> bool:
     return bool(ways) and not any(way.has_step(*ADAPTER_WRAPPERS) for way in ways)
 
 
-def _dtype_before(trace: Trace, load: CallEvent, model: Value, use: CallEvent) -> tuple[str, Event]:
+def _dtype_and_cause_before(
+    trace: Trace, load: CallEvent, model: Value, use: CallEvent
+) -> tuple[str, Event]:
     """The dtype of a model when an event begins, and what gives it."""
     if isinstance(model, Instance):
         for trainer in trace.calls(*LIGHTNING_TRAINERS):
@@ -186,7 +191,7 @@ def _dtype_before(trace: Trace, load: CallEvent, model: Value, use: CallEvent) -
     for call in reversed(trace.all_calls):
         if not load.number < call.number < use.number:
             continue
-        dtype = _dtype_by(call, load)
+        dtype = _dtype_given_by_call(call, load)
         if dtype == "":
             continue
         if any((id(frame.node), frame.taken) not in arms for frame in call.frames(*UNDECIDED)):
@@ -195,7 +200,7 @@ def _dtype_before(trace: Trace, load: CallEvent, model: Value, use: CallEvent) -
     return _dtype_of_load(load), load
 
 
-def _dtype_by(call: CallEvent, load: CallEvent) -> str:
+def _dtype_given_by_call(call: CallEvent, load: CallEvent) -> str:
     """The dtype that a call gives the weights; "" where it leaves them as they are."""
     if call.method in CASTS or call.method == "to":
         if holds_model(call.receiver, load):
@@ -215,7 +220,7 @@ def _dtype_of_move(call: CallEvent) -> str:
         return UNKNOWN
     named = call.keywords.get("dtype")
     for given in (*call.args, *(() if named is None else (named,))):
-        dtype = _name_of_dtype(given)
+        dtype = _dtype_name(given)
         if dtype != UNKNOWN:
             return dtype
         if device_and_option_of(given)[0] in ("", UNKNOWN):
@@ -228,10 +233,10 @@ def _dtype_of_load(load: CallEvent) -> str:
     if load.is_open or "quantization_config" in load.keywords:
         return UNKNOWN
     given = next((load.keywords[name] for name in DTYPE_ARGUMENTS if name in load.keywords), None)
-    return UNKNOWN if given is None else _name_of_dtype(given)
+    return UNKNOWN if given is None else _dtype_name(given)
 
 
-def _name_of_dtype(value: Value) -> str:
+def _dtype_name(value: Value) -> str:
     """`float16`, `bfloat16` or `float32`, whatever option of the value counts; else unknown."""
     names = {
         one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)

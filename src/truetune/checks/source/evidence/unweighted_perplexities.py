@@ -1,5 +1,5 @@
-"""Perplexities that are averaged, and exponentials of means of batch losses, in the symbolic run of
-a script.
+"""Finds perplexities, and exponentials of mean losses, that are averaged over batches without
+weighing them by tokens.
 
 How it works: an exponential is followed to the loss of a model, or to a mean of such losses; a mean
 is followed to what was put into its list or added to its sum in a loop. A loss that was multiplied
@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.own_losses_in_runs import LOSS_CLASSES, LOSS_FUNCTIONS
+from truetune.checks.source.evidence.look_ahead_of_own_losses import LOSS_CLASSES, LOSS_FUNCTIONS
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import LOADERS
@@ -96,25 +96,25 @@ def averaged_perplexities(module: Module) -> Iterator[AveragedPerplexities]:
     """The means of a file that do not weigh losses by tokens, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for found in _of_run(trace):
+        for found in _averaged_perplexities_of_run(trace):
             if found.mean not in seen and module.home(found.exponential).path == module.path:
                 seen.add(found.mean)
                 yield found
 
 
-def _of_run(trace: Trace) -> Iterator[AveragedPerplexities]:
+def _averaged_perplexities_of_run(trace: Trace) -> Iterator[AveragedPerplexities]:
     """The means of one run."""
     for value in trace.values:
         made = _averaged_exponential(value)
         if made is not None and value.node is not None:
             yield AveragedPerplexities(value.node, made, True, False)
     for call in trace.all_calls:
-        power = _power_of(call)
+        power = _exponent_of(call)
         mean = None if power is None else _without_casts(power)
-        losses = [] if mean is None else _losses_among(_terms_of_mean(mean))
+        losses = [] if mean is None else _loss_calls_among(_averaged_terms(mean))
         if mean is not None and mean.node is not None and losses:
-            if all(_is_without_gradient(one) for one in losses):
-                are_padded = all(_is_padded(one) for one in losses)
+            if all(_is_evaluation_loss(one) for one in losses):
+                are_padded = all(_batch_is_padded(one) for one in losses)
                 yield AveragedPerplexities(mean.node, call.node, False, are_padded)
 
 
@@ -124,19 +124,19 @@ def _averaged_exponential(value: Value) -> ast.AST | None:
     """
     if isinstance(value, Item) and constant_of(value.key) == MEAN_OF_PERPLEXITIES:
         return value.node
-    for term in _terms_of_mean(value):
+    for term in _averaged_terms(value):
         made = _exponential_of_loss(term)
         if made is not None:
             return made.node
     return None
 
 
-def _losses_among(terms: list[Value]) -> list[CallEvent]:
+def _loss_calls_among(terms: list[Value]) -> list[CallEvent]:
     """What gave the losses among the terms of a mean."""
-    return [loss for loss in map(_plain_loss, terms) if loss is not None]
+    return [loss for loss in map(_unweighted_loss_call, terms) if loss is not None]
 
 
-def _is_padded(loss: CallEvent) -> bool:
+def _batch_is_padded(loss: CallEvent) -> bool:
     """Is the batch of a loss certainly padded to the longest of several rows?"""
     waiting = list(loss.inputs)
     seen: set[int] = set()
@@ -147,21 +147,21 @@ def _is_padded(loss: CallEvent) -> bool:
             continue
         seen.add(id(value))
         call = value.call if isinstance(value, Result) else None
-        if call is not None and _takes_single_rows(call):
+        if call is not None and _loads_single_rows(call):
             return False
-        is_found = is_found or (call is not None and _pads(call))
+        is_found = is_found or (call is not None and _pads_to_longest(call))
         waiting += operands_of(value)
     return is_found
 
 
-def _pads(call: CallEvent) -> bool:
+def _pads_to_longest(call: CallEvent) -> bool:
     """Does a call pad rows to the longest of them, or make a collator that does?"""
     if call.named(*PADDING_CALLS):
         return True
     return constant_of(call.keywords.get("padding")) in (True, "longest")
 
 
-def _takes_single_rows(call: CallEvent) -> bool:
+def _loads_single_rows(call: CallEvent) -> bool:
     """Is it a loader of batches of one row?"""
     if not call.named(*LOADERS):
         return False
@@ -169,23 +169,23 @@ def _takes_single_rows(call: CallEvent) -> bool:
     return call.lacks("batch_sampler") if size is None else bool(constant_of(size) == 1)
 
 
-def _terms_of_mean(value: Value) -> list[Value]:
+def _averaged_terms(value: Value) -> list[Value]:
     """What a mean is taken of in a loop or over any number of rows; nothing where a value is no
     such mean.
     """
     if isinstance(value, Operation) and value.operator == "/":
-        return _terms_of_sum(value.operands[0])
+        return _terms_summed(value.operands[0])
     if not isinstance(value, Result):
         return []
     call = value.call
     if call.named(*MEANS) and call.args:
-        return _terms_of_list(call.args[0])
+        return _terms_put_into_list(call.args[0])
     if call.method == "mean" and call.receiver is not None and not call.args:
-        return _terms_of_list(call.receiver)
+        return _terms_put_into_list(call.receiver)
     return []
 
 
-def _terms_of_list(values: Value) -> list[Value]:
+def _terms_put_into_list(values: Value) -> list[Value]:
     """What was put into a list in a loop or comprehension."""
     for _ in range(MAX_STEPS):
         if isinstance(values, Sequence):
@@ -203,15 +203,15 @@ def _terms_of_list(values: Value) -> list[Value]:
     return []
 
 
-def _terms_of_sum(total: Value) -> list[Value]:
+def _terms_summed(total: Value) -> list[Value]:
     """What a sum adds up: of a list, or by `+=` in a loop."""
     total = _without_casts(total)
     if isinstance(total, Result):
         call = total.call
         if call.named(*SUMS) and call.args:
-            return _terms_of_list(call.args[0])
+            return _terms_put_into_list(call.args[0])
         is_sum = call.method == "sum" and call.receiver is not None and not call.args
-        return _terms_of_list(call.receiver) if is_sum and call.receiver is not None else []
+        return _terms_put_into_list(call.receiver) if is_sum and call.receiver is not None else []
     return _terms_added_up(total)
 
 
@@ -241,7 +241,7 @@ def _without_casts(value: Value) -> Value:
         elif isinstance(value, Option) and value.default is not None:
             value = value.default
         elif isinstance(value, Result):
-            inner = _cast_value(value.call)
+            inner = _value_cast_by(value.call)
             if inner is None:
                 return value
             value = inner
@@ -250,7 +250,7 @@ def _without_casts(value: Value) -> Value:
     return value
 
 
-def _cast_value(call: CallEvent) -> Value | None:
+def _value_cast_by(call: CallEvent) -> Value | None:
     """What a cast is given; None for any other call."""
     if call.method in CAST_METHODS:
         return call.receiver
@@ -258,12 +258,12 @@ def _cast_value(call: CallEvent) -> Value | None:
         return call.args[0] if call.args else None
     # The mean of one loss, or of those of all processes.
     is_mean = call.method == "mean" and not call.args and call.receiver is not None
-    if is_mean and call.receiver is not None and not _terms_of_list(call.receiver):
+    if is_mean and call.receiver is not None and not _terms_put_into_list(call.receiver):
         return call.receiver
     return None
 
 
-def _power_of(call: CallEvent) -> Value | None:
+def _exponent_of(call: CallEvent) -> Value | None:
     """What an exponential is taken of; None for any other call."""
     if call.named(*EXPONENTIALS) and call.args:
         return call.args[0]
@@ -275,11 +275,11 @@ def _exponential_of_loss(term: Value) -> CallEvent | None:
     made = _without_casts(term)
     if not isinstance(made, Result):
         return None
-    power = _power_of(made.call)
-    return None if power is None or _plain_loss(power) is None else made.call
+    power = _exponent_of(made.call)
+    return None if power is None or _unweighted_loss_call(power) is None else made.call
 
 
-def _plain_loss(value: Value) -> CallEvent | None:
+def _unweighted_loss_call(value: Value) -> CallEvent | None:
     """The pass or loss function that gave a mean loss which nothing was multiplied with; None for
     any other value.
     """
@@ -308,7 +308,7 @@ def _model_pass(output: Value) -> CallEvent | None:
     return None
 
 
-def _is_without_gradient(loss: CallEvent) -> bool:
+def _is_evaluation_loss(loss: CallEvent) -> bool:
     """Is it computed for an evaluation? A loss that is trained on is only shown as a perplexity."""
     for frame in loss.frames("with"):
         maker = frame.value

@@ -1,4 +1,4 @@
-"""Files that a script opens for writing, from the beginning of the file."""
+"""Finds the paths of files that a script opens for writing from their beginning."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ OPENERS = ("open", "io.open", "codecs.open", "jsonlines.open")
 
 
 def path_opened_for_writing(module: Module, call: Call) -> ast.expr | None:
-    """The file of `open(path, "w")` or `path.open("w")`; None for anything else.
+    """The path that a call opens for writing: of `open(path, "w")` or `path.open("w")`; None for
+    any other call.
 
-    Of a method it is the receiver, whatever that is: who asks has to see that it is a path.
+    Of a method it is the receiver, whatever that is: the caller has to check that it is a path.
     """
     if call.named(*OPENERS):
         path, mode = call.argument(0, "file"), call.argument(1, "mode")

@@ -1,5 +1,5 @@
-"""Models of a symbolic run that are saved or asked after a training, and have a newer adapter than
-the trained one.
+"""Finds models that are saved or asked after a training, and have a newer adapter than the trained
+one.
 
 How it works: the model of each use is followed back to the call that put an adapter on it. Where
 that call ran after the last training before the use, and the same code put the trained adapter on,
@@ -41,7 +41,7 @@ def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
     """The uses of a file, each place once."""
     seen: set[object] = set()
     for trace in traces_of(module):
-        trainings = list(trained_by_trainers(trace))
+        trainings = list(trainer_train_calls(trace))
         for use in trace.methods(*USES) if trainings else ():
             if use.home.path != module.path or use.node in seen:
                 continue
@@ -52,7 +52,7 @@ def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
                 yield found
 
 
-def trained_by_trainers(trace: Trace) -> Iterator[CallEvent]:
+def trainer_train_calls(trace: Trace) -> Iterator[CallEvent]:
     """The calls of `train` of a library's trainer."""
     for call in trace.methods("train"):
         receiver = call.receiver
@@ -68,23 +68,25 @@ def _new_adapter_of(
     if use.receiver is None or not earlier or len(earlier) < len(trainings):
         return None
     training = earlier[-1]
-    if not _conditions(training) <= _conditions(use):
+    if not _branches_around_call(training) <= _branches_around_call(use):
         return None
-    wrap = _wrap_of(use.receiver)
+    wrap = _last_adapter_wrap(use.receiver)
     if wrap is None or wrap.number < training.number:
         return None
-    if _has_weights_loaded(trace, wrap) or not _put_on_the_trained(training, wrap):
+    if _weights_are_loaded_after(trace, wrap) or not _same_code_wrapped_trained_model(
+        training, wrap
+    ):
         return None
     return NewAdapterUsed(use, wrap, training)
 
 
-def _conditions(call: CallEvent) -> set[tuple[object, bool]]:
+def _branches_around_call(call: CallEvent) -> set[tuple[object, bool]]:
     """The branches that a call stands in."""
     frames: Iterator[Frame] = call.frames("branch", "try", "except")
     return {(frame.node, frame.taken) for frame in frames}
 
 
-def _wrap_of(model: Value) -> CallEvent | None:
+def _last_adapter_wrap(model: Value) -> CallEvent | None:
     """The call that put an adapter on a model, the last one; None where it may have come about in
     another way.
     """
@@ -94,7 +96,7 @@ def _wrap_of(model: Value) -> CallEvent | None:
     return wraps[0] if all(one is wraps[0] for one in wraps) else None
 
 
-def _has_weights_loaded(trace: Trace, wrap: CallEvent) -> bool:
+def _weights_are_loaded_after(trace: Trace, wrap: CallEvent) -> bool:
     """Are weights loaded after the call that made the adapter?"""
     return any(
         call.number > wrap.number and (call.method in LOADS or call.named(*LOAD_FUNCTIONS))
@@ -102,7 +104,7 @@ def _has_weights_loaded(trace: Trace, wrap: CallEvent) -> bool:
     )
 
 
-def _put_on_the_trained(training: CallEvent, wrap: CallEvent) -> bool:
+def _same_code_wrapped_trained_model(training: CallEvent, wrap: CallEvent) -> bool:
     """Did the same code put the adapter on that was trained?"""
     trainer = training.receiver
     model = trainer.call.argument(0, "model") if isinstance(trainer, Result) else None

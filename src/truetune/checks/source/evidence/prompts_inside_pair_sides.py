@@ -1,5 +1,4 @@
-"""Pairs whose two sides hold the prompt once more, beside a column for it, in the symbolic run of a
-script.
+"""Finds preference pairs whose two sides hold the prompt once more, beside a column for it.
 
 How it works: a pair is a mapping with prompt, chosen and rejected. Its sides are followed to what
 they are made of: a chat that a template renders, or texts that are joined. A side holds the prompt
@@ -50,43 +49,43 @@ def prompts_inside_pairs(module: Module) -> Iterator[PromptInsidePair]:
         for value in trace.values:
             if not isinstance(value, Mapping) or id(value.node) not in written:
                 continue
-            found = _of_pair(value)
+            found = _prompt_inside_pair(value)
             if found is not None:
                 written.discard(id(value.node))
                 yield found
 
 
-def _of_pair(pair: Mapping) -> PromptInsidePair | None:
+def _prompt_inside_pair(pair: Mapping) -> PromptInsidePair | None:
     """A pair, where both sides hold the prompt that it has as well."""
     prompt = pair.entries.get("prompt")
     sides = [pair.entries.get(side) for side in SIDES]
     if prompt is None or pair.node is None or any(side is None for side in sides):
         return None
-    held = [_holding(prompt, side) for side in sides if side is not None]
+    held = [_way_side_holds_prompt(prompt, side) for side in sides if side is not None]
     if not all(held):
         return None
     return PromptInsidePair(pair.node, "rendered" in held)
 
 
-def _holding(prompt: Value, side: Value) -> str:
+def _way_side_holds_prompt(prompt: Value, side: Value) -> str:
     """How a side holds the prompt: `rendered`, `joined`, or empty where it is not known to."""
-    side = _without_strip(side)
+    side = _text_before_strip(side)
     chat = _rendered_chat(side)
-    asked = _columns(prompt)
+    asked = _whole_columns_in(prompt)
     if chat is None:
-        return "joined" if asked and _begins_with(prompt, side) else ""
-    if isinstance(chat, Item) and constant_of(chat.key) in _cut_columns(prompt):
+        return "joined" if asked and _is_prompt_with_more(prompt, side) else ""
+    if isinstance(chat, Item) and constant_of(chat.key) in _columns_beginning_with_prompt(prompt):
         return "rendered"
     questions = {
         column
-        for turn in _turns(chat)
+        for turn in _turns_of_chat(chat)
         if constant_of(turn.entries.get("role")) in ASKS
-        for column in _columns(turn.entries.get("content"))
+        for column in _whole_columns_in(turn.entries.get("content"))
     }
     return "rendered" if asked and asked <= questions else ""
 
 
-def _without_strip(value: Value) -> Value:
+def _text_before_strip(value: Value) -> Value:
     """A text before blanks at its ends are taken away."""
     while isinstance(value, Result) and value.call.method in KEEPS_TEXT and not value.call.args:
         value = value.call.receiver or Value()
@@ -100,7 +99,7 @@ def _rendered_chat(value: Value) -> Value | None:
     return value.call.argument(0, "conversation")
 
 
-def _turns(chat: Value, depth: int = 0) -> Iterator[Mapping]:
+def _turns_of_chat(chat: Value, depth: int = 0) -> Iterator[Mapping]:
     """The turns of a conversation that is written in the file, also of lists that are added."""
     if isinstance(chat, Mapping):
         yield chat
@@ -112,29 +111,29 @@ def _turns(chat: Value, depth: int = 0) -> Iterator[Mapping]:
         else ()
     )
     for part in parts if depth < MAX_DEPTH else ():
-        yield from _turns(part, depth + 1)
+        yield from _turns_of_chat(part, depth + 1)
 
 
-def _columns(value: Value | None, depth: int = 0) -> frozenset[str]:
+def _whole_columns_in(value: Value | None, depth: int = 0) -> frozenset[str]:
     """The columns of the row whose whole texts stand in a value."""
     if value is None or depth > MAX_DEPTH:
         return frozenset()
-    value = _without_strip(value)
+    value = _text_before_strip(value)
     if isinstance(value, Item):
         key = constant_of(value.key)
         return frozenset((key,)) if isinstance(key, str) else frozenset()
     chat = _rendered_chat(value)
     if chat is not None:
-        contents = [turn.entries.get("content") for turn in _turns(chat)]
-        return frozenset().union(*(_columns(content, depth + 1) for content in contents))
+        contents = [turn.entries.get("content") for turn in _turns_of_chat(chat)]
+        return frozenset().union(*(_whole_columns_in(content, depth + 1) for content in contents))
     if isinstance(value, Operation):
-        return frozenset().union(*(_columns(part, depth + 1) for part in value.operands))
+        return frozenset().union(*(_whole_columns_in(part, depth + 1) for part in value.operands))
     return frozenset()
 
 
-def _cut_columns(prompt: Value) -> frozenset[str]:
+def _columns_beginning_with_prompt(prompt: Value) -> frozenset[str]:
     """The columns whose beginning is the prompt: `render(row["chosen"][:-1])`."""
-    chat = _rendered_chat(_without_strip(prompt))
+    chat = _rendered_chat(_text_before_strip(prompt))
     cut = chat if chat is not None else prompt
     if not isinstance(cut, Item) or not isinstance(cut.base, Item):
         return frozenset()
@@ -144,7 +143,7 @@ def _cut_columns(prompt: Value) -> frozenset[str]:
     return frozenset((key, *SIDES)) if is_beginning and isinstance(key, str) else frozenset()
 
 
-def _begins_with(prompt: Value, side: Value) -> bool:
+def _is_prompt_with_more(prompt: Value, side: Value) -> bool:
     """Is a text joined of the prompt, and of something behind it?"""
     while isinstance(side, Operation) and side.operands:
         first = side.operands[0]

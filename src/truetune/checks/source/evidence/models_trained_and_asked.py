@@ -1,4 +1,5 @@
-"""Which models the scripts of a project train, write and ask, by symbolic runs.
+"""Finds which models the scripts of a project train, which folders they write, and which models
+they load to ask, by symbolic runs.
 
 The trade-off: only plain names count. A script of which one name is not known says nothing.
 """
@@ -72,27 +73,27 @@ def trained_models(module: Module) -> TrainedModels | None:
     for trace in traces_of(module):
         for trainer in trace.calls(*TRAINERS):
             if trainer.home.path == module.path:
-                return _of_trainer(module, trace, trainer)
+                return _training_of_trainer(module, trace, trainer)
     return None
 
 
-def _of_trainer(module: Module, trace: Trace, trainer: CallEvent) -> TrainedModels | None:
+def _training_of_trainer(module: Module, trace: Trace, trainer: CallEvent) -> TrainedModels | None:
     """The model of one trainer, and the folders that its run writes."""
-    base = _name_of_model(trainer.argument(0, "model"))
-    outputs = set(_folders_written(trace))
+    base = _name_of_loaded_model(trainer.argument(0, "model"))
+    outputs = set(_model_folders_written(trace))
     arguments = arguments_of_trainer(trainer)
     if arguments is not None:
         folder = given_setting(arguments, "output_dir")
         if folder is None and arguments.call.args:
             folder = arguments.call.args[0]
-        outputs.add(_text(folder))
+        outputs.add(_plain_text(folder))
     outputs.discard("")
     if not base or not outputs:
         return None
     return TrainedModels(module.path, frozenset((base,)), frozenset(outputs), trainer.node)
 
 
-def _name_of_model(value: Value | None) -> str:
+def _name_of_loaded_model(value: Value | None) -> str:
     """The name that a model was loaded by; empty where it is not known, or may be one of several."""
     if value is None:
         return ""
@@ -102,10 +103,10 @@ def _name_of_model(value: Value | None) -> str:
     loads = [way.load for way in lineages(value)]
     if len(loads) != 1 or loads[0] is None:
         return ""
-    return _text(_name_argument(loads[0]))
+    return _plain_text(_model_name_argument(loads[0]))
 
 
-def _name_argument(load: CallEvent) -> Value | None:
+def _model_name_argument(load: CallEvent) -> Value | None:
     """What names the model in a call that loads one."""
     return next(
         (load.keywords[name] for name in NAME_OF_LOAD if name in load.keywords),
@@ -113,14 +114,14 @@ def _name_argument(load: CallEvent) -> Value | None:
     )
 
 
-def _folders_written(trace: Trace) -> Iterator[str]:
+def _model_folders_written(trace: Trace) -> Iterator[str]:
     """The folders that a run saves models to."""
     for name, (position, argument) in SAVES.items():
         for call in trace.methods(name):
-            yield _text(call.argument(position, argument))
+            yield _plain_text(call.argument(position, argument))
 
 
-def _text(value: Value | None) -> str:
+def _plain_text(value: Value | None) -> str:
     """A plain text; empty where it is none."""
     plain = constant_of(value)
     return plain.removesuffix("/") if isinstance(plain, str) else ""
@@ -132,41 +133,41 @@ def asked_models(module: Module) -> AskedModels | None:
     for trace in traces_of(module):
         if trace.entry.path != module.path:
             continue
-        for call, name in _loads_of_run(trace):
+        for call, name in _asking_loads_of_run(trace):
             if call.home.path != module.path or not name:
                 return None
             names.setdefault(name, call.node)
     return AskedModels(names)
 
 
-def _loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
+def _asking_loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
     """The calls of a run that load what is asked, each with the name; empty where that is not
     known.
     """
     for call in trace.calls(*MODEL_LOADS):
-        yield call, _text(_name_argument(call))
+        yield call, _plain_text(_model_name_argument(call))
     for pattern, (position, argument) in ENGINES.items():
         for call in trace.calls(pattern):
             has_adapter = any(name in call.keywords for name in ADAPTER_KEYS) or call.is_open
-            yield call, "" if has_adapter else _text(call.argument(position, argument))
+            yield call, "" if has_adapter else _plain_text(call.argument(position, argument))
     for call in trace.calls("transformers.pipeline"):
         model = call.argument(1, "model")
         # A model that was loaded before is counted there.
         if isinstance(constant_of(model), str):
-            yield call, _text(model)
+            yield call, _plain_text(model)
     for call in trace.calls(*HARNESS):
         given = call.argument(1, "model_args")
         if given is not None:
-            yield call, _name_in_arguments(given)
+            yield call, _pretrained_in_harness_arguments(given)
 
 
-def _name_in_arguments(given: Value) -> str:
+def _pretrained_in_harness_arguments(given: Value) -> str:
     """`pretrained` in the arguments of the harness, as a text or a dictionary; empty beside an
     adapter.
     """
     if isinstance(given, Mapping):
         if given.is_open or any(key in given.entries for key in ADAPTER_KEYS):
             return ""
-        return _text(given.entries.get("pretrained"))
-    parts = dict(part.partition("=")[::2] for part in _text(given).split(","))
+        return _plain_text(given.entries.get("pretrained"))
+    parts = dict(part.partition("=")[::2] for part in _plain_text(given).split(","))
     return "" if any(key in parts for key in ADAPTER_KEYS) else parts.get("pretrained", "")

@@ -1,4 +1,5 @@
-"""Batches of prompts that are certainly padded on the right, in the symbolic run of a script.
+"""Finds generations from batches of prompts that are certainly padded on the right, in the symbolic
+run of a script.
 
 How it works: the ids that a causal model generates from are followed back to what padded them: a
 tokenizer, whose side is what was set last, or torch's `pad_sequence`, which pads on the right. Ids
@@ -57,13 +58,13 @@ def prompts_padded_on_the_right(module: Module) -> Iterator[PaddedPrompts]:
         for generation in trace.methods("generate", "__call__"):
             if generation.home.path != module.path or generation.node in seen:
                 continue
-            padding = _right_padding(trace, generation)
+            padding = _right_padding_of_prompts(trace, generation)
             if padding is not None:
                 seen.add(generation.node)
                 yield PaddedPrompts(generation, padding)
 
 
-def _right_padding(trace: Trace, generation: CallEvent) -> ast.AST | None:
+def _right_padding_of_prompts(trace: Trace, generation: CallEvent) -> ast.AST | None:
     """What pads the prompts of a generation on the right; None where nothing certainly does."""
     if generation.method == "__call__":
         return _right_padding_of_pipeline(trace, generation)
@@ -71,18 +72,18 @@ def _right_padding(trace: Trace, generation: CallEvent) -> ast.AST | None:
         return None
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
-    encoding = None if ids is None else encoding_of_ids(ids)
+    encoding = None if ids is None else call_making_ids(ids)
     if encoding is None:
         return None
     if encoding.named(PAD_SEQUENCE):
         given = encoding.argument(3, SIDE)
         side = "right" if given is None else constant_of(given)
-        return encoding.node if side == "right" and not _is_of_single_rows(encoding) else None
-    is_right = pads_several(encoding) and side_of_tokenizer(trace, encoding) == "right"
+        return encoding.node if side == "right" and not _may_pad_single_rows(encoding) else None
+    is_right = pads_several(encoding) and padding_side_at_call(trace, encoding) == "right"
     return encoding.node if is_right else None
 
 
-def _is_of_single_rows(padding: CallEvent) -> bool:
+def _may_pad_single_rows(padding: CallEvent) -> bool:
     """Does it pad in the collator of a loader that gives one row at a time, or may?"""
     for frame in padding.frames("callback"):
         loader = frame.given_to
@@ -95,23 +96,23 @@ def _is_of_single_rows(padding: CallEvent) -> bool:
     return False
 
 
-def encoding_of_ids(ids: Value, depth: int = 0) -> CallEvent | None:
+def call_making_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     """The call that made ids or a batch of them, through moves to a device; None where several may
     have.
     """
     if depth > MAX_STEPS:
         return None
     if isinstance(ids, Choice):
-        made = [encoding_of_ids(option, depth + 1) for option in ids.options]
+        made = [call_making_ids(option, depth + 1) for option in ids.options]
         return made[0] if all(one is made[0] for one in made) else None
     if isinstance(ids, Attribute) and ids.name in ("input_ids", "data"):
-        return encoding_of_ids(ids.base, depth + 1)
+        return call_making_ids(ids.base, depth + 1)
     if isinstance(ids, Item) and constant_of(ids.key) == "input_ids":
-        return encoding_of_ids(ids.base, depth + 1)
+        return call_making_ids(ids.base, depth + 1)
     if not isinstance(ids, Result):
         return None
     if ids.call.method in MOVING_METHODS and ids.call.receiver is not None:
-        return encoding_of_ids(ids.call.receiver, depth + 1)
+        return call_making_ids(ids.call.receiver, depth + 1)
     return ids.call
 
 
@@ -131,10 +132,10 @@ def pads_several(encoding: CallEvent) -> bool:
         padding, rows = constant_of(encoding.keywords.get("padding")), encoding.argument(0, "text")
     else:
         return False
-    return padding in PADDINGS and rows is not None and _is_several(rows, encoding)
+    return padding in PADDINGS and rows is not None and _are_several_texts(rows, encoding)
 
 
-def _is_several(rows: Value, encoding: CallEvent) -> bool:
+def _are_several_texts(rows: Value, encoding: CallEvent) -> bool:
     """Is it certainly a list of more than one text or chat?"""
     if isinstance(rows, Item):
         return isinstance(rows.key, Slice)
@@ -146,15 +147,19 @@ def _is_several(rows: Value, encoding: CallEvent) -> bool:
     return all(isinstance(one, Sequence) for one in rows.items)
 
 
-def side_of_tokenizer(trace: Trace, encoding: CallEvent) -> object:
+def padding_side_at_call(trace: Trace, encoding: CallEvent) -> object:
     """The side that a tokenizer pads on at a call; None where it is not known."""
     given = encoding.keywords.get(SIDE)
     if given is not None:
         return constant_of(given)
-    return None if encoding.receiver is None else _side_set(trace, encoding.receiver, encoding)
+    return (
+        None
+        if encoding.receiver is None
+        else _padding_side_last_set(trace, encoding.receiver, encoding)
+    )
 
 
-def _side_set(trace: Trace, tokenizer: Value, event: CallEvent) -> object:
+def _padding_side_last_set(trace: Trace, tokenizer: Value, event: CallEvent) -> object:
     """The side that was last set on a tokenizer before an event; None where it may be another one."""
     if not trace.is_whole or not isinstance(tokenizer, Result):
         return None
@@ -185,4 +190,4 @@ def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:
         return None
     if not isinstance(tokenizer, Result) or not tokenizer.call.named(*TOKENIZER_LOADS):
         return None
-    return tokenizer.node if _side_set(trace, tokenizer, call) == "right" else None
+    return tokenizer.node if _padding_side_last_set(trace, tokenizer, call) == "right" else None

@@ -1,4 +1,5 @@
-"""Texts that a script cuts into overlapping windows, and then divides at random.
+"""Finds texts that a script cuts into overlapping windows and then divides at random, so that both
+sides share text.
 
 How it works: from what is divided (`random_split`, `train_test_split`) back through names,
 functions, classes and functions that `map` is given, to what cuts: slices in steps that are smaller
@@ -36,22 +37,22 @@ class DividedWindows(NamedTuple):
     what: str
 
 
-class Cut(NamedTuple):
+class WindowCut(NamedTuple):
     """What cuts a text into windows, and by how much they overlap."""
 
     node: ast.AST
     what: str
 
 
-def divided_windows(module: Module) -> Iterator[DividedWindows]:
+def random_divisions_of_windows(module: Module) -> Iterator[DividedWindows]:
     """The random divisions of a file whose rows are windows that overlap."""
-    for division, rows in _divisions(module):
-        cut = next(_cuts_behind(module, rows), None)
+    for division, rows in _random_divisions(module):
+        cut = next(_window_cuts_of_rows(module, rows), None)
         if cut is not None:
             yield DividedWindows(division, cut.node, cut.what)
 
 
-def _divisions(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _random_divisions(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The random divisions of a file, with what they divide."""
     for call in module.calls(*RANDOM_SPLITTERS):
         if call.args and module.flow.value(call.keywords.get("shuffle")) is not False:
@@ -62,7 +63,7 @@ def _divisions(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield call.node, call.receiver
 
 
-def _cuts_behind(module: Module, rows: ast.expr) -> Iterator[Cut]:
+def _window_cuts_of_rows(module: Module, rows: ast.expr) -> Iterator[WindowCut]:
     """What cuts the rows into overlapping windows, on their way."""
     seen: set[ast.AST] = set()
     for part in backward_slice(module, rows):
@@ -73,7 +74,7 @@ def _cuts_behind(module: Module, rows: ast.expr) -> Iterator[Cut]:
             seen.add(block)
             inner = ast.walk(block) if isinstance(block, DEFINITIONS) else (block,)
             for node in inner:
-                cut = _cut_of(module, node)
+                cut = _window_cut_of_node(module, node)
                 if cut is not None:
                     yield cut
 
@@ -89,25 +90,30 @@ def _definitions_used(module: Module, part: ast.AST) -> Iterator[ast.AST]:
                     yield origin.node
 
 
-def _cut_of(module: Module, node: ast.AST) -> Cut | None:
+def _window_cut_of_node(module: Module, node: ast.AST) -> WindowCut | None:
     """The overlapping cut that a node is; None for any other."""
     if isinstance(node, LOOPS):
-        return _cut_of_slices(module, node)
+        return _window_cut_of_slices(module, node)
     if not isinstance(node, ast.Call):
         return None
     call = module.flow.call(node)
     stride = module.flow.value(call.keywords.get("stride"))
     overflows = module.flow.value(call.keywords.get("return_overflowing_tokens")) is True
     if overflows and type(stride) is int and stride > 0:
-        return Cut(node, f"each window begins with the last {stride:,} tokens of the one before")
+        return WindowCut(
+            node, f"each window begins with the last {stride:,} tokens of the one before"
+        )
     overlap = module.flow.value(call.keywords.get("chunk_overlap"))
     if type(overlap) is int and overlap > 0:
-        return Cut(node, f"each part begins with the last {overlap:,} of the one before")
+        return WindowCut(node, f"each part begins with the last {overlap:,} of the one before")
     return None
 
 
-def _cut_of_slices(module: Module, loop: ast.AST) -> Cut | None:
-    """`[ids[i : i + 1024] for i in range(0, n, 256)]`"""
+def _window_cut_of_slices(module: Module, loop: ast.AST) -> WindowCut | None:
+    """The overlapping cut by slices in a comprehension or loop:
+
+    `[ids[i : i + 1024] for i in range(0, n, 256)]`; None otherwise.
+    """
     generator = loop.generators[0] if isinstance(loop, ast.ListComp | ast.GeneratorExp) else loop
     if not isinstance(generator, ast.comprehension | ast.For):
         return None
@@ -118,7 +124,7 @@ def _cut_of_slices(module: Module, loop: ast.AST) -> Cut | None:
     for part in ast.walk(loop):
         length = _length_of_slice(module, part, start)
         if length is not None and length > step:
-            return Cut(part, f"windows of {length:,} begin every {step:,}")
+            return WindowCut(part, f"windows of {length:,} begin every {step:,}")
     return None
 
 
@@ -132,7 +138,7 @@ def _step_of_range(module: Module, iterated: ast.expr) -> int | None:
 
 
 def _length_of_slice(module: Module, part: ast.AST, start: str) -> int | None:
-    """The length of `x[i : i + length]`."""
+    """The length of a slice from a start of this name: that of `x[i : i + length]`; None otherwise."""
     if not isinstance(part, ast.Slice) or part.lower is None or part.upper is None:
         return None
     upper = part.upper

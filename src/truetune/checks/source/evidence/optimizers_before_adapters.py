@@ -1,4 +1,5 @@
-"""What a script's optimizers hold when they step, by a symbolic run of it.
+"""Finds optimizers that are made before the model gets its adapter, so that they hold the base's
+weights, by a symbolic run.
 
 The trade-off: parameters that are followed to no model, models of more than one origin, and
 optimizers that a function that is not known gets before the adapter is put on, are not judged.
@@ -51,7 +52,7 @@ MAX_DEPTH = 12
 
 
 @dataclass(frozen=True, slots=True)
-class WrappedLater:
+class OptimizerBeforeAdapter:
     """An optimizer over a model that gets its adapter later."""
 
     optimizer: CallEvent
@@ -59,7 +60,7 @@ class WrappedLater:
     """What puts the adapter on: `get_peft_model`, or a trainer that is given `peft_config`"""
 
 
-def optimizers_before_adapters(module: Module) -> Iterator[WrappedLater]:
+def optimizers_before_adapters(module: Module) -> Iterator[OptimizerBeforeAdapter]:
     """The optimizers of a file that hold a base's weights, and train while its adapter is on.
 
     Args:
@@ -75,10 +76,10 @@ def optimizers_before_adapters(module: Module) -> Iterator[WrappedLater]:
         for optimizer in made_optimizers(trace):
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
-            wrapper = _adapter_put_on_behind(trace, optimizer)
+            wrapper = _later_adapter_of_model(trace, optimizer)
             if wrapper is not None:
                 seen.add(optimizer.node)
-                yield WrappedLater(optimizer, wrapper)
+                yield OptimizerBeforeAdapter(optimizer, wrapper)
 
 
 def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
@@ -86,8 +87,8 @@ def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
     is not known.
     """
     if isinstance(value, Result) and value.call.method in ("parameters", "named_parameters"):
-        return None if value.call.receiver is None else [_model_of_module(value.call.receiver)]
-    parts = _parts_of_parameters(value)
+        return None if value.call.receiver is None else [_model_owning_module(value.call.receiver)]
+    parts = _holders_of_parameters(value)
     if not parts or depth > MAX_DEPTH:
         return None
     found: list[Value] = []
@@ -99,7 +100,7 @@ def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
     return found
 
 
-def _model_of_module(value: Value) -> Value:
+def _model_owning_module(value: Value) -> Value:
     """The model that a module is one of: `for name, module in model.named_modules()`."""
     inner = value
     while isinstance(inner, Item | Element):
@@ -109,7 +110,7 @@ def _model_of_module(value: Value) -> Value:
     return value
 
 
-def _parts_of_parameters(value: Value) -> tuple[Value, ...]:
+def _holders_of_parameters(value: Value) -> tuple[Value, ...]:
     """What holds the parameters that a container has; nothing where that is not known."""
     if isinstance(value, Choice):
         return value.options
@@ -128,7 +129,7 @@ def _parts_of_parameters(value: Value) -> tuple[Value, ...]:
     return ()
 
 
-def only_lineage(value: Value | None) -> Lineage | None:
+def single_model_lineage(value: Value | None) -> Lineage | None:
     """The way back of a model to the call that loaded it; None where there are several, or it ends
     elsewhere.
     """
@@ -152,18 +153,18 @@ def made_optimizers(trace: Trace) -> Iterator[CallEvent]:
         if call.is_repeated or call.named(*NO_OPTIMIZERS):
             continue
         if call.named(*OPTIMIZER_CLASSES) or (
-            id(call.result) in stepped and call.method is None and _holds_parameters(call)
+            id(call.result) in stepped and call.method is None and _is_given_model_parameters(call)
         ):
             yield call
 
 
-def _holds_parameters(call: CallEvent) -> bool:
+def _is_given_model_parameters(call: CallEvent) -> bool:
     """Is its first argument made of a model's parameters, as that of every optimizer is?"""
     given = call.argument(0, "params")
     return given is not None and bool(models_of_parameters(given))
 
 
-def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | None:
+def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | None:
     """What puts an adapter on the model of an optimizer that was made before; None where nothing
     surely does.
     """
@@ -171,12 +172,12 @@ def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | No
     models = None if given is None else models_of_parameters(given)
     if models is None or len(models) != 1:
         return None
-    held = only_lineage(models[0])
-    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _is_adapter(held):
+    held = single_model_lineage(models[0])
+    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _loads_adapter(held):
         return None
     others = [one for one in made_optimizers(trace) if one is not optimizer]
-    for wrapper, model in _adapters_put_on(trace, optimizer):
-        wrapped = only_lineage(model)
+    for wrapper, model in _later_adapters(trace, optimizer):
+        wrapped = single_model_lineage(model)
         if wrapped is None or wrapped.origin is not held.origin:
             continue
         # One adapter is laid over another: which of them is trained is another question.
@@ -186,22 +187,20 @@ def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | No
             o.number > wrapper.number for o in others
         ):
             return None
-        if _is_used_between(trace, optimizer, wrapper):
+        if _may_train_before_adapter(trace, optimizer, wrapper):
             return None
-        return wrapper if _trains_behind(trace, optimizer, wrapper) else None
+        return wrapper if _trains_with_adapter(trace, optimizer, wrapper) else None
     return None
 
 
-def _is_adapter(lineage: Lineage) -> bool:
+def _loads_adapter(lineage: Lineage) -> bool:
     """Is what was loaded an adapter already (`AutoPeftModelForCausalLM`, Unsloth's classes load
     both)?
     """
     return lineage.load is not None and lineage.load.named("peft.*", "unsloth.*")
 
 
-def _adapters_put_on(
-    trace: Trace, optimizer: CallEvent
-) -> Iterator[tuple[CallEvent, Value | None]]:
+def _later_adapters(trace: Trace, optimizer: CallEvent) -> Iterator[tuple[CallEvent, Value | None]]:
     """The calls behind an optimizer that put an adapter on a model, and the model."""
     for call in trace.all_calls:
         if call.number < optimizer.number or call.is_repeated:
@@ -212,22 +211,25 @@ def _adapters_put_on(
             yield call, call.argument(0, "model")
         elif call.method == "add_adapter":
             yield call, call.receiver
-        elif call.named(*TRAINERS) and _is_surely_given(call.argument(-1, "peft_config")):
-            if _given_optimizer(call) is optimizer.result:
+        elif call.named(*TRAINERS) and _is_certainly_given(call.argument(-1, "peft_config")):
+            if _optimizer_given_to_trainer(call) is optimizer.result:
                 yield call, call.argument(0, "model")
 
 
-def _is_surely_given(value: Value | None) -> bool:
+def _is_certainly_given(value: Value | None) -> bool:
     """Is an argument given, and no option of it None?"""
     if value is None or isinstance(value, Option | Unknown) or is_none(value):
         return False
     if isinstance(value, Choice):
-        return all(map(_is_surely_given, value.options))
+        return all(map(_is_certainly_given, value.options))
     return isinstance(value, Result | Library)
 
 
-def _given_optimizer(trainer: CallEvent) -> Value | None:
-    """The optimizer that a trainer is handed: `optimizers=(optimizer, scheduler)`."""
+def _optimizer_given_to_trainer(trainer: CallEvent) -> Value | None:
+    """The optimizer that a trainer is given:
+
+    `optimizers=(optimizer, scheduler)`; None otherwise.
+    """
     given = trainer.argument(-1, "optimizers")
     return given.items[0] if isinstance(given, Sequence) and given.items else None
 
@@ -238,7 +240,7 @@ def stand_in_other_arms(one: Event, other: Event) -> bool:
     return any((id(frame.node), not frame.taken) in arms for frame in other.frames("branch"))
 
 
-def _is_used_between(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
+def _may_train_before_adapter(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
     """May the optimizer train between its construction and the adapter: by a step, or in a function
     not known here?
     """
@@ -253,16 +255,16 @@ def _is_used_between(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> 
     return False
 
 
-def _trains_behind(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
+def _trains_with_adapter(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
     """Does this optimizer step when the adapter is on: in a loop, or in the trainer that it is
     given to?
     """
-    if _given_optimizer(wrapper) is optimizer.result:
+    if _optimizer_given_to_trainer(wrapper) is optimizer.result:
         return any(call.receiver is wrapper.result for call in trace.methods("train"))
-    return steps_behind(trace, optimizer, wrapper)
+    return steps_after_event(trace, optimizer, wrapper)
 
 
-def steps_behind(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
+def steps_after_event(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
     """Does an optimizer step behind an event: in a loop, or in the trainer that it is given to?"""
     for call in trace.all_calls:
         if call.number < event.number:
@@ -270,6 +272,6 @@ def steps_behind(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
         if call.method == "step" and call.receiver is not None:
             if any(way.origin is optimizer.result for way in lineages(call.receiver)):
                 return True
-        if call.named(*TRAINERS) and _given_optimizer(call) is optimizer.result:
+        if call.named(*TRAINERS) and _optimizer_given_to_trainer(call) is optimizer.result:
             return True
     return False

@@ -1,5 +1,5 @@
-"""Losses that a script computes of a causal model's logits itself, and how far its labels are ahead
-of the ids.
+"""Finds losses that a script computes itself of a causal model's logits, and by how many tokens its
+labels are ahead of the ids.
 
 How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are
 followed back to the pass of a causal model, whose ids are known; then ids, labels and logits are
@@ -94,46 +94,46 @@ def own_losses(module: Module) -> Iterator[OwnLoss]:
     """The losses of a file whose labels and logits are known by their places, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        search = LossSearch(trace)
+        search = OwnLossSearch(trace)
         for call in trace.all_calls:
             if call.home.path != module.path or call.node in seen or call.is_repeated:
                 continue
-            ahead = search.distance_of(call)
+            ahead = search.look_ahead_of_loss(call)
             if ahead is not None:
                 seen.add(call.node)
                 yield OwnLoss(call, ahead)
 
 
-class LossSearch:
+class OwnLossSearch:
     """The losses of one run."""
 
     def __init__(self, trace: Trace) -> None:
         self._places = TokenPlaces(trace)
 
-    def distance_of(self, call: CallEvent) -> int | None:
+    def look_ahead_of_loss(self, call: CallEvent) -> int | None:
         """By how many tokens a loss looks ahead; None for any other call, and where it is not
         known.
         """
-        given = _logits_and_labels(call)
+        given = _logits_and_labels_compared(call)
         if given is None:
             return None
-        logits = self.logits(given[0])
+        logits = self.logits_of(given[0])
         if logits is None:
             return None
-        return self.distance(logits, given[1])
+        return self.look_ahead(logits, given[1])
 
-    def distance(self, logits: Logits, labels: Value) -> int | None:
+    def look_ahead(self, logits: Logits, labels: Value) -> int | None:
         """By how many tokens labels are ahead of the ids whose logits they are compared with."""
         found = self._places.layout(labels, LABELS_WAY)
         if found is None:
             return None
         ids = logits.model_pass.ids
-        ahead = self._ahead(ids, found, logits.segment)
+        ahead = self._distance_ahead(ids, found, logits.segment)
         if ahead is None and logits.model_pass.has_own_loss:
-            ahead = self._ahead(logits.model_pass.given_labels, found, logits.segment)
+            ahead = self._distance_ahead(logits.model_pass.given_labels, found, logits.segment)
         return ahead
 
-    def _ahead(self, ids: Layout | None, labels: Layout, logits: Segment) -> int | None:
+    def _distance_ahead(self, ids: Layout | None, labels: Layout, logits: Segment) -> int | None:
         """How far labels are ahead of the ids, beside logits of which some were cut away."""
         if ids is None:
             return None
@@ -143,34 +143,34 @@ class LossSearch:
         )
         return shift_between(beside, labels)
 
-    def logits(self, value: Value, depth: int = 0) -> Logits | None:
+    def logits_of(self, value: Value, depth: int = 0) -> Logits | None:
         """The pass of a causal model that logits or log-probabilities are of; None where they may
         be anything else.
         """
         if depth > MAX_DEPTH:
             return None
         if isinstance(value, Choice):
-            found = [self.logits(one, depth + 1) for one in value.options]
+            found = [self.logits_of(one, depth + 1) for one in value.options]
             return found[0] if all(one == found[0] for one in found) else None
-        output = _output_with_logits(value)
-        model_pass = None if output is None else self._pass_of(output)
+        output = _output_of_logits(value)
+        model_pass = None if output is None else self._model_pass_of(output)
         if model_pass is not None:
             return Logits(model_pass, Segment(LOGITS_SOURCE, START))
         if isinstance(value, Item):
             return self._part_of_logits(value, depth)
-        inside = _logits_inside(value)
-        return None if inside is None else self.logits(inside, depth + 1)
+        inside = _logits_before_cast_or_softmax(value)
+        return None if inside is None else self.logits_of(inside, depth + 1)
 
     def _part_of_logits(self, item: Item, depth: int) -> Logits | None:
         """The logits that an index takes."""
-        whole = self.logits(item.base, depth + 1)
+        whole = self.logits_of(item.base, depth + 1)
         segments = None if whole is None else layout_after_index((whole.segment,), item.key)
         return None if whole is None or segments is None else Logits(whole.model_pass, segments[0])
 
-    def _pass_of(self, output: Value) -> ModelPass | None:
+    def _model_pass_of(self, output: Value) -> ModelPass | None:
         """The pass of a causal model that gave an output; None where it is none."""
         if isinstance(output, Parameter):
-            return self._pass_of_trainer(output)
+            return self._model_pass_of_trainer(output)
         if not isinstance(output, Result) or output.call.method not in ("__call__", "forward"):
             return None
         call = output.call
@@ -181,12 +181,14 @@ class LossSearch:
         has_embeddings = "inputs_embeds" in call.keywords
         return ModelPass(
             output,
-            None if has_embeddings else self._layout(ids, spread, IDS),
-            self._layout(labels, spread, LABELS),
+            None if has_embeddings else self._layout_of_argument(ids, spread, IDS),
+            self._layout_of_argument(labels, spread, LABELS),
             "loss" in output.attributes or "loss" in output.entries,
         )
 
-    def _layout(self, given: Value | None, spread: Value | None, name: str) -> Layout | None:
+    def _layout_of_argument(
+        self, given: Value | None, spread: Value | None, name: str
+    ) -> Layout | None:
         """The layout of an argument of a model, given by its name or in a batch."""
         way = LABELS_WAY if name == LABELS else IDS_WAY
         if given is not None:
@@ -195,19 +197,21 @@ class LossSearch:
             None if spread is None else self._places.layout_of_field(BatchField(spread, name), way)
         )
 
-    def _pass_of_trainer(self, output: Parameter) -> ModelPass | None:
-        """The output that a trainer gives to a function for the loss (`compute_loss_func`)."""
+    def _model_pass_of_trainer(self, output: Parameter) -> ModelPass | None:
+        """The pass whose output a trainer gives to a function for the loss (`compute_loss_func`);
+        None otherwise.
+        """
         trainer = output.given_by
         if trainer is None or output.name != "outputs" or trainer_of_hook(output) is None:
             return None
         if not trains_causal_model(trainer):
             return None
-        return ModelPass(output, self._layout(None, output, IDS), None, False)
+        return ModelPass(output, self._layout_of_argument(None, output, IDS), None, False)
 
 
-def _logits_and_labels(call: CallEvent) -> tuple[Value, Value] | None:
+def _logits_and_labels_compared(call: CallEvent) -> tuple[Value, Value] | None:
     """What a loss or a gathering of log-probabilities compares; None for any other call."""
-    if call.named(*LOSS_FUNCTIONS) or _is_loss_object(call):
+    if call.named(*LOSS_FUNCTIONS) or _calls_loss_object(call):
         logits, labels = call.argument(0, "input"), call.argument(1, "target")
     elif call.named(*LOGPROB_FUNCTIONS):
         logits, labels = call.argument(0, "logits"), call.argument(1, "index")
@@ -222,14 +226,14 @@ def _logits_and_labels(call: CallEvent) -> tuple[Value, Value] | None:
     return None if logits is None or labels is None else (logits, labels)
 
 
-def _is_loss_object(call: CallEvent) -> bool:
+def _calls_loss_object(call: CallEvent) -> bool:
     """Is it a call of `CrossEntropyLoss(...)` that was made before?"""
     receiver = call.receiver
     is_call = call.method in ("__call__", "forward") and isinstance(receiver, Result)
     return is_call and isinstance(receiver, Result) and receiver.call.named(*LOSS_CLASSES)
 
 
-def _output_with_logits(value: Value) -> Value | None:
+def _output_of_logits(value: Value) -> Value | None:
     """The output of a model whose logits a value is."""
     field = batch_field_read(value)
     if field is not None:
@@ -243,7 +247,7 @@ def _output_with_logits(value: Value) -> Value | None:
     return None
 
 
-def _logits_inside(value: Value) -> Value | None:
+def _logits_before_cast_or_softmax(value: Value) -> Value | None:
     """The logits that a softmax, a cast, a scaling or a move to a device is given."""
     if isinstance(value, Operation):
         return value.operands[0] if value.operator in SCALING else None

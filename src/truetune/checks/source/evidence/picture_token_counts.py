@@ -1,4 +1,5 @@
-"""Pictures that go into a model at their full size, and how many tokens each is.
+"""Finds image processors that keep pictures at their full size, and computes how many tokens the
+pictures of a script's rows are.
 
 Most image processors give all pictures one size. Those of Qwen's models keep the size of the
 picture, up to 16,384 tokens: a token is a square of 28 x 28 pixels (32 x 32 in Qwen3-VL). So a
@@ -89,12 +90,12 @@ class PictureSizes(NamedTuple):
 def unlimited_processors(module: Module) -> Iterator[UnlimitedProcessor]:
     """The processors of a script that keep the size of pictures; none where anything limits them."""
     calls = list(module.calls(*PROCESSORS))
-    if not calls or LIMIT.search(module.text) or _imports_a_limit(module):
+    if not calls or LIMIT.search(module.text) or _imported_module_limits_pictures(module):
         return
     for call in calls:
         model = module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
         # What `**settings` hold may be a limit, and a folder's own settings too.
-        if call.open or not isinstance(model, str) or _is_folder(module, model):
+        if call.open or not isinstance(model, str) or _is_local_folder(module, model):
             continue
         side = next((side for name, side in SIDES if name.search(model)), 0)
         if side:
@@ -103,8 +104,8 @@ def unlimited_processors(module: Module) -> Iterator[UnlimitedProcessor]:
 
 def find_picture_sizes(module: Module, side: int) -> PictureSizes | None:
     """The sizes of the pictures that a script's rows name; None where they are not known."""
-    for source, folder, rows in _row_sets(module):
-        sizes = list(_sizes_of_rows(rows, (folder, Path(module.path).resolve().parent)))
+    for source, folder, rows in _row_sets_with_folders(module):
+        sizes = list(_picture_sizes_of_rows(rows, (folder, Path(module.path).resolve().parent)))
         if len(sizes) >= MIN_ROWS:
             by_tokens = sorted(sizes, key=lambda size: tokens_of_picture(size[0], size[1], side))
             width, height = by_tokens[len(by_tokens) // 2]
@@ -118,7 +119,9 @@ def tokens_of_picture(width: int, height: int, side: int) -> int:
     return min(MAX_TOKENS, max(1, round(width / side)) * max(1, round(height / side)))
 
 
-def _row_sets(module: Module) -> Iterator[tuple[str, Path, tuple[Mapping[str, Any], ...]]]:
+def _row_sets_with_folders(
+    module: Module,
+) -> Iterator[tuple[str, Path, tuple[Mapping[str, Any], ...]]]:
     """(name, folder, rows) of the data files that a script names, and of lists of rows in it."""
     home = Path(module.path).resolve().parent
     names = (
@@ -146,22 +149,24 @@ def _rows_in_script(module: Module) -> Iterator[tuple[Mapping[str, Any], ...]]:
             )
 
 
-def _sizes_of_rows(
+def _picture_sizes_of_rows(
     rows: tuple[Mapping[str, Any], ...], folders: tuple[Path, ...]
 ) -> Iterator[tuple[int, int]]:
     """(width, height) of rows, by their columns or by the heads of the files that they name."""
     read = 0
     for row in rows:
-        size = _size_in_columns(row)
+        size = _picture_size_in_columns(row)
         if size is None and read < MAX_PICTURES:
             names = list(_picture_names(row))
             read += len(names)
-            size = next((found for name in names if (found := _size_of_file(name, folders))), None)
+            size = next(
+                (found for name in names if (found := _size_of_picture_file(name, folders))), None
+            )
         if size is not None:
             yield size
 
 
-def _size_in_columns(row: Mapping[str, Any]) -> tuple[int, int] | None:
+def _picture_size_in_columns(row: Mapping[str, Any]) -> tuple[int, int] | None:
     """The size that a row's columns say; None where they say none. Without a picture they speak of
     something else.
     """
@@ -187,13 +192,13 @@ def _picture_names(row: Mapping[str, Any]) -> Iterator[str]:
                 yield path.removeprefix("file://")
 
 
-def _size_of_file(name: str, folders: tuple[Path, ...]) -> tuple[int, int] | None:
+def _size_of_picture_file(name: str, folders: tuple[Path, ...]) -> tuple[int, int] | None:
     """The size of a picture that a row names, from one of these folders."""
     sizes = (read_picture_size(folder / name) for folder in dict.fromkeys(folders))
     return next((size for size in sizes if size is not None), None)
 
 
-def _is_folder(module: Module, model: str) -> bool:
+def _is_local_folder(module: Module, model: str) -> bool:
     """Is a model a folder of this machine, whose own settings may have a limit?"""
     try:
         return (Path(module.path).resolve().parent / model).exists()
@@ -201,7 +206,7 @@ def _is_folder(module: Module, model: str) -> bool:
         return False
 
 
-def _imports_a_limit(module: Module) -> bool:
+def _imported_module_limits_pictures(module: Module) -> bool:
     """Does a module beside the script, which it imports, limit pictures?"""
     folder = Path(module.path).resolve().parent
     for node in ast.walk(module.tree):
@@ -209,12 +214,12 @@ def _imports_a_limit(module: Module) -> bool:
         names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
         for name in names:
             path = folder.joinpath(*name.split(".")).with_suffix(".py")
-            if name and _text_of(path) and LIMIT.search(_text_of(path)):
+            if name and _module_text(path) and LIMIT.search(_module_text(path)):
                 return True
     return False
 
 
-def _text_of(path: Path) -> str:
+def _module_text(path: Path) -> str:
     """A module's text; empty where it is not there, or far too large."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_MODULE_BYTES:

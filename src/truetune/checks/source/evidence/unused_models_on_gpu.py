@@ -1,4 +1,5 @@
-"""Which loaded models a script still holds on the GPU where it loads another one.
+"""Finds loaded models that a script still holds on the GPU where it loads another one and never
+uses the first again.
 
 How it works: each function, and the file itself, is gone through statement by statement with a
 table of which names hold which loaded model. A name holds a model that it was bound to, and through
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, call_routes_to
-from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call, called_name
@@ -84,16 +85,16 @@ class SecondLoad:
 
 
 @dataclass
-class _State:
+class _HeldByName:
     """What the names of a function hold at a place."""
 
     held: dict[str, frozenset[HeldModel]] = field(default_factory=dict)
     is_left: bool = False
     """The branch has returned, raised or ended the process"""
 
-    def copy(self) -> _State:
+    def copy(self) -> _HeldByName:
         """The same table, for a branch."""
-        return _State(dict(self.held), self.is_left)
+        return _HeldByName(dict(self.held), self.is_left)
 
     def names_of(self, model: HeldModel) -> tuple[str, ...]:
         """The names that hold a model."""
@@ -108,19 +109,19 @@ class _State:
         self.held = {name: kept - models for name, kept in self.held.items()}
 
 
-def second_loads(module: Module) -> list[SecondLoad]:
+def second_loads_beside_unused_models(module: Module) -> list[SecondLoad]:
     """Models that are loaded onto a GPU which still holds one that nothing uses again; the first of
     each place.
     """
     if NO_GPU.search(module.text) or ENDS_PROCESS.search(module.file_text):
         return []
-    places = _places_of_loads(module)
+    places = _loads_by_function_and_node(module)
     if not places:
         return []
-    placed = _Placements(module)
+    placed = _LoadPlacements(module)
     scopes = dict.fromkeys(scope for scope, _ in places)
-    walks = [_Walk(module, scope, places, placed) for scope in scopes]
-    found = [one for walk in walks for one in walk.run()]
+    walks = [_HeldModelWalk(module, scope, places, placed) for scope in scopes]
+    found = [one for walk in walks for one in walk.run_body()]
     unique: dict[ast.AST, SecondLoad] = {}
     for one in found:
         if not one.is_used_again:
@@ -134,8 +135,8 @@ def loads_in_callbacks(module: Module) -> Iterator[Call]:
     """
     if NO_GPU.search(module.text):
         return
-    placed = _Placements(module)
-    for call in model_loads_of(module):
+    placed = _LoadPlacements(module)
+    for call in whole_language_model_loads(module):
         if _is_in_callback(module, call.node) and placed.is_on_gpu(call.node):
             yield call
 
@@ -152,17 +153,17 @@ def _is_in_callback(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def model_loads_of(module: Module) -> Iterator[Call]:
+def whole_language_model_loads(module: Module) -> Iterator[Call]:
     """Calls that load a language model whole."""
     return module.calls(*MODEL_LOADS)
 
 
-def _places_of_loads(module: Module) -> dict[tuple[ast.AST, ast.AST], ast.Call]:
+def _loads_by_function_and_node(module: Module) -> dict[tuple[ast.AST, ast.AST], ast.Call]:
     """Function or file and node in it -> the load that happens there, itself or in functions that
     are called there.
     """
     places: dict[tuple[ast.AST, ast.AST], ast.Call] = {}
-    for call in model_loads_of(module):
+    for call in whole_language_model_loads(module):
         for route in call_routes_to(module, call.node):
             for stop in route:
                 places.setdefault((stop.scope, stop.node), call.node)
@@ -175,7 +176,7 @@ def _places_of_loads(module: Module) -> dict[tuple[ast.AST, ast.AST], ast.Call]:
     return places
 
 
-class _Placements:
+class _LoadPlacements:
     """Which loads put their model onto a GPU, and onto which."""
 
     def __init__(self, module: Module) -> None:
@@ -188,11 +189,11 @@ class _Placements:
             return True
         if "device_map" in call.keywords:
             return self._names_gpu(call.keywords["device_map"])
-        if any(self._is_on(call.keywords.get(name)) for name in BITS):
+        if any(self._is_given_and_on(call.keywords.get(name)) for name in BITS):
             return True
         return call.named("unsloth.*") or self._is_moved_at_once(load)
 
-    def _is_on(self, given: ast.expr | None) -> bool:
+    def _is_given_and_on(self, given: ast.expr | None) -> bool:
         """Is an argument given, and neither None nor False?"""
         return given is not None and self.module.flow.value(given) not in (None, False)
 
@@ -208,7 +209,10 @@ class _Placements:
         return value is not None and "cpu" not in text and "meta" not in text and "disk" not in text
 
     def _is_moved_at_once(self, load: ast.Call) -> bool:
-        """`from_pretrained(...).eval().to("cuda")`"""
+        """Is a loaded model moved to a GPU in the same expression:
+
+        `from_pretrained(...).eval().to("cuda")`?
+        """
         node: ast.AST = load
         parent = self.module.scopes.parent.get(node)
         while isinstance(parent, ast.Attribute):
@@ -220,7 +224,7 @@ class _Placements:
             node, parent = called, self.module.scopes.parent.get(called)
         return False
 
-    def number(self, load: ast.Call) -> str:
+    def gpu_number(self, load: ast.Call) -> str:
         """The number of the GPU that a load names; empty where it names none, or the first."""
         call = self.module.flow.call(load)
         given = call.keywords.get("device_map")
@@ -234,7 +238,10 @@ class _Placements:
 
 
 def moves_to_gpu(call: ast.Call) -> bool:
-    """`.cuda()`, `.to("cuda")`, `.to(device)`: a move to what is no CPU and no dtype."""
+    """Does a call move a model to a GPU: `.cuda()`, `.to("cuda")`, `.to(device)`?
+
+    A move to what is no CPU and no dtype counts.
+    """
     if not isinstance(call.func, ast.Attribute):
         return False
     if call.func.attr == "cuda":
@@ -245,7 +252,7 @@ def moves_to_gpu(call: ast.Call) -> bool:
 
 
 def _moves_to_cpu(call: ast.Call) -> bool:
-    """`.cpu()`, `.to("cpu")`"""
+    """Does a call move a model to the CPU: `.cpu()`, `.to("cpu")`?"""
     if not isinstance(call.func, ast.Attribute):
         return False
     given = " ".join(ast.unparse(arg) for arg in (*call.args, *(k.value for k in call.keywords)))
@@ -254,7 +261,7 @@ def _moves_to_cpu(call: ast.Call) -> bool:
     )
 
 
-class _Walk:
+class _HeldModelWalk:
     """One pass through a function or a file."""
 
     def __init__(
@@ -262,7 +269,7 @@ class _Walk:
         module: Module,
         scope: ast.AST,
         places: dict[tuple[ast.AST, ast.AST], ast.Call],
-        placements: _Placements,
+        placements: _LoadPlacements,
     ) -> None:
         self.module, self.scope, self.placements = module, scope, placements
         self.places = {node: load for (at, node), load in places.items() if at is scope}
@@ -270,15 +277,15 @@ class _Walk:
         self.conditions: tuple[str, ...] = ()
         self.left = MAX_STATEMENTS
 
-    def run(self) -> list[SecondLoad]:
+    def run_body(self) -> list[SecondLoad]:
         """Go through the body; gives the second loads in order."""
         body = getattr(self.scope, "body", [])
         if isinstance(body, list):
-            self._block(body, _State())
-        self._count_uses_elsewhere()
+            self._run_block(body, _HeldByName())
+        self._note_uses_in_functions()
         return self.found
 
-    def _count_uses_elsewhere(self) -> None:
+    def _note_uses_in_functions(self) -> None:
         """A function that reads a name of the file, and is called after the load, uses what the
         name holds.
         """
@@ -306,119 +313,130 @@ class _Walk:
                 return True
         return False
 
-    def _block(self, body: Sequence[ast.stmt], state: _State) -> _State:
-        """The statements of a block, one after the other."""
+    def _run_block(self, body: Sequence[ast.stmt], state: _HeldByName) -> _HeldByName:
+        """The state after the statements of a block, one after the other."""
         for statement in body:
             if state.is_left or self.left <= 0:
                 return state
             self.left -= 1
-            state = self._statement(statement, state)
+            state = self._run_statement(statement, state)
         return state
 
-    def _statement(self, statement: ast.stmt, state: _State) -> _State:
-        """One statement, with the blocks inside."""
+    def _run_statement(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
+        """The state after one statement, with the blocks inside."""
         if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             return state
         if isinstance(statement, ast.If):
-            return self._branches(statement, state)
+            return self._run_branches(statement, state)
         if isinstance(statement, ast.Try):
-            return self._attempt(statement, state)
+            return self._run_try(statement, state)
         if isinstance(statement, LOOPS):
-            return self._loop(statement, state)
+            return self._run_loop(statement, state)
         if isinstance(statement, ast.With | ast.AsyncWith):
             for item in statement.items:
-                self._uses(item.context_expr, state)
-            return self._block(statement.body, state)
-        return self._simple(statement, state)
+                self._note_uses(item.context_expr, state)
+            return self._run_block(statement.body, state)
+        return self._run_simple(statement, state)
 
-    def _branches(self, statement: ast.If, state: _State) -> _State:
-        """Both ways of a condition, from the same start."""
-        self._uses(statement.test, state)
+    def _run_branches(self, statement: ast.If, state: _HeldByName) -> _HeldByName:
+        """The state after both ways of a condition, from the same start."""
+        self._note_uses(statement.test, state)
         if isinstance(statement.test, ast.Constant):
             # `if False:` marks cells that are switched off.
-            return self._block(statement.body if statement.test.value else statement.orelse, state)
+            return self._run_block(
+                statement.body if statement.test.value else statement.orelse, state
+            )
         test = ast.unparse(statement.test)
         outer = self.conditions
         # `if __name__ == "__main__"` always holds for a script.
         self.conditions = outer if "__name__" in test else (*outer, test)
-        taken = self._block(statement.body, state.copy())
+        taken = self._run_block(statement.body, state.copy())
         self.conditions = outer if not statement.orelse else (*outer, f"not ({test})")
-        other = self._block(statement.orelse, state.copy())
+        other = self._run_block(statement.orelse, state.copy())
         self.conditions = outer
-        return _merged(taken, other, state)
+        return _merged_states(taken, other, state)
 
-    def _attempt(self, statement: ast.Try, state: _State) -> _State:
-        """What is tried, and the other ways where it fails."""
-        tried = self._block([*statement.body, *statement.orelse], state.copy())
+    def _run_try(self, statement: ast.Try, state: _HeldByName) -> _HeldByName:
+        """The state after a `try`: what is tried, and the other ways where it fails."""
+        tried = self._run_block([*statement.body, *statement.orelse], state.copy())
         for handler in statement.handlers:
-            tried = _merged(tried, self._block(handler.body, state.copy()), state)
-        return self._block(statement.finalbody, tried)
+            tried = _merged_states(tried, self._run_block(handler.body, state.copy()), state)
+        return self._run_block(statement.finalbody, tried)
 
-    def _loop(self, statement: ast.stmt, state: _State) -> _State:
-        """The body twice: its second pass meets what the first one left."""
+    def _run_loop(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
+        """The state after a loop, whose body is run twice: its second pass meets what the first one
+        left.
+        """
         head = getattr(statement, "iter", None) or getattr(statement, "test", None)
         if head is not None:
-            self._uses(head, state)
+            self._note_uses(head, state)
         body = getattr(statement, "body", [])
-        first = self._block(body, state.copy())
+        first = self._run_block(body, state.copy())
         if first.is_left:
             return state
-        return _merged(self._block(body, first.copy()), first, state)
+        return _merged_states(self._run_block(body, first.copy()), first, state)
 
-    def _simple(self, statement: ast.stmt, state: _State) -> _State:
-        """A statement without blocks: uses, frees, loads and bindings, in this order."""
-        self._uses(statement, state)
-        self._frees(statement, state)
-        loaded = self._loads(statement, state)
+    def _run_simple(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
+        """The state after a statement without blocks: uses, frees, loads and bindings, in this
+        order.
+        """
+        self._note_uses(statement, state)
+        self._apply_frees(statement, state)
+        loaded = self._apply_loads(statement, state)
         # A trainer moves its model to the GPU before its name is bound: the pass before still holds the old one.
-        self._places_later(statement, state)
-        self._binds(statement, state, loaded)
+        self._apply_later_moves(statement, state)
+        self._apply_bindings(statement, state, loaded)
         state.is_left = isinstance(
             statement, ast.Return | ast.Raise | ast.Break | ast.Continue
         ) or _ends_run(statement)
         return state
 
-    def _uses(self, node: ast.AST, state: _State) -> None:
-        """What reads a name that holds the first model of a second load before: that one is needed
-        there.
+    def _note_uses(self, node: ast.AST, state: _HeldByName) -> None:
+        """Note that a model which a second load met is used again, where a node reads a name that
+        holds it.
         """
         if not self.found or isinstance(node, ast.Delete):
             return
         for name in ast.walk(node):
             if not isinstance(name, ast.Name) or not isinstance(name.ctx, ast.Load):
                 continue
-            if self._reads_little(name):
+            if self._reads_no_weights(name):
                 continue
             models = state.held.get(name.id, frozenset())
             for one in self.found:
                 if one.first in models:
                     one.is_used_again = True
 
-    def _reads_little(self, name: ast.Name) -> bool:
-        """`model.device`, `trainer.state`: what is read needs no weights."""
+    def _reads_no_weights(self, name: ast.Name) -> bool:
+        """Is only read what needs no weights: `model.device`, `trainer.state`?"""
         parent = self.module.scopes.parent.get(name)
         return isinstance(parent, ast.Attribute) and parent.attr in READ_ONLY_ATTRIBUTES
 
-    def _frees(self, statement: ast.stmt, state: _State) -> None:
-        """`del model`, `model.cpu()`, `accelerator.free_memory()`."""
+    def _apply_frees(self, statement: ast.stmt, state: _HeldByName) -> None:
+        """Forget the models that a statement frees:
+
+        `del model`, `model.cpu()`, `accelerator.free_memory()`.
+        """
         if isinstance(statement, ast.Delete):
             for target in statement.targets:
-                self._forget(ast.unparse(target), state)
-        for call in _calls_in(statement):
+                self._forget_name(ast.unparse(target), state)
+        for call in _calls_of_statement(statement):
             if called_name(call) in FREEING_CALLS:
                 state.held.clear()
             elif _moves_to_cpu(call) and isinstance(call.func, ast.Attribute):
                 state.drop(self._held_by(call.func.value, state))
 
-    def _forget(self, name: str, state: _State) -> None:
-        """A name that holds nothing any more; `trainer.model` is what `trainer` held."""
+    def _forget_name(self, name: str, state: _HeldByName) -> None:
+        """Forget what a name holds; `trainer.model` is what `trainer` held."""
         owner, _, attribute = name.partition(".")
         if attribute in HOLDING_ATTRIBUTES:
             state.held.pop(owner, None)
         state.held.pop(name, None)
 
-    def _loads(self, statement: ast.stmt, state: _State) -> list[HeldModel]:
-        """The models that a statement loads, each compared with what is held."""
+    def _apply_loads(self, statement: ast.stmt, state: _HeldByName) -> list[HeldModel]:
+        """The models that a statement loads; each that goes onto the GPU is compared with those
+        held there.
+        """
         loaded = []
         for node in ast.walk(statement):
             load = self.places.get(node)
@@ -427,40 +445,42 @@ class _Walk:
             is_trained = self.module.flow.call(load).named(*TRAINERS)
             model = HeldModel(load, node, self.conditions, False, is_trained)
             if self.placements.is_on_gpu(load):
-                self._place(model, state)
+                self._place_on_gpu(model, state)
             loaded.append(model)
         return loaded
 
-    def _place(self, model: HeldModel, state: _State) -> None:
-        """A model that gets onto the GPU, beside others that are held there."""
+    def _place_on_gpu(self, model: HeldModel, state: _HeldByName) -> None:
+        """Note a second load, if a model gets onto the GPU beside others that are held there."""
         if model.is_placed:
             return
         model.is_placed = True
-        for other in sorted(state.live(), key=_line_of):
-            if other is model or not other.is_placed or _excludes(other, model):
+        for other in sorted(state.live(), key=_line_of_load):
+            if other is model or not other.is_placed or _are_conditional_apart(other, model):
                 continue
-            if self.placements.number(other.load) != self.placements.number(model.load):
+            if self.placements.gpu_number(other.load) != self.placements.gpu_number(model.load):
                 continue
             self.found.append(SecondLoad(other, model, state.names_of(other)))
 
-    def _binds(self, statement: ast.stmt, state: _State, loaded: list[HeldModel]) -> None:
-        """The names that a statement binds, with what they hold from now on."""
+    def _apply_bindings(
+        self, statement: ast.stmt, state: _HeldByName, loaded: list[HeldModel]
+    ) -> None:
+        """Note what the names that a statement binds hold from now on."""
         if isinstance(statement, ast.Assign):
             targets, value = statement.targets, statement.value
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             targets, value = [statement.target], statement.value
         else:
             return
-        models = frozenset(loaded) if self._gives_model(value) else frozenset()
+        models = frozenset(loaded) if self._value_holds_model(value) else frozenset()
         models |= self._held_by(value, state)
         for target in targets:
             parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
             for part in parts:
-                self._forget(ast.unparse(part), state)
-                if models and not isinstance(part, ast.Subscript) and self._may_hold(part):
+                self._forget_name(ast.unparse(part), state)
+                if models and not isinstance(part, ast.Subscript) and self._may_hold_model(part):
                     state.held[ast.unparse(part)] = models
 
-    def _gives_model(self, value: ast.expr) -> bool:
+    def _value_holds_model(self, value: ast.expr) -> bool:
         """Does a value that was loaded here hold the model: itself, or through a function of the
         file?
         """
@@ -469,11 +489,11 @@ class _Walk:
             return (
                 is_own
                 or bool(self.module.flow.types(value) & HOLDING_TYPES)
-                or self._is_pair(value)
+                or self._returns_tuple_with_model(value)
             )
         return True
 
-    def _is_pair(self, value: ast.Call) -> bool:
+    def _returns_tuple_with_model(self, value: ast.Call) -> bool:
         """Does a function of the file return a tuple with a model in it?"""
         return any(
             isinstance(returned, ast.Tuple)
@@ -482,12 +502,12 @@ class _Walk:
             for returned in self.module.flow.returns.get(origin.node, [])
         )
 
-    def _may_hold(self, target: ast.expr) -> bool:
+    def _may_hold_model(self, target: ast.expr) -> bool:
         """Is a name not known to hold something else, such as the tokenizer of a pair?"""
         types = self.module.flow.types(target)
         return not types or bool(types & HOLDING_TYPES) or "accelerator" in types
 
-    def _held_by(self, value: ast.expr, state: _State) -> frozenset[HeldModel]:
+    def _held_by(self, value: ast.expr, state: _HeldByName) -> frozenset[HeldModel]:
         """The models that an object holds which an expression gives."""
         if isinstance(value, ast.Name):
             return state.held.get(value.id, frozenset())
@@ -497,11 +517,13 @@ class _Walk:
             return frozenset().union(*(self._held_by(part, state) for part in value.elts))
         if isinstance(value, ast.IfExp):
             return self._held_by(value.body, state) | self._held_by(value.orelse, state)
-        if isinstance(value, ast.Call) and self._holds_arguments(value):
-            return frozenset().union(*(self._held_in(part, state) for part in _wrapped_by(value)))
+        if isinstance(value, ast.Call) and self._result_holds_arguments(value):
+            return frozenset().union(
+                *(self._held_by_any_name_in(part, state) for part in _values_result_may_hold(value))
+            )
         return frozenset()
 
-    def _held_by_attribute(self, value: ast.Attribute, state: _State) -> frozenset[HeldModel]:
+    def _held_by_attribute(self, value: ast.Attribute, state: _HeldByName) -> frozenset[HeldModel]:
         """The models of `self.model`, where it was bound so, or of `trainer.model`, which its owner
         holds.
         """
@@ -511,16 +533,16 @@ class _Walk:
         is_part = value.attr in HOLDING_ATTRIBUTES
         return self._held_by(value.value, state) if is_part else frozenset()
 
-    def _held_in(self, part: ast.expr, state: _State) -> frozenset[HeldModel]:
+    def _held_by_any_name_in(self, part: ast.expr, state: _HeldByName) -> frozenset[HeldModel]:
         """The models of any name in an argument: `AdamW(model.parameters())` has them too."""
         names = [
             one
             for one in ast.walk(part)
-            if isinstance(one, ast.Name) and not self._reads_little(one)
+            if isinstance(one, ast.Name) and not self._reads_no_weights(one)
         ]
         return frozenset().union(*(state.held.get(name.id, frozenset()) for name in names))
 
-    def _holds_arguments(self, value: ast.Call) -> bool:
+    def _result_holds_arguments(self, value: ast.Call) -> bool:
         """Does what a call gives hold the models that it is given?"""
         call = self.module.flow.call(value)
         if call.method == "train" and "trainer" in self.module.flow.types(call.receiver):
@@ -533,13 +555,16 @@ class _Walk:
         # A class of the project's own holds what it is given, as far as anybody can tell.
         return name[:1].isupper() and not name.isupper()
 
-    def _places_later(self, statement: ast.stmt, state: _State) -> None:
-        """Moves to the GPU after the load: `.to("cuda")`, a trainer, `accelerator.prepare`."""
-        for node in _calls_in(statement):
+    def _apply_later_moves(self, statement: ast.stmt, state: _HeldByName) -> None:
+        """Place on the GPU what a statement moves there after its load:
+
+        `.to("cuda")`, a trainer, `accelerator.prepare`.
+        """
+        for node in _calls_of_statement(statement):
             call = self.module.flow.call(node)
             models: frozenset[HeldModel] = frozenset()
             if call.named(*OPTIMIZERS):
-                for model in self._held_in(node, state):
+                for model in self._held_by_any_name_in(node, state):
                     model.is_trained = True
             if call.named(*TRAINERS):
                 models = frozenset().union(
@@ -551,11 +576,11 @@ class _Walk:
                 models = self._held_by(node.func.value, state)
             elif call.method == "prepare":
                 models = frozenset().union(*(self._held_by(part, state) for part in call.args))
-            for model in sorted(models, key=_line_of):
-                self._place(model, state)
+            for model in sorted(models, key=_line_of_load):
+                self._place_on_gpu(model, state)
 
 
-def _wrapped_by(call: ast.Call) -> list[ast.expr]:
+def _values_result_may_hold(call: ast.Call) -> list[ast.expr]:
     """What the result of a call may hold: its arguments, and the object whose method it is."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     if not isinstance(call.func, ast.Attribute):
@@ -565,7 +590,7 @@ def _wrapped_by(call: ast.Call) -> list[ast.expr]:
     return [call.func.value] if is_own_alone else [*given, call.func.value]
 
 
-def _line_of(model: HeldModel) -> int:
+def _line_of_load(model: HeldModel) -> int:
     """The line of what loads a model."""
     return getattr(model.node, "lineno", 0)
 
@@ -577,10 +602,10 @@ def _names_bound_by(statement: ast.stmt | None) -> Iterator[str]:
             yield node.id
 
 
-def _merged(one: _State, other: _State, start: _State) -> _State:
+def _merged_states(one: _HeldByName, other: _HeldByName, start: _HeldByName) -> _HeldByName:
     """What is held after two branches: what a branch has freed counts as freed."""
     if one.is_left and other.is_left:
-        return _State({}, is_left=True)
+        return _HeldByName({}, is_left=True)
     if one.is_left or other.is_left:
         return other if one.is_left else one
     held: dict[str, frozenset[HeldModel]] = {}
@@ -588,22 +613,22 @@ def _merged(one: _State, other: _State, start: _State) -> _State:
         first, second = one.held.get(name, frozenset()), other.held.get(name, frozenset())
         freed = start.held.get(name, frozenset()) - (first & second)
         held[name] = (first | second) - freed
-    return _State(held)
+    return _HeldByName(held)
 
 
-def _excludes(one: HeldModel, other: HeldModel) -> bool:
+def _are_conditional_apart(one: HeldModel, other: HeldModel) -> bool:
     """Do two places depend on conditions of their own each, which need not hold together?"""
     first, second = set(one.conditions), set(other.conditions)
     return bool(first - second and second - first)
 
 
-def _calls_in(node: ast.AST) -> list[ast.Call]:
+def _calls_of_statement(node: ast.AST) -> list[ast.Call]:
     """The calls of a statement."""
     return [part for part in ast.walk(node) if isinstance(part, ast.Call)]
 
 
 def _ends_run(statement: ast.stmt) -> bool:
-    """`sys.exit()`, `exit()`, `quit()`"""
+    """Does a statement end the program: `sys.exit()`, `exit()`, `quit()`?"""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)

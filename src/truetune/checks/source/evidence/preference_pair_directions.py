@@ -1,5 +1,5 @@
-"""Pairs of a chosen and a rejected answer that a script builds the wrong way round, in its symbolic
-run.
+"""Finds preference pairs that a script builds the wrong way round: the chosen answer is the worse
+one.
 
 How it works: both sides of a pair are followed back to how they were picked: a place of a sorted
 list, `max` or `min`, `argmax`, or the arm of a test that compares two scores. What they are ordered
@@ -17,7 +17,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.order_keys import is_more_better, key_of_function, name_of_node
+from truetune.checks.source.evidence.sort_key_columns import (
+    column_of_key_function,
+    is_higher_better,
+    last_name_of_node,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import (
@@ -55,7 +59,7 @@ SIDE_WORDS = frozenset(("a", "b", "0", "1", "2", "left", "right", "first", "seco
 WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 
-class Pick(NamedTuple):
+class AnswerPick(NamedTuple):
     """How one answer was picked among several."""
 
     goodness: int
@@ -74,7 +78,7 @@ class WrongPair(NamedTuple):
     why: str
 
 
-def wrong_pairs(module: Module) -> Iterator[WrongPair]:
+def pairs_built_the_wrong_way_round(module: Module) -> Iterator[WrongPair]:
     """The pairs of a file that are built the wrong way round, each place once."""
     seen: set[ast.AST] = set()
     written = {id(node) for node in ast.walk(module.tree)}
@@ -85,29 +89,32 @@ def wrong_pairs(module: Module) -> Iterator[WrongPair]:
                 yield found
 
 
-def ordered_pairs(module: Module) -> Iterator[ast.AST]:
+def pairs_of_known_order(module: Module) -> Iterator[ast.AST]:
     """The pairs of a file whose order is known: by what a side was picked, or by the test of the
     arm it stands in.
     """
     for trace in traces_of(module):
-        for chosen, rejected, node in _pairs(trace):
-            if _pick(trace, chosen) is not None or _pick(trace, rejected) is not None:
+        for chosen, rejected, node in _preference_pairs(trace):
+            if (
+                _pick_of_answer(trace, chosen) is not None
+                or _pick_of_answer(trace, rejected) is not None
+            ):
                 yield node
         for frame, _, event in _sides_in_arms(trace):
-            if _better_side(frame) is not None:
+            if _better_side_in_arm(frame) is not None:
                 yield event.node
 
 
 def _wrong_pairs_of_trace(trace: Trace) -> Iterator[WrongPair]:
     """The pairs of a run that are the wrong way round."""
-    for chosen, rejected, node in _pairs(trace):
-        why = _why_wrong(trace, chosen, rejected)
+    for chosen, rejected, node in _preference_pairs(trace):
+        why = _reason_chosen_is_worse(trace, chosen, rejected)
         if why is not None:
             yield WrongPair(node, why[1], why[0])
-    yield from _by_tests(trace)
+    yield from _wrong_pairs_by_tests(trace)
 
 
-def _pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
+def _preference_pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
     """The two sides of each pair, with where it is made."""
     for value in trace.values:
         if isinstance(value, Mapping) and all(side in value.entries for side in SIDES):
@@ -123,29 +130,33 @@ def _pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
                 yield sides["chosen"].value, sides["rejected"].value, event.node
 
 
-def _why_wrong(trace: Trace, chosen: Value, rejected: Value) -> tuple[str, ast.AST] | None:
+def _reason_chosen_is_worse(
+    trace: Trace, chosen: Value, rejected: Value
+) -> tuple[str, ast.AST] | None:
     """Why a chosen answer is worse than the rejected one, and what orders them; None where it is
     not known to be.
     """
-    one, other = _pick(trace, chosen), _pick(trace, rejected)
+    one, other = _pick_of_answer(trace, chosen), _pick_of_answer(trace, rejected)
     if one is not None and other is not None:
-        return _why_worse(one, other)
+        return _reason_by_picks(one, other)
     if one is not None and one.goodness == 0:
-        return f"chosen is {_place(one)} by `{one.key}`", one.node
+        return f"chosen is {_place_in_words(one)} by `{one.key}`", one.node
     if other is not None and other.goodness == LAST - 1:
-        return f"rejected is {_place(other)} by `{other.key}`", other.node
+        return f"rejected is {_place_in_words(other)} by `{other.key}`", other.node
     return None
 
 
-def _why_worse(chosen: Pick, rejected: Pick) -> tuple[str, ast.AST] | None:
-    """As `_why_wrong`, where it is known of both how they were picked."""
+def _reason_by_picks(chosen: AnswerPick, rejected: AnswerPick) -> tuple[str, ast.AST] | None:
+    """Why the chosen answer is worse by how both were picked, and what orders them; None where it
+    is not known to be.
+    """
     if chosen.key != rejected.key or chosen.goodness >= rejected.goodness:
         return None
-    places = f"it is {_place(chosen)}, and rejected is {_place(rejected)}"
+    places = f"it is {_place_in_words(chosen)}, and rejected is {_place_in_words(rejected)}"
     return f"chosen is the worse of both by `{chosen.key}`: {places}", chosen.node
 
 
-def _place(pick: Pick) -> str:
+def _place_in_words(pick: AnswerPick) -> str:
     """A place in words."""
     if pick.goodness == 0:
         return "the worst"
@@ -160,30 +171,30 @@ def _place(pick: Pick) -> str:
     )
 
 
-def _pick(trace: Trace, value: Value, depth: int = 0) -> Pick | None:
+def _pick_of_answer(trace: Trace, value: Value, depth: int = 0) -> AnswerPick | None:
     """How an answer was picked; None where that is not known."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Choice):
-        picks = {_pick(trace, one, depth + 1) for one in value.options}
+        picks = {_pick_of_answer(trace, one, depth + 1) for one in value.options}
         return picks.pop() if len(picks) == 1 else None
     found = None
     if isinstance(value, Item):
         found = _pick_of_item(trace, value)
     elif isinstance(value, Result):
-        found = _pick_of_call(value.call)
-    inner = _read_from(value) if found is None else None
-    return found if inner is None else _pick(trace, inner, depth + 1)
+        found = _pick_of_max_or_min(value.call)
+    inner = _source_of_answer(value) if found is None else None
+    return found if inner is None else _pick_of_answer(trace, inner, depth + 1)
 
 
-def _read_from(value: Value) -> Value | None:
+def _source_of_answer(value: Value) -> Value | None:
     """What an answer is read from: a row, the object of a method, or the message that it stands in."""
     if isinstance(value, Item | Attribute):
         return value.base
-    return value.call.receiver if isinstance(value, Result) else _only_part(value)
+    return value.call.receiver if isinstance(value, Result) else _answer_inside(value)
 
 
-def _only_part(value: Value) -> Value | None:
+def _answer_inside(value: Value) -> Value | None:
     """The answer inside a message, a list of one message, or a text that is put together."""
     if isinstance(value, Sequence) and value.items:
         return value.items[-1]
@@ -195,8 +206,10 @@ def _only_part(value: Value) -> Value | None:
     return None
 
 
-def _pick_of_item(trace: Trace, item: Item) -> Pick | None:
-    """`sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any
+def _pick_of_item(trace: Trace, item: Item) -> AnswerPick | None:
+    """The pick by an index:
+
+    `sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any
     other item.
     """
     index = constant_of(item.key)
@@ -207,11 +220,11 @@ def _pick_of_item(trace: Trace, item: Item) -> Pick | None:
         return _pick_of_index(item.key.call)
     if type(index) is not int:
         return None
-    ordering = _ordering_of(trace, base)
-    return None if ordering is None else _pick_at(ordering, index)
+    ordering = _ordering_call_of(trace, base)
+    return None if ordering is None else _pick_at_index(ordering, index)
 
 
-def _ordering_of(trace: Trace, value: Value) -> CallEvent | None:
+def _ordering_call_of(trace: Trace, value: Value) -> CallEvent | None:
     """The call that ordered a list; None where it is not known."""
     if isinstance(value, Sequence):
         return value.ordered_by
@@ -222,16 +235,16 @@ def _ordering_of(trace: Trace, value: Value) -> CallEvent | None:
             or call.method == "sort_values"
         ):
             return call
-        inner = _in_same_order(call)
+        inner = _source_in_same_order(call)
         if inner is not None:
-            return _ordering_of(trace, inner)
+            return _ordering_call_of(trace, inner)
     sorts = [
         one for one in trace.uses(value) if isinstance(one, CallEvent) and one.method == "sort"
     ]
     return sorts[-1] if len(sorts) == 1 else None
 
 
-def _in_same_order(call: CallEvent) -> Value | None:
+def _source_in_same_order(call: CallEvent) -> Value | None:
     """What a call gives in the order that it had: `frame.reset_index()`, `list(answers)`; None for
     any other call.
     """
@@ -240,24 +253,24 @@ def _in_same_order(call: CallEvent) -> Value | None:
     return call.args[0] if call.named("list", "tuple") and call.args else None
 
 
-def _pick_at(ordering: CallEvent, index: int) -> Pick | None:
+def _pick_at_index(ordering: CallEvent, index: int) -> AnswerPick | None:
     """What stands at a place of an ordered list."""
     found = _key_of_ordering(ordering)
-    is_falling = _is_falling(ordering)
+    is_falling = _begins_with_largest(ordering)
     if found is None or is_falling is None:
         return None
     key, is_negated = found
-    better = is_more_better(key)
+    better = is_higher_better(key)
     if better is None:
         return None
     place = index if index >= 0 else LAST + index
     from_best = is_falling != is_negated
     if not better:
         from_best = not from_best
-    return Pick(LAST - 1 - place if from_best else place, key, ordering.node)
+    return AnswerPick(LAST - 1 - place if from_best else place, key, ordering.node)
 
 
-def _is_falling(ordering: CallEvent) -> bool | None:
+def _begins_with_largest(ordering: CallEvent) -> bool | None:
     """Does an order begin with the largest? None where only the run knows."""
     if ordering.named("heapq.nlargest"):
         return True
@@ -282,79 +295,91 @@ def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
         return (plain, False) if isinstance(plain, str) else None
     key = ordering.keywords.get("key")
     if key is not None:
-        return key_of_function(key)
-    return _first_of_zip(ordering)
+        return column_of_key_function(key)
+    return _sort_key_of_zip(ordering)
 
 
-def _first_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
-    """`scores` of `sorted(zip(scores, answers))`."""
+def _sort_key_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
+    """What a sorted zip goes by, its first list:
+
+    `scores` of `sorted(zip(scores, answers))`; None otherwise.
+    """
     node = ordering.node
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
     if isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id == "zip":
-        name = name_of_node(given.args[0]) if given.args else None
+        name = last_name_of_node(given.args[0]) if given.args else None
         return None if name is None else (name, False)
     return None
 
 
-def _pick_of_call(call: CallEvent) -> Pick | None:
-    """`max(answers, key=...)` and `min`; None for any other call."""
+def _pick_of_max_or_min(call: CallEvent) -> AnswerPick | None:
+    """The pick by `max(answers, key=...)` or `min`; None for any other call."""
     if not call.named("max", "min"):
         return None
     key = call.keywords.get("key")
-    found = _first_of_zip(call) if key is None else key_of_function(key)
-    return None if found is None else _pick_of_end(call, *found, is_largest=call.named("max"))
+    found = _sort_key_of_zip(call) if key is None else column_of_key_function(key)
+    return None if found is None else _pick_of_extreme(call, *found, is_largest=call.named("max"))
 
 
-def _pick_of_index(call: CallEvent) -> Pick | None:
+def _pick_of_index(call: CallEvent) -> AnswerPick | None:
     """The item at `scores.argmax()` or `scores.index(max(scores))`; None for any other place."""
     if call.method == "item" and isinstance(call.receiver, Result):
         return _pick_of_index(call.receiver.call)
     if call.named("int") and call.args and isinstance(call.args[0], Result):
         return _pick_of_index(call.args[0].call)
     if call.method == "index" and call.args and isinstance(call.args[0], Result):
-        return _pick_of_place(call, call.args[0].call)
+        return _pick_by_index_method(call, call.args[0].call)
     if call.named("max", "min"):
-        return _pick_of_call(call)
-    return _pick_of_arg(call)
+        return _pick_of_max_or_min(call)
+    return _pick_by_argmax(call)
 
 
-def _pick_of_place(call: CallEvent, extreme: CallEvent) -> Pick | None:
-    """`scores.index(max(scores))`; None where what is looked for is no largest or smallest."""
+def _pick_by_index_method(call: CallEvent, extreme: CallEvent) -> AnswerPick | None:
+    """The pick at the position of the largest or smallest:
+
+    `scores.index(max(scores))`; None otherwise.
+    """
     written = extreme.node
     inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
-    name = name_of_node(inner)
+    name = last_name_of_node(inner)
     if name is None or not extreme.named("max", "min"):
         return None
-    return _pick_of_end(call, name, is_negated=False, is_largest=extreme.named("max"))
+    return _pick_of_extreme(call, name, is_negated=False, is_largest=extreme.named("max"))
 
 
-def _pick_of_arg(call: CallEvent) -> Pick | None:
-    """`scores.argmax()`, `np.argmin(scores)`; None for any other call."""
+def _pick_by_argmax(call: CallEvent) -> AnswerPick | None:
+    """The pick at the position that `scores.argmax()` or `np.argmin(scores)` gives; None for any
+    other call.
+    """
     node = call.node
     end = call.method or next((name.rpartition(".")[2] for name in call.names), "")
     if end not in ENDS or not isinstance(node, ast.Call):
         return None
     given = node.args[0] if node.args and not call.method else getattr(node.func, "value", None)
-    name = name_of_node(given)
+    name = last_name_of_node(given)
     if name is None:
         return None
-    return _pick_of_end(call, name, is_negated=False, is_largest=end.endswith("max"))
+    return _pick_of_extreme(call, name, is_negated=False, is_largest=end.endswith("max"))
 
 
-def _pick_of_end(call: CallEvent, key: str, is_negated: bool, *, is_largest: bool) -> Pick | None:
+def _pick_of_extreme(
+    call: CallEvent, key: str, is_negated: bool, *, is_largest: bool
+) -> AnswerPick | None:
     """The largest or smallest by a key."""
-    better = is_more_better(key)
+    better = is_higher_better(key)
     if better is None:
         return None
     is_best = (is_largest != is_negated) == better
-    return Pick(LAST - 1 if is_best else 0, key, call.node)
+    return AnswerPick(LAST - 1 if is_best else 0, key, call.node)
 
 
-def _by_tests(trace: Trace) -> Iterator[WrongPair]:
-    """Sides that are taken in the arm of a test of two scores, or of a winner's name."""
+def _wrong_pairs_by_tests(trace: Trace) -> Iterator[WrongPair]:
+    """The wrong pairs whose sides are taken in the arm of a test of two scores, or of a winner's
+    name.
+    """
     for frame, sides, event in _sides_in_arms(trace):
-        better = _better_side(frame)
-        chosen, rejected = (_side_label(sides[side]) for side in SIDES)
+        better = _better_side_in_arm(frame)
+        chosen, rejected = (_side_label_of_answer(sides[side]) for side in SIDES)
         if better is None or chosen is None or chosen == rejected:
             continue
         if rejected == better[0]:
@@ -397,7 +422,7 @@ def _sides_of_event(event: Event) -> dict[str, Value]:
     return sides
 
 
-def _better_side(frame: Frame) -> tuple[str, str] | None:
+def _better_side_in_arm(frame: Frame) -> tuple[str, str] | None:
     """Of an arm of a test: the better side, and why its choice is wrong; None where the test says
     neither.
     """
@@ -405,15 +430,15 @@ def _better_side(frame: Frame) -> tuple[str, str] | None:
     if not isinstance(test, Operation) or len(test.operands) != 2:
         return None
     left, right = test.operands
-    name = _column_name(left)
+    name = _column_read(left)
     if name is None:
         return None
     if test.operator == "==":
-        return _named_winner(frame, name, right)
+        return _side_named_as_winner(frame, name, right)
     if test.operator not in (">", ">=", "<", "<="):
         return None
-    one, other = _column_label(left), _column_label(right)
-    more_is_better = is_more_better(name)
+    one, other = _side_label_of_column(left), _side_label_of_column(right)
+    more_is_better = is_higher_better(name)
     if one is None or other is None or one == other or more_is_better is None:
         return None
     left_is_more = test.operator.startswith(">") == frame.taken
@@ -424,18 +449,18 @@ def _better_side(frame: Frame) -> tuple[str, str] | None:
     )
 
 
-def _named_winner(frame: Frame, name: str, named: Value) -> tuple[str, str] | None:
+def _side_named_as_winner(frame: Frame, name: str, named: Value) -> tuple[str, str] | None:
     """The side that `row["winner"] == "model_a"` names; None where it names none."""
     plain = constant_of(named)
     words = {word.lower() for word in WORDS.findall(name)}
     if not frame.taken or not words & WINNERS or isinstance(plain, bool):
         return None
-    label = _last_word(str(plain)) if isinstance(plain, str | int) else ""
+    label = _last_word_of_name(str(plain)) if isinstance(plain, str | int) else ""
     why = f"rejected is the side that `{name}` names as the better one"
     return (label, why) if label in SIDE_WORDS else None
 
 
-def _column_name(value: Value) -> str | None:
+def _column_read(value: Value) -> str | None:
     """The column that a value is read from."""
     if isinstance(value, Item):
         key = constant_of(value.key)
@@ -448,34 +473,34 @@ def _column_name(value: Value) -> str | None:
     return None
 
 
-def _column_label(value: Value) -> str | None:
+def _side_label_of_column(value: Value) -> str | None:
     """Which of two sides a value is of: the last word of its column, else the object that it is
     read from.
     """
-    name = _column_name(value)
+    name = _column_read(value)
     if name is None:
         return None
-    word = _last_word(name)
+    word = _last_word_of_name(name)
     if word in SIDE_WORDS:
         return word
     base = next(iter(operands_of(value)), None)
     return None if base is None else f"object {id(base)}"
 
 
-def _side_label(value: Value) -> str | None:
+def _side_label_of_answer(value: Value) -> str | None:
     """Which of two sides an answer is of."""
     for _ in range(MAX_DEPTH):
-        label = _column_label(value)
+        label = _side_label_of_column(value)
         if label is not None:
             return label
-        inner = _only_part(value)
+        inner = _answer_inside(value)
         if inner is None:
             return None
         value = inner
     return None
 
 
-def _last_word(name: str) -> str:
-    """`a` of `response_a` and `scoreA`."""
+def _last_word_of_name(name: str) -> str:
+    """The last word of a name: `a` of `response_a` and `scoreA`."""
     words = WORDS.findall(re.sub(r"([a-z])([A-Z])", r"\1_\2", name))
     return words[-1].lower() if words else ""

@@ -1,4 +1,5 @@
-"""Which call loaded the weights of a model in 4 or 8 bits, through adapters, wrappers and trainers.
+"""Finds the call that loaded the weights of a model in 4 or 8 bits, through adapters, wrappers and
+trainers.
 
 The trade-off: every way to a model must end in a load that is certainly quantized. A base that only
 an option quantizes, or one that is dequantized on the way, counts as not quantized.
@@ -29,59 +30,63 @@ QUANTIZED_REPOSITORY = re.compile(r"[-_]bnb[-_]?[48]-?bits?$", re.I)
 DEPTH = 6
 
 
-def quantized_load(module: Module, model: ast.expr) -> ast.Call | None:
+def quantized_load_of_model(module: Module, model: ast.expr) -> ast.Call | None:
     """The call that loaded the weights of this model with fewer bits; None where one way to it is
     another.
     """
-    load = _load_of_model(module, model, 0)
+    load = _quantized_load_within(module, model, 0)
     if load is None or _is_dequantized(module, load):
         return None
     return load
 
 
-def _load_of_model(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
-    """`quantized_load`, after so many wrappers; what is dequantized elsewhere is not looked at."""
+def _quantized_load_within(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
+    """`quantized_load_of_model`, after so many wrappers; what is dequantized elsewhere is not
+    looked at.
+    """
     if depth > DEPTH:
         return None
     first = None
     for origin in module.flow.origins(model):
-        load = _load_behind(module, origin.node, depth)
+        load = _quantized_load_of_origin(module, origin.node, depth)
         if load is None:
             return None
         first = first or load
     return first
 
 
-def _load_behind(module: Module, node: ast.AST, depth: int) -> ast.Call | None:
+def _quantized_load_of_origin(module: Module, node: ast.AST, depth: int) -> ast.Call | None:
     """The quantized load behind one origin of a model."""
     if isinstance(node, ast.Attribute):
-        return _load_of_attribute(module, node, depth)
+        return _quantized_load_of_attribute(module, node, depth)
     if not isinstance(node, ast.Call):
         return None
     call = module.flow.call(node)
-    if _quantizes(module, call):
+    if _load_is_quantized(module, call):
         return node
     inner = _wrapped_model(call)
-    return _load_of_model(module, inner, depth + 1) if inner is not None else None
+    return _quantized_load_within(module, inner, depth + 1) if inner is not None else None
 
 
-def _load_of_attribute(module: Module, node: ast.Attribute, depth: int) -> ast.Call | None:
+def _quantized_load_of_attribute(
+    module: Module, node: ast.Attribute, depth: int
+) -> ast.Call | None:
     """The quantized load of `trainer.model`, and of `model.module`."""
     maker = module.flow.producing_call(node.value)
     if maker is not None and maker.named(*TRAINERS) and node.attr in MODELS_OF_TRAINER:
-        return _load_by_trainer(module, maker, depth)
+        return _quantized_load_of_trainer(module, maker, depth)
     if node.attr in MEMBERS_GIVING_THE_OBJECT:
-        return _load_of_model(module, node.value, depth + 1)
+        return _quantized_load_within(module, node.value, depth + 1)
     return None
 
 
-def _load_by_trainer(module: Module, trainer: Call, depth: int) -> ast.Call | None:
+def _quantized_load_of_trainer(module: Module, trainer: Call, depth: int) -> ast.Call | None:
     """The quantized load of the model that a trainer is given, or that it loads by name."""
     model = trainer.argument(0, "model")
     if model is None:
         return None
     if not isinstance(module.flow.value(model), str):
-        return _load_of_model(module, model, depth + 1)
+        return _quantized_load_within(module, model, depth + 1)
     settings = module.flow.producing_call(trainer.keywords.get("args"))
     given = settings.keywords.get("model_init_kwargs") if settings is not None else None
     if given is None:
@@ -98,9 +103,9 @@ def _wrapped_model(call: Call) -> ast.expr | None:
     return call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
 
 
-def _quantizes(module: Module, call: Call) -> bool:
+def _load_is_quantized(module: Module, call: Call) -> bool:
     """Does a call load weights in 4 or 8 bits?"""
-    if _asks_for_bits(module, call.keywords):
+    if _switches_bits_on(module, call.keywords):
         return True
     if not call.named(*LOADS):
         return False
@@ -113,10 +118,10 @@ def _quantizes(module: Module, call: Call) -> bool:
 def _arguments_quantize(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
     """Do the arguments of a load quantize?"""
     config = arguments.get("quantization_config")
-    return _asks_for_bits(module, arguments) or _is_quantizing_config(module, config)
+    return _switches_bits_on(module, arguments) or _is_quantizing_config(module, config)
 
 
-def _asks_for_bits(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
+def _switches_bits_on(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
     """Is `load_in_4bit` or `load_in_8bit` among these arguments, and True?"""
     return any(module.flow.value(arguments.get(name)) is True for name in BITS_ARGUMENTS)
 
@@ -142,7 +147,9 @@ def _is_bitsandbytes_config(module: Module, node: ast.AST) -> bool:
 
 def _is_dequantized(module: Module, load: ast.Call) -> bool:
     """Are the weights of this load brought back to 16 or 32 bits somewhere?"""
-    return any(_load_of_model(module, model, 0) is load for model in _dequantized_models(module))
+    return any(
+        _quantized_load_within(module, model, 0) is load for model in _dequantized_models(module)
+    )
 
 
 def _dequantized_models(module: Module) -> Iterator[ast.expr]:

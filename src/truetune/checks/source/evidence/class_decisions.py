@@ -1,4 +1,4 @@
-"""Values that are decisions for a class (0 or 1), and no scores any more.
+"""Says whether a value is a decision for a class (0 or 1) and no score any more, and what decided.
 
 How it works: a value is followed back through casts, lists that are filled and arrays that are
 joined, to what made it: `argmax`, `round`, a comparison with a threshold.
@@ -46,19 +46,19 @@ def class_decision(module: Module, value: ast.expr, depth: int = MAX_STEPS) -> a
 
 def _decision_of(module: Module, node: ast.expr, depth: int) -> ast.AST | None:
     """What decided for a class in one expression."""
-    if _decides(module, node):
+    if _is_class_decision(module, node):
         return node
     if not depth:
         return None
-    parts = list(_made_of(module, node))
+    parts = list(_sources_of_value(module, node))
     decisions = [class_decision(module, part, depth - 1) for part in parts]
     if not decisions or any(one is None for one in decisions):
         return None
     return decisions[0]
 
 
-def _decides(module: Module, node: ast.expr) -> bool:
-    """Is it `x.argmax(-1)`, `np.round(p)` or `p > 0.5`?"""
+def _is_class_decision(module: Module, node: ast.expr) -> bool:
+    """Does an expression decide for a class: `x.argmax(-1)`, `np.round(p)`, `p > 0.5`?"""
     if isinstance(node, ast.Compare):
         return len(node.ops) == 1 and isinstance(node.ops[0], ast.Gt | ast.GtE | ast.Lt | ast.LtE)
     if not isinstance(node, ast.Call):
@@ -71,17 +71,17 @@ def _decides(module: Module, node: ast.expr) -> bool:
     return call.method == "argmax" or call.named(*DECIDING)
 
 
-def _made_of(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+def _sources_of_value(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """What a cast, a joined array or a filled list is made of."""
     if isinstance(node, ast.Call):
-        yield from _passed_on(module, module.flow.call(node))
+        yield from _values_passed_on_by_call(module, module.flow.call(node))
     elif isinstance(node, ast.ListComp):
         yield node.elt
     elif isinstance(node, ast.List) and not node.elts:
-        yield from _added_to(module, node)
+        yield from _values_added_to_list(module, node)
 
 
-def _passed_on(module: Module, call: Call) -> Iterator[ast.expr]:
+def _values_passed_on_by_call(module: Module, call: Call) -> Iterator[ast.expr]:
     """What a call casts, joins, or turns into 0 and 1."""
     if call.method in CASTING_METHODS and call.receiver is not None:
         yield call.receiver
@@ -92,7 +92,7 @@ def _passed_on(module: Module, call: Call) -> Iterator[ast.expr]:
             yield call.args[0]
 
 
-def _added_to(module: Module, filled: ast.List) -> Iterator[ast.expr]:
+def _values_added_to_list(module: Module, filled: ast.List) -> Iterator[ast.expr]:
     """What is added to a list that begins empty."""
     for call in module.methods("append", "extend"):
         origins = [] if call.receiver is None else module.flow.origins(call.receiver)
