@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.sglang_server_commands import sglang_server
-from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
+from truetune.checks.source.evidence.served_model_folders import (
+    folders_by_served_name,
+    vllm_servers_around_path,
+)
 from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.read_modelfile import read_modelfile
@@ -63,7 +66,7 @@ def command_files_around(path: Path) -> Iterator[CommandFile]:
 
 def _vllm_servers(path: Path) -> Iterator[AdapterServer]:
     """The servers with adapters that commands around a file start."""
-    for file, server in servers_around_path(path):
+    for file, server in vllm_servers_around_path(path):
         adapters = frozenset(adapters_by_served_name(server))
         if adapters:
             command = server.command
@@ -115,4 +118,4 @@ def _names_created(path: Path, modelfile: str) -> Iterator[str]:
 
 def _base_names(server: VllmServerCommand) -> frozenset[str]:
     """The names of the server's own model: `--served-model-name`, else that which it loads."""
-    return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))
+    return frozenset(folders_by_served_name(server)) - frozenset(adapters_by_served_name(server))

@@ -45,7 +45,7 @@ from truetune.checks.adapter_servers import command_files_around, commands_aroun
 from truetune.checks.findings import Case, Finding
 from truetune.checks.harness_commands import harness_runs
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.served_model_folders import served_names
+from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
 from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
@@ -354,7 +354,7 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
             continue
         text = server.command.text.strip()
         remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
-        for model in served_names(server).values():
+        for model in folders_by_served_name(server).values():
             yield Asked(server.command, model, text, remedy)
 
 

@@ -99,11 +99,14 @@ from truetune.checks.source.evidence.prompts_without_header import (
 )
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import (
-    requested_models,
+    model_names_in_requests,
     served_folders,
-    servers_around,
+    vllm_servers_around,
 )
-from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
+from truetune.checks.source.evidence.serving_templates import (
+    asked_by_other_templates,
+    served_by_other_templates,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
     text_generation_calls,
@@ -154,8 +157,8 @@ def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
 def _prompts_asked(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
-    yield from other_templates(module)
-    yield from other_named_templates(module)
+    yield from served_by_other_templates(module)
+    yield from asked_by_other_templates(module)
     yield from (text for _, text in _bare_questions(module))
     yield from renders_for_generation_without_header(module)
     yield from requests_without_header(module)
@@ -317,7 +320,7 @@ class AskedInAnotherForm(SourceRule):
 
     def _of_servers(self) -> Iterator[Finding]:
         """Files around a training script that serve its model by another template."""
-        for other in other_templates(self.subject):
+        for other in served_by_other_templates(self.subject):
             use = other.use
             yield self.finding(
                 f"{Path(use.file).name} {use.verb} the model with another template ({other.served}) than"
@@ -368,7 +371,7 @@ class AskedInAnotherForm(SourceRule):
 
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""
-        for other in other_named_templates(self.subject):
+        for other in asked_by_other_templates(self.subject):
             name = Path(other.training.path).name
             yield self.finding(
                 f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
@@ -469,10 +472,10 @@ def _trained_by_only_one(
 def _requested_names(module: Module) -> frozenset[str]:
     """The names of models in the requests of a file; none where a server around it says what they stand for, or where
     requests go to the maker of a model."""
-    if any(servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
+    if any(vllm_servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
         return frozenset()
     return frozenset(
-        text for node in requested_models(module) for text in possible_texts(module, node)
+        text for node in model_names_in_requests(module) for text in possible_texts(module, node)
     )
 
 

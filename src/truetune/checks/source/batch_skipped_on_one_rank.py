@@ -70,14 +70,14 @@ from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
     refuses_several_processes,
 )
-from truetune.checks.source.evidence.several_process_scripts import several_processes
+from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 
 def _backward_passes(module: Module) -> Iterator[Call]:
     """The backward passes of a script that runs as several processes."""
-    if several_processes(module) is not None:
+    if sign_of_several_processes(module) is not None:
         yield from module.methods(*BACKWARD)
 
 
@@ -89,7 +89,7 @@ class BatchSkippedOnOneRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        several = several_processes(module)
+        several = sign_of_several_processes(module)
         if several is None or refuses_several_processes(module):
             return
         # What collective-call-on-one-rank says of the same place is not said again.

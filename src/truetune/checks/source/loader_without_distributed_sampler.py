@@ -59,7 +59,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import for_loops_of_linked_files
-from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
+from truetune.checks.source.evidence.rows_divided_by_process import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call

@@ -109,7 +109,7 @@ class PadEqualsEosLmCollator(SourceRule):
         # from pins or arguments: neither is proof.
         only_missing = all(one.if_missing for one in reached)
         is_likely = only_missing or all(sink.why_by_trainer for sink in sinks)
-        evidence = [sink.told(module) for sink in sinks[:3]]
+        evidence = [sink.describe_place(module) for sink in sinks[:3]]
         if only_missing:
             evidence.append(IF_MISSING)
         return self.finding(

@@ -84,7 +84,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     answers_run_or_parsed,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import Row, scored_rows
+from truetune.checks.source.evidence.scored_rows import Row, rows_with_text_columns
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
 from truetune.source.module import Module
@@ -133,7 +133,7 @@ class PatternMissesTheAnswers(SourceRule):
         yield from self._of_fences()
         module = self.subject
         for reader in answer_readers(module):
-            rows = scored_rows(module, reader.columns)
+            rows = rows_with_text_columns(module, reader.columns)
             if rows is None:
                 continue
             counted = (_read_column(reader, rows.rows, column) for column in reader.columns)
@@ -164,7 +164,7 @@ class PatternMissesTheAnswers(SourceRule):
         if FENCE in module.text or "fence" in module.text.lower():
             return
         for run in answers_run_or_parsed(module):
-            rows = scored_rows(module, (run.column,))
+            rows = rows_with_text_columns(module, (run.column,))
             texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
             failing = _count_failing(run.function, texts)
             if rows is None or len(texts) < MIN_ROWS or failing < MOST * len(texts):

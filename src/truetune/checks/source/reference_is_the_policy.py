@@ -78,7 +78,7 @@ from truetune.checks.source.evidence.logprob_model_uses import (
     model_uses,
     run_in_same_pass,
 )
-from truetune.checks.source.evidence.references_in_runs import (
+from truetune.checks.source.evidence.preference_references import (
     PREFERENCE_TRAINERS,
     references_that_are_the_policy,
 )

@@ -57,12 +57,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.divided_overlapping_windows import random_divisions_of_windows
-from truetune.checks.source.evidence.repeated_rows import (
+from truetune.checks.source.evidence.rows_repeated_before_division import (
     FOLDS,
     SPLITTERS,
     divisions_of_repeated_rows,
 )
-from truetune.checks.source.evidence.row_parts import division_of_repeated_rows
+from truetune.checks.source.evidence.shared_rows_of_data_sets import division_of_repeated_rows
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.traces import traces_of
 

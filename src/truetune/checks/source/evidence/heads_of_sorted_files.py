@@ -28,10 +28,10 @@ from truetune.checks.source.evidence.kinds_of_rows import (
     flatten_row,
     present_and_missing_values,
 )
+from truetune.checks.source.evidence.local_rows_of_values import FileRows
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES
-from truetune.checks.source.evidence.rows_behind_values import FileRows
+from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import (
     class_columns,
     rows_in_order,

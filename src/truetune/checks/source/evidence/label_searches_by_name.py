@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
 from truetune.checks.source.evidence.wrong_label_matches import WrongMatch
 from truetune.source.module import Module
 
@@ -144,7 +144,7 @@ def _is_option_letter(module: Module, label: ast.expr) -> bool:
     """Is it certainly one capital letter: `"ABCD"[i]`, `chr(65 + i)`, or one of such a list?"""
     inner = _without_text_methods(module, label)
     column = _column_read(module, inner)
-    rows = None if column is None else scored_rows(module, (column,))
+    rows = None if column is None else rows_with_text_columns(module, (column,))
     if column is not None and rows is not None:
         values = {row[column].strip() for row in rows.rows}
         if len(values) > 1 and all(map(OPTION_LETTER.fullmatch, values)):
@@ -200,7 +200,7 @@ def _labels_looked_for(module: Module, label: ast.expr) -> tuple[tuple[str, ...]
     column = _column_read(module, inner)
     if column is None or not REFERENCE.search(f"{ast.unparse(inner)} {column}"):
         return None
-    rows = scored_rows(module, (column,))
+    rows = rows_with_text_columns(module, (column,))
     if rows is None:
         return None
     labels = sorted({row[column].strip().casefold() for row in rows.rows} - {""})

@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.column_expression_values import (
     ColumnValues,
     distinct_values_of_expression,
 )
-from truetune.checks.source.evidence.rows_behind_values import rows_behind
+from truetune.checks.source.evidence.local_rows_of_values import local_rows_of_value
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -297,7 +297,7 @@ def _any_row_holds_literal(test: _Test, values: ColumnValues) -> bool:
 
 def _row_counts_by_value(module: Module, test: _Test, values: ColumnValues) -> Counter[Any]:
     """The rows of each value; empty where they are not all read."""
-    rows = rows_behind(module, test.cell)
+    rows = local_rows_of_value(module, test.cell)
     if rows is None or not rows.is_whole or len(rows.rows) < MIN_ROWS:
         return Counter()
     return Counter(str(row.get(values.column)) for row in rows.rows)

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.runs_that_train import trains_in_run
+from truetune.checks.source.evidence.runs_that_train import run_trains_model
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
@@ -105,7 +105,7 @@ def masks_without_causality(module: Module) -> Iterator[OpenMask]:
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not trains_in_run(trace):
+        if not run_trains_model(trace):
             continue
         for mask, taker in (
             *_masks_given_to_decoders(module, trace),

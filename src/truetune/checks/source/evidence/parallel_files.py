@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.files_joined_by_position import ID_COLUMN, MIN_ROWS
-from truetune.checks.source.evidence.row_alignment_in_runs import Alignment, Change
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.row_filters_and_sorts import Alignment, AlignmentChange
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.values import Value
 
@@ -55,7 +55,7 @@ def find_parallel_files(
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
     if not all(isinstance(way.source, tuple) for way in ways):
         return None
-    one, other = (rows_behind(module, side) for side in sides)
+    one, other = (local_rows_of_value(module, side) for side in sides)
     if one is None or other is None or one.source == other.source:
         return None
     return _parallel_by_ids_or_counts(one, other)
@@ -90,9 +90,9 @@ def _subset_columns(module: Module, call: ast.Call) -> tuple[str, ...] | None:
     return tuple(columns) if isinstance(columns, list | tuple) else None
 
 
-def filter_leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
+def filter_leaves_rows_out(module: Module, side: Value, change: AlignmentChange) -> bool:
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
-    found = rows_behind(module, side)
+    found = local_rows_of_value(module, side)
     call = change.node
     if found is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return True

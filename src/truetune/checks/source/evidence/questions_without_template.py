@@ -278,7 +278,7 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
     if origin.path:
         return False
     if origin.element and isinstance(node, ast.expr):
-        return _holds_bare_questions(module, node, depth)
+        return _iterates_bare_questions(module, node, depth)
     if _begins_with_unmarked_words(module, node):
         return True
     if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr | ast.Dict):
@@ -295,7 +295,7 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
     return _is_bare_expression(module, node, depth)
 
 
-def _holds_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
+def _iterates_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
     """Is what a loop goes over a list of questions, in the code or by its name?"""
     lists = [one.node for one in module.flow.origins(collection)]
     return bool(lists) and all(
@@ -306,7 +306,9 @@ def _holds_bare_questions(module: Module, collection: ast.expr, depth: int) -> b
 
 
 def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
-    """Is it a sum, a column or a cleaned text of bare questions, or what a user types?"""
+    """Is an expression bare: a sum, a column or a cleaned text of bare questions, or what a user
+    types?
+    """
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return all(_is_bare_question(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):

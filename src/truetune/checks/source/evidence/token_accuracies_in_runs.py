@@ -74,7 +74,7 @@ def _distance(search: OwnLossSearch, value: Value) -> int | None:
     for picked, labels in (pair, pair[::-1]):
         logits = _picked_logits(search, picked)
         if logits is not None:
-            return search.distance(logits, labels)
+            return search.look_ahead(logits, labels)
     return None
 
 
@@ -119,9 +119,9 @@ def _picked_logits(search: OwnLossSearch, value: Value, depth: int = 0) -> Logit
         return None
     call = value.call
     if call.method == "argmax" and call.receiver is not None:
-        return search.logits(call.receiver)
+        return search.logits_of(call.receiver)
     if call.named(*PICKING_FUNCTIONS) and call.args:
-        return search.logits(call.args[0])
+        return search.logits_of(call.args[0])
     if call.method in KEEPING_METHODS and call.receiver is not None:
         return _picked_logits(search, call.receiver, depth + 1)
     return None

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.adapter_servers import command_files_around
-from truetune.checks.source.evidence.row_limits_in_runs import (
+from truetune.checks.source.evidence.small_row_limits_of_trainings import (
     MAX_ROWS,
     SAVES,
-    training_data,
+    trainings_with_data,
 )
 from truetune.parsing.environment_settings import EnvironmentSetting, environment_of
 from truetune.parsing.shell_commands import CommandFile, last_option
@@ -80,7 +80,7 @@ def _row_cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, in
     """(event, place, rows, the branches around it) of the cuts that a training with a saved model
     may get.
     """
-    for training, data in training_data(trace):
+    for training, data in trainings_with_data(trace):
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
         for value in _source_values(data):

@@ -13,8 +13,8 @@ import ast
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES, alignment_of
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES, alignment_to_source
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -153,9 +153,9 @@ def _share_of_rows(product: Operation, count: int) -> int | None:
 
 def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
     """The rows of a file, where a data set certainly holds them in their order."""
-    if alignment_of(trace, data).changes:
+    if alignment_to_source(trace, data).changes:
         return None
-    rows = rows_behind(module, data)
+    rows = local_rows_of_value(module, data)
     return rows if rows is not None and rows.is_whole and len(rows.rows) >= MIN_ROWS else None
 
 

@@ -1,4 +1,5 @@
-"""To how many tokens a script cuts or pads the rows that it trains on, by its symbolic run.
+"""Computes to how many tokens a script cuts or pads the rows that it trains on, by its symbolic
+run.
 
 How it works: each tokenizer that cuts (`truncation=True`) or pads to a length has it in
 `max_length`, or in the tokenizer's `model_max_length`; ids may be cut by a slice as well. Where the
@@ -31,32 +32,32 @@ MAX_TOKENS = 1 << 20
 """Longest row that any model of today takes; a larger number is no length (`int(1e30)` of tokenizers)"""
 
 
-def encoded_row_length(module: Module) -> int | None:
+def longest_encoded_row(module: Module) -> int | None:
     """The most tokens of a row that a script trains on; None where it sets no such length."""
     lengths = [
         length
         for trace in traces_of(module)
-        for length in _lengths_of_trace(trace)
+        for length in _row_lengths_of_run(trace)
         if 0 < length <= MAX_TOKENS
     ]
     return max(lengths, default=None)
 
 
-def _lengths_of_trace(trace: Trace) -> Iterator[int]:
+def _row_lengths_of_run(trace: Trace) -> Iterator[int]:
     """The lengths that rows of a run are cut or padded to."""
     prompts = calls_encoding_prompts(trace)
     for call in trace.all_calls:
-        if call.node not in prompts and _limits_rows(call):
-            length = _length_of_call(trace, call)
+        if call.node not in prompts and _cuts_or_pads_to_length(call):
+            length = _row_length_of_call(trace, call)
             if length is not None:
                 yield length
     for value in trace.values:
-        length = _length_of_slice(value, prompts)
+        length = _row_length_of_slice(value, prompts)
         if length is not None:
             yield length
 
 
-def _limits_rows(call: CallEvent) -> bool:
+def _cuts_or_pads_to_length(call: CallEvent) -> bool:
     """Does a call cut or pad rows to a length?"""
     if not call.named(*COLLATORS) and call.method not in PADDING_METHODS:
         return False
@@ -68,7 +69,7 @@ def _limits_rows(call: CallEvent) -> bool:
     return padding is not None and constant_of(padding) == "max_length"
 
 
-def _length_of_call(trace: Trace, call: CallEvent) -> int | None:
+def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
     """The length of one call; None where it is not known."""
     given = call.keywords.get("max_length")
     if given is None or is_none(given):
@@ -83,8 +84,11 @@ def _length_of_call(trace: Trace, call: CallEvent) -> int | None:
     return None
 
 
-def _length_of_slice(value: Value, prompts: set[ast.AST]) -> int | None:
-    """`N` of `tokenizer(text)["input_ids"][:N]`; None for any other value."""
+def _row_length_of_slice(value: Value, prompts: set[ast.AST]) -> int | None:
+    """The length to which a slice cuts encoded ids:
+
+    `N` of `tokenizer(text)["input_ids"][:N]`; None for any other value.
+    """
     if not isinstance(value, Item) or not isinstance(value.key, Slice) or value.key.start:
         return None
     ids = value.base

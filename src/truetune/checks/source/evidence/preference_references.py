@@ -1,5 +1,5 @@
-"""Whether the reference of a preference training is the policy itself, or another model, by a
-symbolic run.
+"""Says whether the reference model of a preference training is the policy itself, or another model
+than its start.
 
 The trade-off: two models are one object where both go back to the same call that loads one, and no
 copy was made on either way; a value of more than one origin is not judged, and neither is a script
@@ -46,7 +46,7 @@ MAX_VALUES = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class OneObject:
+class ReferenceIsPolicy:
     """A reference that is the policy."""
 
     reference: CallEvent
@@ -64,7 +64,7 @@ class OtherReference:
     policy_name: str
 
 
-def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
+def references_that_are_the_policy(module: Module) -> Iterator[ReferenceIsPolicy]:
     """The references of a file that are the policy's own object.
 
     Args:
@@ -75,7 +75,7 @@ def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
     """
     seen = set()
     for trace in traces_of(module):
-        for found in (*_of_trainers(trace), *_of_own_losses(trace)):
+        for found in (*_policy_as_trainer_reference(trace), *_policy_as_own_loss_reference(trace)):
             if found.reference.home.path == module.path and found.reference.node not in seen:
                 seen.add(found.reference.node)
                 yield found
@@ -90,9 +90,12 @@ def references_of_other_models(module: Module) -> Iterator[OtherReference]:
         # Weights or an adapter that are put into a model afterwards make it another one than its name says.
         if any(trace.methods("load_state_dict", "load_adapter", "load_weights")):
             continue
-        for found in (*_names_of_trainers(trace), *_names_of_own_losses(trace)):
+        for found in (
+            *_trainer_references_and_policies(trace),
+            *_own_loss_references_and_policies(trace),
+        ):
             reference, policy = found
-            one, other = _loaded_from(reference), _loaded_from(policy)
+            one, other = _load_and_name(reference), _load_and_name(policy)
             if one is None or other is None or one[1] == other[1] or one[0].node in seen:
                 continue
             if PREFERENCE_RUN.search(other[1]):
@@ -102,7 +105,7 @@ def references_of_other_models(module: Module) -> Iterator[OtherReference]:
                 yield OtherReference(one[0], one[1], other[0], other[1])
 
 
-def _names_of_trainers(trace: Trace) -> Iterator[tuple[Value, Value]]:
+def _trainer_references_and_policies(trace: Trace) -> Iterator[tuple[Value, Value]]:
     """The reference and the policy of each trainer that is given both."""
     for trainer in trace.calls(*PREFERENCE_TRAINERS, *POLICY_TRAINERS):
         is_by_place = trainer.named(*PREFERENCE_TRAINERS)
@@ -114,14 +117,14 @@ def _names_of_trainers(trace: Trace) -> Iterator[tuple[Value, Value]]:
             yield reference, model
 
 
-def _names_of_own_losses(trace: Trace) -> Iterator[tuple[Value, Value]]:
+def _own_loss_references_and_policies(trace: Trace) -> Iterator[tuple[Value, Value]]:
     """The models of the pass without gradients and of the one with them, behind a preference loss
     of one's own.
     """
     for loss in trace.calls(*LOG_SIGMOIDS):
-        passes = [one for one in _passes_behind(loss) if one.receiver is not None]
-        policies = {id(one.receiver): one for one in passes if not _is_without_gradient(one)}
-        references = {id(one.receiver): one for one in passes if _is_without_gradient(one)}
+        passes = [one for one in _model_passes_of_loss(loss) if one.receiver is not None]
+        policies = {id(one.receiver): one for one in passes if not _is_in_no_grad_block(one)}
+        references = {id(one.receiver): one for one in passes if _is_in_no_grad_block(one)}
         # A judge or a second teacher beside the reference would make it a guess which one is which.
         if len(policies) == len(references) == 1:
             (policy,), (reference,) = policies.values(), references.values()
@@ -129,7 +132,7 @@ def _names_of_own_losses(trace: Trace) -> Iterator[tuple[Value, Value]]:
                 yield reference.receiver, policy.receiver
 
 
-def _loaded_from(model: Value) -> tuple[CallEvent, str] | None:
+def _load_and_name(model: Value) -> tuple[CallEvent, str] | None:
     """The call that loads a model and its name; None where an adapter is put on, or the name is not
     known.
     """
@@ -145,16 +148,16 @@ def _loaded_from(model: Value) -> tuple[CallEvent, str] | None:
     return (load, posixpath.normpath(name)) if isinstance(name, str) and name else None
 
 
-def _of_trainers(trace: Trace) -> Iterator[OneObject]:
+def _policy_as_trainer_reference(trace: Trace) -> Iterator[ReferenceIsPolicy]:
     """Trainers that get the policy as the reference."""
     for trainer in trace.calls(*PREFERENCE_TRAINERS):
         # `ref_model` stood second for all of TRL's releases that take it by position.
         model, reference = trainer.argument(0, "model"), trainer.argument(1, "ref_model")
-        if _is_one_object(model, reference):
-            yield OneObject(trainer, trainer)
+        if _share_all_weights(model, reference):
+            yield ReferenceIsPolicy(trainer, trainer)
 
 
-def _is_one_object(model: Value | None, other: Value | None) -> bool:
+def _share_all_weights(model: Value | None, other: Value | None) -> bool:
     """Do two models certainly share all their weights?"""
     one, two = single_model_lineage(model), single_model_lineage(other)
     if one is None or two is None or one.origin is not two.origin:
@@ -168,23 +171,23 @@ def _is_one_object(model: Value | None, other: Value | None) -> bool:
     )
 
 
-def _of_own_losses(trace: Trace) -> Iterator[OneObject]:
+def _policy_as_own_loss_reference(trace: Trace) -> Iterator[ReferenceIsPolicy]:
     """Losses of one's own whose reference is the policy's pass over the same batch, without
     gradients.
     """
     if any(trace.methods(*SWITCHES)):
         return
     for loss in trace.calls(*LOG_SIGMOIDS):
-        passes = list(_passes_behind(loss))
+        passes = list(_model_passes_of_loss(loss))
         for reference in passes:
-            if not _is_without_gradient(reference):
+            if not _is_in_no_grad_block(reference):
                 continue
-            policy = next((one for one in passes if _is_policy_of(one, reference)), None)
+            policy = next((one for one in passes if _is_policy_pass_for(one, reference)), None)
             if policy is not None:
-                yield OneObject(reference, policy)
+                yield ReferenceIsPolicy(reference, policy)
 
 
-def _passes_behind(loss: CallEvent) -> Iterator[CallEvent]:
+def _model_passes_of_loss(loss: CallEvent) -> Iterator[CallEvent]:
     """The forward passes of models that a loss is computed from."""
     pending: list[Value] = list(loss.inputs)
     seen: set[int] = set()
@@ -202,7 +205,7 @@ def _passes_behind(loss: CallEvent) -> Iterator[CallEvent]:
             yield value.call
 
 
-def _is_without_gradient(call: CallEvent) -> bool:
+def _is_in_no_grad_block(call: CallEvent) -> bool:
     """Does a pass stand in `with torch.no_grad()`?"""
     for frame in call.frames("with"):
         given = frame.value
@@ -211,25 +214,25 @@ def _is_without_gradient(call: CallEvent) -> bool:
     return False
 
 
-def _is_policy_of(call: CallEvent, reference: CallEvent) -> bool:
+def _is_policy_pass_for(call: CallEvent, reference: CallEvent) -> bool:
     """Is a pass one of the policy, over the reference's batch, by the same object, in the same
     loop?
     """
-    if _is_without_gradient(call) or not _is_one_object(call.receiver, reference.receiver):
+    if _is_in_no_grad_block(call) or not _share_all_weights(call.receiver, reference.receiver):
         return False
     given, asked = (
         [*one.args, *(one.keywords[name] for name in sorted(one.keywords))]
         for one in (call, reference)
     )
     if len(given) != len(asked) or not all(
-        _is_one_input(one, other) for one, other in zip(given, asked, strict=True)
+        _is_same_input(one, other) for one, other in zip(given, asked, strict=True)
     ):
         return False
     loops = [[id(frame.node) for frame in one.frames("loop")] for one in (call, reference)]
     return loops[0] == loops[1]
 
 
-def _is_one_input(one: Value, other: Value) -> bool:
+def _is_same_input(one: Value, other: Value) -> bool:
     """Is the same value given to both, moved or not?"""
     if one is other:
         return True

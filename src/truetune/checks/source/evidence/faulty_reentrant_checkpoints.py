@@ -1,4 +1,4 @@
-"""Reentrant gradient checkpointing where it loses the gradients, or where DDP refuses it.
+"""Finds reentrant gradient checkpointing where it loses the gradients, or where DDP refuses it.
 
 How it works: a reentrant checkpoint gives gradients to what it computes only where one of its
 inputs requires them. Over a frozen embedding none does, so that every weight inside of the layers
@@ -74,7 +74,7 @@ class ReentrantCheckpoints(NamedTuple):
     """What freezes the embedding; the wrapper of DDP"""
 
 
-def checkpoint_places(module: Module) -> Iterator[object]:
+def checkpointing_places(module: Module) -> Iterator[object]:
     """The places of a file that switch gradient checkpointing on."""
     yield from module.methods(*ENABLING_METHODS)
     yield from module.calls(*CHECKPOINT_FUNCTIONS)
@@ -89,34 +89,37 @@ def reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoints]:
     once.
     """
     seen: set[tuple[str, ast.AST]] = set()
-    if not any(True for part in module.with_linked for _ in checkpoint_places(part)):
+    if not any(True for part in module.with_linked for _ in checkpointing_places(part)):
         return
     for trace in traces_of(module):
         if not trace.is_whole:
             continue
-        for found in (*_with_frozen_inputs(trace, module), *_under_ddp(trace)):
+        for found in (
+            *_checkpoints_with_frozen_inputs(trace, module),
+            *_checkpoints_refused_by_ddp(trace),
+        ):
             # The finding stands in the file that switches the checkpoints on.
             if found.home.path == module.path and (found.kind, found.place) not in seen:
                 seen.add((found.kind, found.place))
                 yield found
 
 
-def _with_frozen_inputs(trace: Trace, module: Module) -> Iterator[ReentrantCheckpoints]:
+def _checkpoints_with_frozen_inputs(trace: Trace, module: Module) -> Iterator[ReentrantCheckpoints]:
     """Reentrant checkpoints over an embedding that is frozen."""
-    if any(map(_may_enable_inputs, module.with_linked)) or not _trains(trace):
+    if any(map(_may_enable_input_gradients, module.with_linked)) or not _run_trains(trace):
         return
-    frozen = _whole_model_frozen(trace)
+    frozen = _event_freezing_model(trace)
     if frozen is None:
         return
-    for event in _enabled_behind(trace, frozen):
+    for event in _checkpointing_calls_after_freeze(trace, frozen):
         yield ReentrantCheckpoints(
             "frozen inputs", event.home, event.node, frozen.home, frozen.node
         )
-    for home, call in _checkpoints_of_ones_own(module):
+    for home, call in _hand_wrapped_checkpoints(module):
         yield ReentrantCheckpoints("frozen inputs", home, call.node, frozen.home, frozen.node)
 
 
-def _trains(trace: Trace) -> bool:
+def _run_trains(trace: Trace) -> bool:
     """Does the run train, by a loop or by a trainer that leaves the model as it is?"""
     if any(trace.calls(*ENABLING_LIBRARIES)):
         return False
@@ -125,11 +128,14 @@ def _trains(trace: Trace) -> bool:
     return any(trace.methods("train", "fit"))
 
 
-def _may_enable_inputs(module: Module) -> bool:
+def _may_enable_input_gradients(module: Module) -> bool:
     """May a file make the embedding's output require gradients?"""
     if module.mentions(*ENABLING_INPUTS, *ENABLING_WORDS):
         return True
-    if any(_prepares_inputs(module, call) for call in module.calls(*KBIT_PREPARATIONS)):
+    if any(
+        _kbit_preparation_enables_input_gradients(module, call)
+        for call in module.calls(*KBIT_PREPARATIONS)
+    ):
         return True
     for assign in module.nodes(ast.Assign):
         is_switch = any(
@@ -145,25 +151,27 @@ def _may_enable_inputs(module: Module) -> bool:
     )
 
 
-def _prepares_inputs(module: Module, call: Call) -> bool:
+def _kbit_preparation_enables_input_gradients(module: Module, call: Call) -> bool:
     """Does the preparation for k-bit training enable input gradients, as it does by default?"""
     given = call.argument(1, "use_gradient_checkpointing")
     return given is None or module.flow.value(given) is not False
 
 
-def _whole_model_frozen(trace: Trace) -> Event | None:
+def _event_freezing_model(trace: Trace) -> Event | None:
     """What freezes a whole model in a run, its embedding too; None where nothing surely does."""
     for event in trace.events:
         if any(event.frames("branch")):
             continue
-        if isinstance(event, CallEvent) and (_adapts_layers(event) or _freezes_model(event)):
+        if isinstance(event, CallEvent) and (
+            _adapter_leaves_embedding_frozen(event) or _freezes_model(event)
+        ):
             return event
         if isinstance(event, StoreEvent) and _freezes_parameters(event):
             return event
     return None
 
 
-def _adapts_layers(call: CallEvent) -> bool:
+def _adapter_leaves_embedding_frozen(call: CallEvent) -> bool:
     """Is it `get_peft_model` with an adapter that leaves the embedding frozen?"""
     if not call.named(*ADAPTER_WRAPPERS):
         return False
@@ -171,18 +179,18 @@ def _adapts_layers(call: CallEvent) -> bool:
     if not isinstance(config, Result) or not config.call.named(*LAYER_ADAPTERS):
         return False
     made = config.call
-    if made.is_open or any(not _is_absent(made, name) for name in EMBEDDING_ARGUMENTS):
+    if made.is_open or any(not _is_missing_or_none(made, name) for name in EMBEDDING_ARGUMENTS):
         return False
-    return not _names_embeddings(made.keywords.get("target_modules"))
+    return not _targets_may_hold_embedding(made.keywords.get("target_modules"))
 
 
-def _is_absent(call: CallEvent, name: str) -> bool:
+def _is_missing_or_none(call: CallEvent, name: str) -> bool:
     """Is an argument left out, or None?"""
     given = call.keywords.get(name)
     return given is None or is_none(given)
 
 
-def _names_embeddings(targets: Value | None) -> bool:
+def _targets_may_hold_embedding(targets: Value | None) -> bool:
     """May the targets of an adapter hold the embedding? They do not where all names are known and
     none is like it.
     """
@@ -227,7 +235,7 @@ def _is_whole_model(value: Value) -> bool:
     )
 
 
-def _enabled_behind(trace: Trace, frozen: Event) -> Iterator[CallEvent]:
+def _checkpointing_calls_after_freeze(trace: Trace, frozen: Event) -> Iterator[CallEvent]:
     """What switches reentrant checkpointing of transformers on, once the model is frozen."""
     is_adapter = isinstance(frozen, CallEvent) and frozen.named(*ADAPTER_WRAPPERS)
     for call in trace.methods(*ENABLING_METHODS):
@@ -241,10 +249,10 @@ def _enabled_behind(trace: Trace, frozen: Event) -> Iterator[CallEvent]:
             given = call.argument(-1, "activation_checkpointing_kwargs")
         if _is_reentrant(trace.entry, given) and not call.is_open:
             yield call
-    yield from _trainer_arguments(trace)
+    yield from _trainer_arguments_enabling(trace)
 
 
-def _trainer_arguments(trace: Trace) -> Iterator[CallEvent]:
+def _trainer_arguments_enabling(trace: Trace) -> Iterator[CallEvent]:
     """The arguments of a plain trainer that switch reentrant checkpointing on."""
     for trainer in trace.calls(*HAND_TRAINERS):
         arguments = trainer.argument(1, "args")
@@ -270,7 +278,7 @@ def _is_reentrant(entry: Module, given: Value | None) -> bool:
     return constant_of(given.entries.get("use_reentrant")) is True
 
 
-def _checkpoints_of_ones_own(module: Module) -> Iterator[tuple[Module, Call]]:
+def _hand_wrapped_checkpoints(module: Module) -> Iterator[tuple[Module, Call]]:
     """The calls of a run's files that wrap layers into reentrant checkpoints, each with its file."""
     for part in module.with_linked:
         for call in part.calls(*CHECKPOINT_FUNCTIONS):
@@ -283,7 +291,7 @@ def _checkpoints_of_ones_own(module: Module) -> Iterator[tuple[Module, Call]]:
                 yield part, call
 
 
-def _under_ddp(trace: Trace) -> Iterator[ReentrantCheckpoints]:
+def _checkpoints_refused_by_ddp(trace: Trace) -> Iterator[ReentrantCheckpoints]:
     """Reentrant checkpoints of a model that DDP wraps with `find_unused_parameters`."""
     if any(trace.methods("_set_static_graph")):
         return
@@ -296,7 +304,7 @@ def _under_ddp(trace: Trace) -> Iterator[ReentrantCheckpoints]:
             given = call.argument(0, "gradient_checkpointing_kwargs")
             if _is_reentrant(trace.entry, given) and not any(call.frames("branch")):
                 yield ReentrantCheckpoints("ddp", call.home, call.node, wrapper.home, wrapper.node)
-    for arguments in _trainer_arguments(trace):
+    for arguments in _trainer_arguments_enabling(trace):
         if constant_of(arguments.keywords.get("ddp_find_unused_parameters")) is True:
             yield ReentrantCheckpoints(
                 "ddp", arguments.home, arguments.node, arguments.home, arguments.node

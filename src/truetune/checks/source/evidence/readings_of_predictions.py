@@ -1,5 +1,5 @@
-"""How often what a script reads of its predictions is the reference, and how often another reading
-would be.
+"""Finds another way to read a script's predictions that matches far more references than the
+script's own way.
 
 How it works: the pattern is run over the predictions beside the script, as the script does. Then
 one thing of the reading is changed: the last match for the first, another group, a flag, or what is
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.scored_rows import WholeRows, all_rows_beside
+from truetune.checks.source.evidence.scored_rows import RowsOfAnyType, all_rows_beside
 from truetune.checks.source.evidence.taken_matches import (
     FIRST,
     LAST,
@@ -80,7 +80,7 @@ class OtherReading(NamedTuple):
     """(file, right rows, rows) of predictions of which the script's reading is right more often"""
 
 
-def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
+def better_reading_of_predictions(module: Module, match: TakenMatch) -> OtherReading | None:
     """A reading of the predictions beside a script that finds far more references than the
     script's; else None.
     """
@@ -88,21 +88,23 @@ def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
     better: tuple[str, int, int] | None = None
     for rows in all_rows_beside(module, match.column):
         for reference in _reference_columns(module, match, rows):
-            pairs = list(_pairs(match, rows.rows, reference, _marks_before_answers(module)))
+            pairs = list(
+                _texts_and_references(match, rows.rows, reference, _marks_before_answers(module))
+            )
             if len(pairs) < MIN_ROWS:
                 continue
-            own = _own_reading(module, match)
-            if _takes_parts(match, pairs):
+            own = _reading_of_script(module, match)
+            if _often_takes_letter_of_word(match, pairs):
                 continue
             right = _count_right(own, pairs)
             best = max(
-                _other_readings(module, match),
+                _changed_readings(module, match),
                 key=lambda one: _count_right(one, pairs),
                 default=own,
             )
             gained = _count_right(best, pairs)
             if gained - right >= MIN_GAIN * len(pairs) and gained >= MIN_RIGHT * len(pairs):
-                example = _example(own, best, pairs)
+                example = _example_only_other_gets_right(own, best, pairs)
                 if found is None:
                     found = OtherReading(
                         match,
@@ -120,7 +122,7 @@ def other_reading(module: Module, match: TakenMatch) -> OtherReading | None:
     return None if found is None else found._replace(elsewhere=better)
 
 
-def _reference_columns(module: Module, match: TakenMatch, rows: WholeRows) -> Iterator[str]:
+def _reference_columns(module: Module, match: TakenMatch, rows: RowsOfAnyType) -> Iterator[str]:
     """The columns that a script may compare with what it takes: those that it names."""
     named = {one.value for one in module.nodes(ast.Constant) if isinstance(one.value, str)}
     named |= {one.attr for one in module.nodes(ast.Attribute)}
@@ -141,7 +143,7 @@ def _marks_before_answers(module: Module) -> list[str]:
     return found
 
 
-def _pairs(
+def _texts_and_references(
     match: TakenMatch, rows: Sequence[Mapping[str, Any]], column: str, marks: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """(text as it is searched, reference) of the rows that have both; of a worked reference, what
@@ -159,7 +161,7 @@ def _pairs(
             yield searched, plain
 
 
-def _takes_parts(match: TakenMatch, pairs: Sequence[tuple[str, str]]) -> bool:
+def _often_takes_letter_of_word(match: TakenMatch, pairs: Sequence[tuple[str, str]]) -> bool:
     """Is the match often a letter inside a word? That is said of the pattern
     (pattern-takes-part-of-a-word).
     """
@@ -179,91 +181,98 @@ def _is_letter_of_a_word(text: str, found: re.Match[str]) -> bool:
 
 def _count_right(reading: Reading, pairs: Sequence[tuple[str, str]]) -> int:
     """The rows in which a reading gives the reference."""
-    return sum(_is_right(reading, *pair) for pair in pairs)
+    return sum(_reading_gives_reference(reading, *pair) for pair in pairs)
 
 
-def _is_right(reading: Reading, text: str, reference: str) -> bool:
+def _reading_gives_reference(reading: Reading, text: str, reference: str) -> bool:
     """Does a reading of a text give its reference?"""
     taken = reading.take(text)
     return taken is not None and reading.is_equal(taken, reference)
 
 
-def _example(
+def _example_only_other_gets_right(
     own: Reading, other: Reading, pairs: Sequence[tuple[str, str]]
 ) -> tuple[str, str, str]:
     """A row that the other reading alone gets right."""
     text, reference = next(
-        pair for pair in pairs if _is_right(other, *pair) and not _is_right(own, *pair)
+        pair
+        for pair in pairs
+        if _reading_gives_reference(other, *pair) and not _reading_gives_reference(own, *pair)
     )
     return text.strip()[-80:], own.take(text) or "nothing", reference
 
 
-def _own_reading(module: Module, match: TakenMatch) -> Reading:
+def _reading_of_script(module: Module, match: TakenMatch) -> Reading:
     """What the script takes, and how it compares."""
-    return Reading("", "", _taker(match, match.pattern, match.which, match.group), _equal(module))
+    return Reading(
+        "",
+        "",
+        _match_taker(match, match.pattern, match.which, match.group),
+        _comparison_of_script(module),
+    )
 
 
-def _other_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
+def _changed_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     """Readings that differ from the script's in one thing."""
-    equal = _equal(module)
+    equal = _comparison_of_script(module)
     if THINK_END not in module.text:
-        after_thought = _after_thought(match)
+        after_thought = _taker_after_reasoning(match)
         remedy = f"take what follows {THINK_END} first; answers that end before it were cut: allow more tokens"
         yield Reading(f"after {THINK_END}", remedy, after_thought, equal)
-    yield from _of_other_matches(match, equal)
-    yield from _of_other_patterns(match, equal)
-    own = _taker(match, match.pattern, match.which, match.group)
+    yield from _readings_by_other_match(match, equal)
+    yield from _readings_by_other_pattern(match, equal)
+    own = _match_taker(match, match.pattern, match.which, match.group)
     if not any(module.methods(*CASES)):
-        folded = _folded(equal)
+        folded = _comparing_without_case(equal)
         yield Reading("without regard to case", "compare casefold() of both sides", own, folded)
     if not any(module.calls(*NUMBERS)):
-        as_number = _as_numbers(equal)
+        as_number = _comparing_numbers(equal)
         remedy = "compare numbers: float(text.replace(',', '')) of both sides"
         yield Reading("compared as a number", remedy, own, as_number)
     if not any(module.methods(*STRIPS)):
-        bare = _bare(equal)
+        bare = _comparing_without_marks(equal)
         yield Reading(
             "without spaces and marks around it", "strip both sides, .strip(' .*$')", own, bare
         )
 
 
-def _of_other_matches(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
-    """The last match for the first one, and another group."""
+def _readings_by_other_match(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
+    """The readings by the last match in place of the first one, and by another group."""
     name = PART_NAMES.get(match.pattern.pattern, "match")
     if match.which == FIRST and not match.starts_at_begin:
-        taker = _taker(match, match.pattern, LAST, match.group)
+        taker = _match_taker(match, match.pattern, LAST, match.group)
         how = "findall(text)[-1]" if name == "match" else "[-1]"
         remedy = f"take the last {name} ({how}), or the one after the words for the answer"
         yield Reading(f"the last {name}", remedy, taker, equal)
     if match.which == LAST:
-        taker = _taker(match, match.pattern, FIRST, match.group)
+        taker = _match_taker(match, match.pattern, FIRST, match.group)
         yield Reading(f"the first {name}", f"take the first {name}", taker, equal)
     for group in range(match.pattern.groups + 1):
         if group != match.group:
-            taker = _taker(match, match.pattern, match.which, group)
+            taker = _match_taker(match, match.pattern, match.which, group)
             what = f"its group {group}" if group else "the whole match"
             yield Reading(what, f"take group({group})", taker, equal)
 
 
-def _of_other_patterns(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
+def _readings_by_other_pattern(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
     """The same pattern with a flag, or anywhere in the text."""
     for flag in (re.IGNORECASE, re.DOTALL, re.MULTILINE):
         if not match.pattern.flags & flag:
             pattern = re.compile(match.pattern.pattern, match.pattern.flags | flag)
             name = f"re.{flag.name}"
-            taker = _taker(match, pattern, match.which, match.group)
+            taker = _match_taker(match, pattern, match.which, match.group)
             yield Reading(f"with {name}", f"give {name} to the pattern", taker, equal)
     if match.starts_at_begin:
         anywhere = match._replace(starts_at_begin=False)
-        taker = _taker(anywhere, match.pattern, FIRST, match.group)
+        taker = _match_taker(anywhere, match.pattern, FIRST, match.group)
         yield Reading(
             "what search finds further on", "use search, which finds it anywhere", taker, equal
         )
 
 
-def _after_thought(match: TakenMatch) -> Callable[[str], str | None]:
+def _taker_after_reasoning(match: TakenMatch) -> Callable[[str], str | None]:
     """What takes the script's match of the text after a reasoning block, where there is one."""
-    own = _taker(match, match.pattern, match.which, match.group)
+    own = _match_taker(match, match.pattern, match.which, match.group)
 
     def take(text: str) -> str | None:
         return own(text.rpartition(THINK_END)[2])
@@ -271,7 +280,7 @@ def _after_thought(match: TakenMatch) -> Callable[[str], str | None]:
     return take
 
 
-def _taker(
+def _match_taker(
     match: TakenMatch, pattern: re.Pattern[str], which: str, group: int
 ) -> Callable[[str], str | None]:
     """What takes a match of a text."""
@@ -290,30 +299,30 @@ def _taker(
     return take
 
 
-def _equal(module: Module) -> Equal:
+def _comparison_of_script(module: Module) -> Equal:
     """How a script compares: as numbers where it makes some, without case or spaces where it takes
     them off.
     """
-    equal: Equal = _same
+    equal: Equal = _are_equal_texts
     if any(module.calls(*NUMBERS)):
-        equal = _as_numbers(equal)
+        equal = _comparing_numbers(equal)
     if any(module.methods("replace", "translate")) or any(module.calls("re.sub")):
-        equal = _without_separators(equal)
+        equal = _comparing_without_separators(equal)
     if any(module.methods(*STRIPS)):
-        equal = _bare(equal)
-    return _folded(equal) if any(module.methods(*CASES)) else equal
+        equal = _comparing_without_marks(equal)
+    return _comparing_without_case(equal) if any(module.methods(*CASES)) else equal
 
 
-def _same(taken: str, reference: str) -> bool:
+def _are_equal_texts(taken: str, reference: str) -> bool:
     """Are two texts the same?"""
     return taken == reference
 
 
-def _as_numbers(equal: Equal) -> Equal:
+def _comparing_numbers(equal: Equal) -> Equal:
     """The comparison of numbers where both texts are some."""
 
     def is_equal(taken: str, reference: str) -> bool:
-        one, other = _number(taken), _number(reference)
+        one, other = _number_of_text(taken), _number_of_text(reference)
         if one is None or other is None:
             return equal(taken, reference)
         return abs(one - other) < CLOSE
@@ -321,14 +330,14 @@ def _as_numbers(equal: Equal) -> Equal:
     return is_equal
 
 
-def _without_separators(equal: Equal) -> Equal:
+def _comparing_without_separators(equal: Equal) -> Equal:
     """The comparison without commas and spaces, which a script that replaces something may take
     out.
     """
     return lambda taken, reference: equal(SEPARATORS.sub("", taken), SEPARATORS.sub("", reference))
 
 
-def _number(text: str) -> float | None:
+def _number_of_text(text: str) -> float | None:
     """The number that a text is, without separators and signs of money."""
     try:
         return float(text.replace(",", "").strip(MARKS + "%€£"))
@@ -336,11 +345,11 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _folded(equal: Equal) -> Equal:
+def _comparing_without_case(equal: Equal) -> Equal:
     """The comparison without case."""
     return lambda taken, reference: equal(taken.casefold(), reference.casefold())
 
 
-def _bare(equal: Equal) -> Equal:
+def _comparing_without_marks(equal: Equal) -> Equal:
     """The comparison without spaces and marks around."""
     return lambda taken, reference: equal(taken.strip(MARKS), reference.strip(MARKS))

@@ -1,4 +1,4 @@
-"""The evaluation of Seq2SeqTrainer that generates with transformers' default length of 20 tokens.
+"""Finds evaluations of Seq2SeqTrainer that generate with transformers' default length of 20 tokens.
 
 The trainer generates with `generation_max_length`, else with the length of the model's generation
 config, which few published models set. Where the file gives a length in any other way, or another
@@ -44,25 +44,25 @@ OTHER_WAYS = (
 """Words of a file that may give the evaluation a length"""
 
 
-def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
+def evaluations_without_length(module: Module) -> Iterator[tuple[Call, bool]]:
     """The arguments of trainers that generate without a length, each with whether the model is
     known to have none.
     """
     if module.mentions(*OTHER_WAYS) or _evaluates_with_length(module):
         return
-    names = _loaded_names(module)
+    names = _loaded_model_names(module)
     if not names or any(map(WITH_A_LENGTH.search, names)):
         return
     is_known = any(map(WITHOUT_A_LENGTH.search, names))
     for call in module.calls(*SEQ2SEQ_ARGUMENTS):
-        if not call.open and _generates(module, call):
+        if not call.open and _predicts_with_generate(module, call):
             yield call, is_known
     for call in module.calls(*PARSERS):
-        if _parses_short_evaluation(module, call):
+        if _commands_evaluate_without_length(module, call):
             yield call, is_known
 
 
-def _loaded_names(module: Module) -> list[str]:
+def _loaded_model_names(module: Module) -> list[str]:
     """The names of the models that a file loads."""
     return [
         text
@@ -71,7 +71,7 @@ def _loaded_names(module: Module) -> list[str]:
     ]
 
 
-def _parses_short_evaluation(module: Module, parser: Call) -> bool:
+def _commands_evaluate_without_length(module: Module, parser: Call) -> bool:
     """Does a parser of the command line make Seq2SeqTrainingArguments, which the commands beside
     the script give `--predict_with_generate`, and no length?"""
     classes = parser.argument(0, "dataclass_types")
@@ -86,7 +86,7 @@ def _parses_short_evaluation(module: Module, parser: Call) -> bool:
     )
 
 
-def label_length(module: Module) -> int | None:
+def label_cut_length(module: Module) -> int | None:
     """The tokens at which a file cuts its labels; None where it does not say so."""
     for call in module.all_calls:
         if "text_target" in call.keywords:
@@ -96,7 +96,7 @@ def label_length(module: Module) -> int | None:
     return None
 
 
-def _generates(module: Module, arguments: Call) -> bool:
+def _predicts_with_generate(module: Module, arguments: Call) -> bool:
     """Is predict_with_generate on, in the call or by an assignment?"""
     if module.flow.value(arguments.keywords.get("predict_with_generate")) is True:
         return True

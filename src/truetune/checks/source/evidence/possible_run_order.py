@@ -1,4 +1,5 @@
-"""In which order two places of a script run, as far as its functions and who calls them say.
+"""Says whether one place of a script may run before another, as far as its functions and their
+callers tell.
 
 A place in a function runs where the function is called. So each place has chains: itself, the call
 of its function, the call of the function around that, out to the module. Two chains meet in a

@@ -1,5 +1,5 @@
-"""Where code runs again: in a loop, in a function that is applied to each row, in the handler of a
-request.
+"""Says what makes code run again: a loop, a function that is applied to each row, or the handler of
+a request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CodeRepetition(NamedTuple):
     """What a loop goes over"""
 
 
-def repeats_of(
+def repetitions_of(
     module: Module, node: ast.AST, *, runs_once: Callable[[ast.AST], bool] = lambda call: False
 ) -> Iterator[CodeRepetition]:
     """What makes a node run again, from the inside out, through the functions that call its own.
@@ -51,15 +51,15 @@ def repeats_of(
         inner, depth = waiting.pop()
         for around in module.parents(inner):
             if isinstance(around, Function):
-                if around in seen or is_kept(around):
+                if around in seen or result_is_cached(around):
                     break
                 seen.add(around)
-                yield from _of_function(module, around)
+                yield from _repetitions_by_function(module, around)
                 if depth < CALLERS:
                     calls = [one for one in callers_of(module, around) if not runs_once(one)]
                     waiting += [(call, depth + 1) for call in calls]
                 break
-            repeat = _of_loop(module, around, inner)
+            repeat = _repetition_by_loop(module, around, inner)
             if repeat is not None:
                 yield repeat
 
@@ -72,7 +72,7 @@ def callers_of(module: Module, function: Function) -> list[ast.Call]:
     return module.flow.calls_of(function)
 
 
-def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
+def _repetition_by_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
     """The loop that an enclosing node is, where the code stands in its body and not in what it goes
     over.
     """
@@ -86,18 +86,19 @@ def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition 
     return None if above & set(iterated) else CodeRepetition("loop", around, iterated)
 
 
-def _of_function(module: Module, function: Function) -> Iterator[CodeRepetition]:
+def _repetitions_by_function(module: Module, function: Function) -> Iterator[CodeRepetition]:
     """The calls that apply a function to rows, and itself where it answers requests."""
     yield from (CodeRepetition("map", call.node) for call in mapping_calls_of(module, function))
     if isinstance(function, ast.Lambda):
         return
     if any(
-        _last_name(one) in ROUTES and isinstance(one, ast.Call) for one in function.decorator_list
-    ) or _answers_events(module, function):
+        _decorator_name(one) in ROUTES and isinstance(one, ast.Call)
+        for one in function.decorator_list
+    ) or _is_event_handler(module, function):
         yield CodeRepetition("request", function)
 
 
-def _answers_events(module: Module, function: Function) -> bool:
+def _is_event_handler(module: Module, function: Function) -> bool:
     """Is a function given to an interface that calls it for each message?"""
     calls = [*module.calls(*INTERFACES)]
     # `click` and `change` are methods of many libraries.
@@ -113,19 +114,19 @@ def _answers_events(module: Module, function: Function) -> bool:
     return False
 
 
-def is_kept(function: Function) -> bool:
+def result_is_cached(function: Function) -> bool:
     """Is the result of a function kept, so that it runs once?"""
     decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    return any(_last_name(one) in KEPT for one in decorators)
+    return any(_decorator_name(one) in KEPT for one in decorators)
 
 
-def _last_name(decorator: ast.expr) -> str:
-    """`post` of `@app.post("/ask")`."""
+def _decorator_name(decorator: ast.expr) -> str:
+    """The last name of a decorator: `post` of `@app.post("/ask")`."""
     named = decorator.func if isinstance(decorator, ast.Call) else decorator
     return named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
 
 
-def takes_element(module: Module, node: ast.expr, repeat: CodeRepetition) -> bool:
+def uses_repeated_element(module: Module, node: ast.expr, repeat: CodeRepetition) -> bool:
     """Is an expression made from the element of a loop, or from the row that a function is applied
     to?
     """

@@ -1,4 +1,5 @@
-"""Models that a fine-tuning run trains from random weights, by the symbolic run of the script.
+"""Finds models that a fine-tuning run trains from random weights, by the symbolic run of the
+script.
 
 How it works: each model that is trained, by a trainer or by an optimizer of the script's own, is
 followed back to the call that made it. `from_config(config)` and `LlamaForCausalLM(config)` make
@@ -130,24 +131,24 @@ def random_weights(module: Module) -> Iterator[RandomWeights]:
     if TEST_FILE.search(module.path):
         return
     for trace in traces_of(module):
-        for found in _of_run(trace):
+        for found in _random_weights_of_run(trace):
             made = found.construction
             if made.home.path == module.path and made.node not in seen:
                 seen.add(made.node)
                 yield found
 
 
-def _of_run(trace: Trace) -> Iterator[RandomWeights]:
+def _random_weights_of_run(trace: Trace) -> Iterator[RandomWeights]:
     """The random models that one run trains."""
     if not any(trace.calls(*RANDOM_MODELS)) or not trace.is_whole or _is_from_scratch(trace):
         return
-    for training, model in _trainings(trace):
+    for training, model in _trainings_with_models(trace):
         ways = [] if model is None else lineages(model)
         made = _only_construction(ways)
-        if made is None or _may_get_weights(trace, ways[0]):
+        if made is None or _weights_may_be_loaded(trace, ways[0]):
             continue
         source = _pretrained_source(trace, made)
-        sign = None if source is None else _sign_of_tuning(trace, training, ways, source)
+        sign = None if source is None else _sign_of_fine_tuning(trace, training, ways, source)
         if source is not None and sign is not None:
             yield RandomWeights(made, source, sign)
 
@@ -162,7 +163,7 @@ def _only_construction(ways: list[Lineage]) -> CallEvent | None:
     return made if made.named(*RANDOM_MODELS) and not any(made.frames("branch")) else None
 
 
-def _trainings(trace: Trace) -> Iterator[tuple[CallEvent, Value | None]]:
+def _trainings_with_models(trace: Trace) -> Iterator[tuple[CallEvent, Value | None]]:
     """What trains in a run, each with its model."""
     if any(trace.methods("train", "fit")):
         for trainer in trace.calls(*TRAINERS):
@@ -189,7 +190,7 @@ def _models_of_optimizer(optimizer: CallEvent) -> list[Value]:
 def _is_from_scratch(trace: Trace) -> bool:
     """Does the run say that it trains from scratch, or make a tokenizer of its own?"""
     homes = {event.home for event in trace.events} | {trace.entry}
-    if any(is_said_to_be_new(home.path, home.text) for home in homes):
+    if any(says_trained_from_scratch(home.path, home.text) for home in homes):
         return True
     if any(trace.methods("train_new_from_iterator")) or any(trace.calls(*TOKENIZER_TRAININGS)):
         return True
@@ -197,15 +198,15 @@ def _is_from_scratch(trace: Trace) -> bool:
         constant_of(load.argument(0, "pretrained_model_name_or_path"))
         for load in trace.calls(*TOKENIZER_LOADS)
     ]
-    return bool(names) and all(isinstance(name, str) and _is_folder(name) for name in names)
+    return bool(names) and all(isinstance(name, str) and _is_own_folder(name) for name in names)
 
 
-def is_said_to_be_new(path: str, text: str) -> bool:
+def says_trained_from_scratch(path: str, text: str) -> bool:
     """Does a file, or its name, say that a model is trained from scratch?"""
     return any(FROM_SCRATCH.search(said) for said in (path.rpartition("/")[2], text))
 
 
-def _is_folder(name: str) -> bool:
+def _is_own_folder(name: str) -> bool:
     """Is it a folder of one's own, and no copy of a published model?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     return is_local and family_of_model(name) is None and family_named_in_derivative(name) is None
@@ -213,7 +214,7 @@ def _is_folder(name: str) -> bool:
 
 def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
     """The pretrained model whose config a random model has; None where it is a config of one's own."""
-    load = _load_of_config(trace, made.argument(0, "config"))
+    load = _config_load(trace, made.argument(0, "config"))
     if load is None:
         return None
     # Of a model's load nothing but its config is used, whatever else it is given.
@@ -223,17 +224,17 @@ def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
     name = constant_of(load.argument(0, "pretrained_model_name_or_path"))
     if not isinstance(name, str):
         return ""
-    return None if _is_folder(name) and not is_model else name
+    return None if _is_own_folder(name) and not is_model else name
 
 
-def _load_of_config(trace: Trace, value: Value | None) -> CallEvent | None:
+def _config_load(trace: Trace, value: Value | None) -> CallEvent | None:
     """The call that reads a config, or the model that it is of; None where its sizes are set on the
     way.
     """
     for _ in range(MAX_CONFIG_STEPS):
-        if value is None or _changes_sizes(trace, value):
+        if value is None or _config_is_changed(trace, value):
             return None
-        inner = _inside_config(value)
+        inner = _source_of_config(value)
         if inner is None:
             break
         value = inner
@@ -241,7 +242,7 @@ def _load_of_config(trace: Trace, value: Value | None) -> CallEvent | None:
     return value.call if is_load and isinstance(value, Result) else None
 
 
-def _inside_config(value: Value) -> Value | None:
+def _source_of_config(value: Value) -> Value | None:
     """What a config is a part or a copy of; None where it is neither."""
     if isinstance(value, Option):
         return value.default
@@ -254,7 +255,7 @@ def _inside_config(value: Value) -> Value | None:
     return None
 
 
-def _changes_sizes(trace: Trace, config: Value) -> bool:
+def _config_is_changed(trace: Trace, config: Value) -> bool:
     """Is a config changed, so that the pretrained weights may not fit it?"""
     for use in trace.uses(config):
         if isinstance(use, StoreEvent) and use.base is config:
@@ -269,21 +270,21 @@ def _changes_sizes(trace: Trace, config: Value) -> bool:
     return False
 
 
-def _may_get_weights(trace: Trace, way: Lineage) -> bool:
+def _weights_may_be_loaded(trace: Trace, way: Lineage) -> bool:
     """May anything of the run load weights into a model?"""
     own = {id(way.origin), *(id(step.result) for step in way.steps)}
     if any(store.key == "data" for store in trace.stores):
         return True
-    return any(_is_resumed(call) or _may_load(call, own) for call in trace.all_calls)
+    return any(_is_resumed(call) or _call_may_load_weights(call, own) for call in trace.all_calls)
 
 
-def _may_load(call: CallEvent, own: set[int]) -> bool:
+def _call_may_load_weights(call: CallEvent, own: set[int]) -> bool:
     """May a call give weights to the model that these values are?"""
     name = call.method or (call.names[0].rpartition(".")[2] if call.names else "")
     if name in NAMELESS_LOADS:
         return True
     is_load = LOADS_WEIGHTS.search(name.lower()) and name not in NO_LOADS
-    return bool(is_load) and any(_reaches(value, own) for value in call.inputs)
+    return bool(is_load) and any(_is_model_or_wrapper(value, own) for value in call.inputs)
 
 
 def _is_resumed(call: CallEvent) -> bool:
@@ -294,7 +295,7 @@ def _is_resumed(call: CallEvent) -> bool:
     return given is not None and not is_none(given) and constant_of(given) is not False
 
 
-def _reaches(value: Value, own: set[int]) -> bool:
+def _is_model_or_wrapper(value: Value, own: set[int]) -> bool:
     """Is a value the model, one of its wrappers, or an attribute of either?"""
     while isinstance(value, Attribute | Item):
         value = value.base
@@ -305,7 +306,7 @@ def _reaches(value: Value, own: set[int]) -> bool:
     )
 
 
-def _sign_of_tuning(
+def _sign_of_fine_tuning(
     trace: Trace, training: CallEvent, ways: list[Lineage], source: str
 ) -> str | None:
     """What says that a run fine-tunes; None where nothing does."""
@@ -317,10 +318,12 @@ def _sign_of_tuning(
         return f"{training.names[0].rpartition('.')[2]} trains it"
     if CHAT_MODEL.search(source.rpartition("/")[2]):
         return f"{source} is a chat model"
-    return _sign_of_rows(trace) or sign_in_words(training.home.path, training.home.text)
+    return _sign_of_question_answer_rows(trace) or fine_tuning_word_in_text(
+        training.home.path, training.home.text
+    )
 
 
-def _sign_of_rows(trace: Trace) -> str | None:
+def _sign_of_question_answer_rows(trace: Trace) -> str | None:
     """What says that the rows of a run are questions and answers; None where nothing does."""
     if any(trace.methods("apply_chat_template")):
         return "the rows are written by a chat template"
@@ -333,7 +336,7 @@ def _sign_of_rows(trace: Trace) -> str | None:
     return f"its rows hold {', '.join(columns)}" if columns else None
 
 
-def sign_in_words(path: str, text: str) -> str | None:
+def fine_tuning_word_in_text(path: str, text: str) -> str | None:
     """The word by which a file, or its name, says that it fine-tunes; None where it says nothing of
     it.
     """

@@ -1,4 +1,4 @@
-"""Which rows of which source a data set holds, and whether two data sets share rows.
+"""Says which rows of which source a data set holds, and whether two data sets share rows.
 
 How it works: a data set is followed back in the symbolic run to what it was read from. The way
 forward again is a list of steps: the source, a split, an order (`shuffle`), a range of rows, one
@@ -83,7 +83,7 @@ MAX_SUMS = 3
 END = float("inf")
 
 
-class Step(NamedTuple):
+class RowStep(NamedTuple):
     """One step from a source of rows to a part of them."""
 
     kind: str
@@ -92,30 +92,30 @@ class Step(NamedTuple):
     """What tells it from another step of its kind; of a range, begin, end and unit"""
 
 
-def steps_to(value: Value) -> tuple[Step, ...] | None:
+def steps_to(value: Value) -> tuple[RowStep, ...] | None:
     """The way from a source to these rows; None where it is not known."""
-    steps: list[Step] = []
+    steps: list[RowStep] = []
     for _ in range(MAX_STEPS):
         if isinstance(value, Choice):
             known = [one for one in value.options if constant_of(one) is not None]
             if len(known) != 1:
                 return None
             value = known[0]
-        source = _source_steps(value)
+        source = _steps_of_source(value)
         if source is not None:
             return _with_file_of_split(value, (*source, *reversed(steps)))
-        inner, step = _step_back(value)
+        inner, step = _source_and_step(value)
         if inner is None:
             # What it comes from is not known; but the same object holds the same rows.
             is_object = isinstance(value, Opaque | Sequence)
-            return (Step("source", id(value)), *reversed(steps)) if is_object else None
+            return (RowStep("source", id(value)), *reversed(steps)) if is_object else None
         if step is not None:
             steps.append(step)
         value = inner
     return None
 
 
-def _with_file_of_split(read: Value, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _with_file_of_split(read: Value, steps: tuple[RowStep, ...]) -> tuple[RowStep, ...]:
     """The steps with the file in place of its split: two splits of `data_files` may be one file."""
     if not isinstance(read, Result) or len(steps) < 2 or steps[1].kind != "split":
         return steps
@@ -123,11 +123,11 @@ def _with_file_of_split(read: Value, steps: tuple[Step, ...]) -> tuple[Step, ...
     name = steps[1].what
     if not isinstance(files, dict) or not isinstance(name, str) or name not in files:
         return steps
-    source = Step("source", (read.call.names, "file", repr(files[name])))
+    source = RowStep("source", (read.call.names, "file", repr(files[name])))
     return (source, *steps[2:])
 
 
-def _source_steps(value: Value) -> tuple[Step, ...] | None:
+def _steps_of_source(value: Value) -> tuple[RowStep, ...] | None:
     """The first steps of rows that are read; None for anything else."""
     if isinstance(value, Item) and isinstance(value.base, Result):
         call, position = value.base.call, constant_of(value.key)
@@ -141,7 +141,7 @@ def _source_steps(value: Value) -> tuple[Step, ...] | None:
     return _steps_of_read(value.call, None if split is NO_CONSTANT else split)
 
 
-def _steps_of_read(call: CallEvent, split: object) -> tuple[Step, ...] | None:
+def _steps_of_read(call: CallEvent, split: object) -> tuple[RowStep, ...] | None:
     """A source and its split. None where the arguments are not known: then each call may read other
     rows.
     """
@@ -152,25 +152,25 @@ def _steps_of_read(call: CallEvent, split: object) -> tuple[Step, ...] | None:
         constant = constant_of(given)
         # What is not constant may be another file at each call, but the same value is the same file.
         plain.append((name, id(given) if constant is NO_CONSTANT else repr(constant)))
-    source = Step("source", tuple(plain))
+    source = RowStep("source", tuple(plain))
     if not isinstance(split, str):
         return (source,) if split is None else None
     parsed = SPLIT.match(split)
     if parsed is None:
         return None
-    steps = (source, Step("split", parsed["name"]))
+    steps = (source, RowStep("split", parsed["name"]))
     if "[" not in split:
         return steps
     unit = "%" if "%" in split else "rows"
     begin = int(parsed["begin"] or 0)
     end = int(parsed["end"]) if parsed["end"] else END
-    return (*steps, Step("range", (begin, end, unit)))
+    return (*steps, RowStep("range", (begin, end, unit)))
 
 
-def _step_back(value: Value) -> tuple[Value | None, Step | None]:
+def _source_and_step(value: Value) -> tuple[Value | None, RowStep | None]:
     """What these rows are taken from, and the step that takes them; None where it is not known."""
     if isinstance(value, Item):
-        return _step_of_item(value)
+        return _source_and_step_of_item(value)
     if not isinstance(value, Result):
         return None, None
     call = value.call
@@ -181,41 +181,44 @@ def _step_back(value: Value) -> tuple[Value | None, Step | None]:
     if call.method in SAME_ROWS:
         return call.receiver, None
     if call.method in ORDERS:
-        return call.receiver, Step("order", id(call.node))
+        return call.receiver, RowStep("order", id(call.node))
     if call.method in PARTS:
-        return call.receiver, Step("filter", call.number)
-    limits = _limits_of(call)
+        return call.receiver, RowStep("filter", call.number)
+    limits = _row_range_of_call(call)
     if limits is not None:
-        return call.receiver, Step("range", limits)
+        return call.receiver, RowStep("range", limits)
     # Which rows `select` takes is not known; that they are rows of the same set is.
-    return (call.receiver, Step("filter", call.number)) if call.method == "select" else (None, None)
+    return (
+        (call.receiver, RowStep("filter", call.number)) if call.method == "select" else (None, None)
+    )
 
 
-def _step_of_item(value: Item) -> tuple[Value | None, Step | None]:
+def _source_and_step_of_item(value: Item) -> tuple[Value | None, RowStep | None]:
     """One side of a division, a slice of a list, or a split of a dictionary of data sets."""
     base, key = value.base, value.key
     if isinstance(base, Result) and base.call.method in DIVIDING_METHODS:
-        return base.call.receiver, Step("side", (base.call.number, plain_key(key)))
+        return base.call.receiver, RowStep("side", (base.call.number, plain_key(key)))
     if isinstance(base, Result) and base.call.named(*DIVIDING_FUNCTIONS) and base.call.args:
-        return base.call.args[0], Step("side", (base.call.number, plain_key(key)))
+        return base.call.args[0], RowStep("side", (base.call.number, plain_key(key)))
     if isinstance(key, Slice):
-        limits = _limits_of_slice(key)
-        step = Step("filter", id(value)) if limits is None else Step("range", limits)
+        limits = _row_range_of_slice(key)
+        step = RowStep("filter", id(value)) if limits is None else RowStep("range", limits)
         return base, step
     name = constant_of(key)
     if isinstance(name, str):
-        return base, Step("split", name)
+        return base, RowStep("split", name)
     # A split whose name is not known is the same one where the same object names it.
-    return (base, Step("split", id(key))) if isinstance(key, Opaque) else (None, None)
+    return (base, RowStep("split", id(key))) if isinstance(key, Opaque) else (None, None)
 
 
-def _limits_of(call: CallEvent) -> tuple[float, float, str] | None:
-    """The rows that `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)` give; None for any other
-    call.
+def _row_range_of_call(call: CallEvent) -> tuple[float, float, str] | None:
+    """The range of rows that a call gives, as (begin, end, unit):
+
+    `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)`; None for any other call.
     """
     given = call.args[0] if call.args else None
     if call.method == "select":
-        return _limits_of_range(given)
+        return _row_range_of_range(given)
     count = constant_of(given)
     if not isinstance(count, int):
         return None
@@ -224,7 +227,7 @@ def _limits_of(call: CallEvent) -> tuple[float, float, str] | None:
     return (0, count, "rows") if call.method in ("take", "head") else None
 
 
-def _limits_of_range(given: Value | None) -> tuple[float, float, str] | None:
+def _row_range_of_range(given: Value | None) -> tuple[float, float, str] | None:
     """The rows of `range(b)` and `range(a, b)`; None where it is another value, or its begin is not
     known.
     """
@@ -239,8 +242,10 @@ def _limits_of_range(given: Value | None) -> tuple[float, float, str] | None:
     return (limits[0], limits[1] if isinstance(limits[1], int) else END, "rows")
 
 
-def _limits_of_slice(key: Slice) -> tuple[float, float, str] | None:
-    """The rows of `rows[a:b]`; None where a limit is not known or counts from the end."""
+def _row_range_of_slice(key: Slice) -> tuple[float, float, str] | None:
+    """The range of rows of a slice, `rows[a:b]`, as (begin, end, unit); None where a limit is not
+    known or counts from the end.
+    """
     begin = 0 if key.start is None else constant_of(key.start)
     end = END if key.stop is None else constant_of(key.stop)
     if key.step is not None or not isinstance(begin, int) or not isinstance(end, int | float):
@@ -248,9 +253,9 @@ def _limits_of_slice(key: Slice) -> tuple[float, float, str] | None:
     return None if begin < 0 or end < 0 else (begin, end, "rows")
 
 
-def share_rows(one: tuple[Step, ...], other: tuple[Step, ...]) -> bool | None:
+def share_rows(one: tuple[RowStep, ...], other: tuple[RowStep, ...]) -> bool | None:
     """Do two data sets share rows? None where it is not known."""
-    one, other = _without_idle_orders(one), _without_idle_orders(other)
+    one, other = _without_irrelevant_orders(one), _without_irrelevant_orders(other)
     common = 0
     while common < min(len(one), len(other)) and one[common] == other[common]:
         common += 1
@@ -264,26 +269,29 @@ def share_rows(one: tuple[Step, ...], other: tuple[Step, ...]) -> bool | None:
     if first.kind == second.kind == "split":
         return False
     if first.kind == second.kind == "side":
-        return _sides_share(first, second)
+        return _division_sides_share_rows(first, second)
     if first.kind == second.kind == "range" and len(rest) == len(other_rest) == 1:
-        return _ranges_share(first, second)
+        return _ranges_overlap(first, second)
     return None
 
 
-def _without_idle_orders(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _without_irrelevant_orders(steps: tuple[RowStep, ...]) -> tuple[RowStep, ...]:
     """The steps without an order that no later step depends on."""
     last = max((i for i, step in enumerate(steps) if step.kind in ("range", "side")), default=-1)
     return tuple(step for i, step in enumerate(steps) if step.kind != "order" or i < last)
 
 
-def _sides_share(first: Step, second: Step) -> bool | None:
-    """Two sides of one division share no rows; sides of two divisions may."""
+def _division_sides_share_rows(first: RowStep, second: RowStep) -> bool | None:
+    """Do two sides of divisions share rows?
+
+    Those of one division share none; those of two divisions may.
+    """
     assert isinstance(first.what, tuple)
     assert isinstance(second.what, tuple)
     return False if first.what[0] == second.what[0] else None
 
 
-def _ranges_share(first: Step, second: Step) -> bool | None:
+def _ranges_overlap(first: RowStep, second: RowStep) -> bool | None:
     """Do two ranges of the same rows overlap? None where their units differ and it depends on the
     number of rows.
     """
@@ -300,29 +308,29 @@ def division_of_repeated_rows(train: Value, held: Value) -> tuple[CallEvent, Cal
     """The call that divides rows into both, and the one that put some of them in several times;
     None without such.
     """
-    first, second = _division_of(train), _division_of(held)
+    first, second = _latest_division_of(train), _latest_division_of(held)
     if first is None or second is None or first.node is not second.node:
         return None
     divided = first.receiver if first.method in DIVIDING_METHODS else first.args[0]
-    repeats = None if divided is None else repeats_rows(divided)
+    repeats = None if divided is None else call_repeating_rows(divided)
     return None if repeats is None else (first, repeats)
 
 
-def _division_of(value: Value) -> CallEvent | None:
+def _latest_division_of(value: Value) -> CallEvent | None:
     """The call that divided the rows of which these are one side, the latest; None where none did."""
     for _ in range(MAX_STEPS):
         if isinstance(value, Item) and isinstance(value.base, Result):
             call = value.base.call
             if call.method in DIVIDING_METHODS or (call.named(*DIVIDING_FUNCTIONS) and call.args):
                 return call
-        inner, _ = _step_back(value)
+        inner, _ = _source_and_step(value)
         if inner is None:
             return None
         value = inner
     return None
 
 
-def repeats_rows(value: Value) -> CallEvent | None:
+def call_repeating_rows(value: Value) -> CallEvent | None:
     """The call that puts some rows several times into this data set: `concatenate_datasets([a, b,
     b])`; else None.
     """
@@ -330,40 +338,40 @@ def repeats_rows(value: Value) -> CallEvent | None:
         if isinstance(value, Result):
             call = value.call
             if call.named("datasets.concatenate_datasets", "pandas.concat") and call.args:
-                return call if _holds_twice(call.args[0]) else None
+                return call if _list_repeats_rows(call.args[0]) else None
             if call.method == "repeat":
                 count = constant_of(call.argument(0, "num_times"))
                 return call if isinstance(count, int) and count > 1 else None
-        inner, _ = _step_back(value)
+        inner, _ = _source_and_step(value)
         if inner is None:
             return None
         value = inner
     return None
 
 
-def _holds_twice(listed: Value, depth: int = 0) -> bool:
+def _list_repeats_rows(listed: Value, depth: int = 0) -> bool:
     """Does a list of data sets hold rows twice: one of them twice, `[rows] * 4`, or a part beside
     the whole?
     """
     if isinstance(listed, Operation):
         if depth > MAX_SUMS:
             return False
-        return _is_multiplied(listed) or any(
-            _holds_twice(one, depth + 1) for one in listed.operands
+        return _is_multiplied_list(listed) or any(
+            _list_repeats_rows(one, depth + 1) for one in listed.operands
         )
     if not isinstance(listed, Sequence) or listed.is_open:
         return False
     is_one_twice = len({id(one) for one in listed.items}) < len(listed.items)
-    return is_one_twice or _do_some_overlap(listed.items)
+    return is_one_twice or _any_two_share_rows(listed.items)
 
 
-def _do_some_overlap(sets: Iterable[Value]) -> bool:
+def _any_two_share_rows(sets: Iterable[Value]) -> bool:
     """Do two of several data sets share rows?"""
     ways = [way for one in sets if (way := steps_to(one)) is not None]
     return any(share_rows(one, other) for one, other in combinations(ways, 2))
 
 
-def _is_multiplied(listed: Operation) -> bool:
+def _is_multiplied_list(listed: Operation) -> bool:
     """Is it a list times a number above one?"""
     if listed.operator != "*":
         return False

@@ -1,4 +1,5 @@
-"""Objects that configure a training or a generation, and that a script builds and gives to nothing.
+"""Finds objects that configure a training or a generation, and that a script builds and gives to
+nothing.
 
 How it works: a table of kinds says what builds such an object, which call would take it, and how
 else a script may set the same. An object counts as left behind where nothing reads it
@@ -31,7 +32,7 @@ SHOWS = ("pprint.pprint", "IPython.display.display", "display", "repr", "str", "
 """Calls that only show what they are given"""
 
 
-class Kind(NamedTuple):
+class ConfiguringKind(NamedTuple):
     """One kind of objects that configure something."""
 
     made_by: tuple[str, ...]
@@ -51,7 +52,7 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(
+    ConfiguringKind(
         ("peft.*Config",),
         TRAINERS,
         "peft_config",
@@ -71,7 +72,7 @@ KINDS = (
         never=("PeftConfig", "LoftQConfig", "EvaConfig", "CordaConfig", "LoraRuntimeConfig"),
         is_adapter=True,
     ),
-    Kind(
+    ConfiguringKind(
         ("transformers.*TrainingArguments", "trl.*Config"),
         TRAINERS,
         "args",
@@ -79,7 +80,7 @@ KINDS = (
         "the trainer runs with its default settings (learning rate, epochs, batch size, output folder)",
         never=("ModelConfig",),
     ),
-    Kind(
+    ConfiguringKind(
         ("transformers.DataCollator*", "trl.*DataCollator*"),
         TRANSFORMERS_TRAINERS,
         "data_collator",
@@ -87,21 +88,21 @@ KINDS = (
         "the trainer makes its batches and labels with its default collator",
         never=("DataCollatorWithPadding", "DefaultDataCollator"),
     ),
-    Kind(
+    ConfiguringKind(
         ("trl.DataCollatorForCompletionOnlyLM",),
         TRL_TRAINERS,
         "data_collator",
         -1,
         "the labels of the prompts are not masked by it",
     ),
-    Kind(
+    ConfiguringKind(
         ("transformers.*Callback", "trl.*Callback"),
         TRAINERS,
         "callbacks",
         -1,
         "the trainer never calls it",
     ),
-    Kind(
+    ConfiguringKind(
         (
             "lightning.pytorch.callbacks.*",
             "pytorch_lightning.callbacks.*",
@@ -112,7 +113,7 @@ KINDS = (
         -1,
         "the trainer never calls it",
     ),
-    Kind(
+    ConfiguringKind(
         ("transformers.GenerationConfig",),
         (),
         "generation_config",
@@ -120,7 +121,7 @@ KINDS = (
         "the answers are generated without it",
         method="generate",
     ),
-    Kind(
+    ConfiguringKind(
         ("transformers.StoppingCriteriaList",),
         (),
         "stopping_criteria",
@@ -128,7 +129,7 @@ KINDS = (
         "the generation does not stop where it says",
         method="generate",
     ),
-    Kind(
+    ConfiguringKind(
         ("vllm.SamplingParams",),
         (),
         "sampling_params",
@@ -142,7 +143,7 @@ KINDS = (
 class SettingsLeftBehind(NamedTuple):
     """An object that is built and given to nothing."""
 
-    kind: Kind
+    kind: ConfiguringKind
     made: Call
     name: str
     """Its class"""
@@ -155,36 +156,38 @@ class SettingsLeftBehind(NamedTuple):
     effect: str
 
 
-def settings_left_behind(module: Module) -> Iterator[SettingsLeftBehind]:
+def settings_given_to_nothing(module: Module) -> Iterator[SettingsLeftBehind]:
     """The objects of a file that nothing takes."""
     for kind in KINDS:
-        made = [call for call in module.calls(*kind.made_by) if _class_of(call) not in kind.never]
-        takers = _takers(module, kind) if made else []
+        made = [
+            call for call in module.calls(*kind.made_by) if _class_name_of(call) not in kind.never
+        ]
+        takers = _calls_that_would_take(module, kind) if made else []
         if not takers or _is_set_otherwise(module, kind, made):
             continue
         lost = [call for call in made if is_never_read(module, call.node, SHOWS)]
         # Of several objects of a kind, one that is used may be what is meant.
         if len(lost) == len(made):
-            yield _left_behind(module, kind, lost[0], takers[0])
+            yield _settings_left_behind_by(module, kind, lost[0], takers[0])
 
 
-def _class_of(call: Call) -> str:
+def _class_name_of(call: Call) -> str:
     """The class that a call makes an object of."""
     return call.names[0].rpartition(".")[2] if call.names else ""
 
 
-def _takers(module: Module, kind: Kind) -> list[Call]:
+def _calls_that_would_take(module: Module, kind: ConfiguringKind) -> list[Call]:
     """The calls that would take an object of a kind; none where one of them is given another, or
     may be.
     """
     calls = [*module.calls(*kind.taken_by)] if kind.taken_by else []
     if kind.method and not calls:
         calls = [*module.methods(kind.method)]
-    is_bare = all(_lacks(call, kind) for call in calls)
+    is_bare = all(_call_lacks_kind(call, kind) for call in calls)
     return calls if is_bare else []
 
 
-def _lacks(call: Call, kind: Kind) -> bool:
+def _call_lacks_kind(call: Call, kind: ConfiguringKind) -> bool:
     """Does a call go without an object of this kind? `generate(**inputs)` nearly always gives a
     tokenizer's ids.
     """
@@ -192,14 +195,14 @@ def _lacks(call: Call, kind: Kind) -> bool:
     return not is_open and call.argument(kind.position, kind.argument) is None
 
 
-def _is_set_otherwise(module: Module, kind: Kind, made: list[Call]) -> bool:
+def _is_set_otherwise(module: Module, kind: ConfiguringKind, made: list[Call]) -> bool:
     """Is the same set in another way in the file, or in one that runs with it?"""
     if kind.set_otherwise and any(
         call.node not in {one.node for one in made} for call in module.calls(*kind.set_otherwise)
     ):
         return True
     if not kind.is_adapter:
-        return _is_set_by_method(module, kind)
+        return _is_set_by_method_or_attribute(module, kind)
     words = ("get_peft_model", "add_adapter", "PeftModel", "inject_adapter")
     others = (part for part in module.with_linked if part is not module)
     return any(word in part.text for part in others for word in words) or any(
@@ -207,7 +210,7 @@ def _is_set_otherwise(module: Module, kind: Kind, made: list[Call]) -> bool:
     )
 
 
-def _is_set_by_method(module: Module, kind: Kind) -> bool:
+def _is_set_by_method_or_attribute(module: Module, kind: ConfiguringKind) -> bool:
     """Are callbacks added by a method, or is an attribute of that name set
     (`model.generation_config = ...`)?
     """
@@ -220,7 +223,9 @@ def _is_set_by_method(module: Module, kind: Kind) -> bool:
     )
 
 
-def _left_behind(module: Module, kind: Kind, made: Call, taker: Call) -> SettingsLeftBehind:
+def _settings_left_behind_by(
+    module: Module, kind: ConfiguringKind, made: Call, taker: Call
+) -> SettingsLeftBehind:
     """What is said of an object that nothing takes."""
     is_trl = taker.named(*TRL_TRAINERS)
     effect = kind.effect
@@ -229,16 +234,16 @@ def _left_behind(module: Module, kind: Kind, made: Call, taker: Call) -> Setting
     return SettingsLeftBehind(
         kind,
         made,
-        _class_of(made),
-        _variable_of(module, made.node),
+        _class_name_of(made),
+        _name_kept_under(module, made.node),
         taker,
-        _class_of(taker) or f"{taker.method}()",
+        _class_name_of(taker) or f"{taker.method}()",
         not kind.is_adapter or is_trl,
         effect,
     )
 
 
-def _variable_of(module: Module, made: ast.expr) -> str:
+def _name_kept_under(module: Module, made: ast.expr) -> str:
     """The name that an object is kept under; its call where it has none."""
     around = module.scopes.parent.get(made)
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):

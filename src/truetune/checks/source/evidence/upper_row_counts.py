@@ -1,4 +1,4 @@
-"""How many rows or batches a value has at most, by the symbolic run of a script.
+"""Computes how many rows or batches a value has at most, by the symbolic run of a script.
 
 How it works: from a data set or loader back to a list that is written, or to a file beside the
 script, whose rows are counted. What leaves rows out only makes fewer of them.
@@ -58,7 +58,7 @@ MAX_PARTS = 400
 """Values that one row is made of, which are looked at"""
 
 
-class Count(NamedTuple):
+class UpperCount(NamedTuple):
     """A number of rows or batches, at most."""
 
     most: int
@@ -66,34 +66,34 @@ class Count(NamedTuple):
     """`rows.jsonl holds 40 rows, in batches of 4`"""
 
 
-def count_batches(value: Value | None, depth: int = 0) -> Count | None:
+def batches_at_most(value: Value | None, depth: int = 0) -> UpperCount | None:
     """The passes of a loop over a loader, a list or a range, at most; None where they are not
     known.
     """
     if value is None or depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):
-        return count_batches(_prepared_part(value), depth + 1)
+        return batches_at_most(_part_of_prepared(value), depth + 1)
     if isinstance(value, Result):
-        return _batches_of_call(value.call, depth)
+        return _batches_of_call_at_most(value.call, depth)
     return rows_at_most(value, depth + 1)
 
 
-def _batches_of_call(call: CallEvent, depth: int) -> Count | None:
+def _batches_of_call_at_most(call: CallEvent, depth: int) -> UpperCount | None:
     """The passes of a loop over what a call gives."""
     if call.named("range"):
         return _passes_of_range(call, depth)
     if call.named(*LOADERS):
         return _batches_of_loader(call, depth)
     if call.method == "iter":
-        return _in_batches(call.receiver, call.argument(0, "batch_size"), depth)
+        return _batches_of_rows(call.receiver, call.argument(0, "batch_size"), depth)
     is_passed = call.named("enumerate", *PASSES_ON) and not call.named(*ADDS_ROWS)
     if is_passed or (call.method in PREPARING_METHODS and len(call.args) == 1):
-        return count_batches(call.args[0], depth + 1) if call.args else None
+        return batches_at_most(call.args[0], depth + 1) if call.args else None
     return rows_at_most(call.result, depth + 1)
 
 
-def _prepared_part(item: Item) -> Value | None:
+def _part_of_prepared(item: Item) -> Value | None:
     """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such
     result.
     """
@@ -105,17 +105,20 @@ def _prepared_part(item: Item) -> Value | None:
     return call.args[position] if is_there else None
 
 
-def _passes_of_range(call: CallEvent, depth: int) -> Count | None:
-    """The passes of `range(3)`, or `range(0, len(rows), 4)`."""
+def _passes_of_range(call: CallEvent, depth: int) -> UpperCount | None:
+    """The passes of a range:
+
+    `range(3)`, or `range(0, len(rows), 4)`; None where they are not known.
+    """
     if len(call.args) == 3:
-        return _in_batches(call.args[1], call.args[2], depth)
+        return _batches_of_rows(call.args[1], call.args[2], depth)
     number = constant_of(call.args[0]) if len(call.args) == 1 else None
     if type(number) is int and number >= 0:
-        return Count(number, f"{number:,}")
+        return UpperCount(number, f"{number:,}")
     return rows_at_most(call.args[0], depth + 1) if len(call.args) == 1 else None
 
 
-def _batches_of_loader(call: CallEvent, depth: int) -> Count | None:
+def _batches_of_loader(call: CallEvent, depth: int) -> UpperCount | None:
     """The batches of a loader; None where a sampler may repeat rows."""
     sampler = call.argument(3, "sampler")
     is_plain = isinstance(sampler, Result) and sampler.call.named(*SAMPLERS)
@@ -126,52 +129,52 @@ def _batches_of_loader(call: CallEvent, depth: int) -> Count | None:
     size = call.argument(1, "batch_size")
     if size is None:
         return rows_at_most(call.argument(0, "dataset"), depth + 1)
-    return _in_batches(call.argument(0, "dataset"), size, depth)
+    return _batches_of_rows(call.argument(0, "dataset"), size, depth)
 
 
-def _in_batches(rows: Value | None, size: Value | None, depth: int) -> Count | None:
+def _batches_of_rows(rows: Value | None, size: Value | None, depth: int) -> UpperCount | None:
     """Rows in batches of this size."""
     count, each = rows_at_most(rows, depth + 1), constant_of(size)
     if count is None or type(each) is not int or each < 1:
         return None
-    return Count(math.ceil(count.most / each), f"{count.why}, in batches of {each:,}")
+    return UpperCount(math.ceil(count.most / each), f"{count.why}, in batches of {each:,}")
 
 
-def rows_at_most(value: Value | None, depth: int = 0) -> Count | None:
+def rows_at_most(value: Value | None, depth: int = 0) -> UpperCount | None:
     """The rows of a value, at most; None where they are not known."""
     if value is None or depth > MAX_DEPTH:
         return None
     if isinstance(value, Choice):
-        return _most_of([rows_at_most(option, depth + 1) for option in value.options])
+        return _largest_count([rows_at_most(option, depth + 1) for option in value.options])
     if isinstance(value, Option | Instance):
         inner = value.default if isinstance(value, Option) else _counted_attribute(value)
         return rows_at_most(inner, depth + 1)
     if isinstance(value, Sequence):
-        return _rows_of_list(value, depth)
+        return _rows_of_list_at_most(value, depth)
     if isinstance(value, Item):
-        return _rows_of_item(value, depth)
-    return _rows_of_call(value.call, depth) if isinstance(value, Result) else None
+        return _rows_of_item_at_most(value, depth)
+    return _rows_of_call_at_most(value.call, depth) if isinstance(value, Result) else None
 
 
-def _most_of(counts: list[Count | None]) -> Count | None:
+def _largest_count(counts: list[UpperCount | None]) -> UpperCount | None:
     """The largest count; None where one is not known."""
     known = [count for count in counts if count is not None]
     return max(known, default=None) if len(known) == len(counts) else None
 
 
-def _rows_of_list(rows: Sequence, depth: int) -> Count | None:
+def _rows_of_list_at_most(rows: Sequence, depth: int) -> UpperCount | None:
     """The items of a list: those that are written, or one for each element of what a loop passes
     through.
     """
     if not rows.is_open:
-        return Count(len(rows.items), f"{len(rows.items):,} rows")
-    passed = {id(one): one for item in rows.items for one in _outer_iterables(item)}
-    if not _is_of_one_append(rows) or len(passed) != 1:
+        return UpperCount(len(rows.items), f"{len(rows.items):,} rows")
+    passed = {id(one): one for item in rows.items for one in _iterables_of_elements(item)}
+    if not _has_one_append_per_pass(rows) or len(passed) != 1:
         return None
     return rows_at_most(next(iter(passed.values())), depth + 1)
 
 
-def _is_of_one_append(rows: Sequence) -> bool:
+def _has_one_append_per_pass(rows: Sequence) -> bool:
     """Does each pass add one row? A loop is run twice, so one `append` leaves two items, made at
     one place.
     """
@@ -180,7 +183,7 @@ def _is_of_one_append(rows: Sequence) -> bool:
     return len(places) == 1 and len(objects) == len(rows.items) <= 2
 
 
-def _outer_iterables(item: Value) -> Iterator[Value]:
+def _iterables_of_elements(item: Value) -> Iterator[Value]:
     """What a row was taken from: the iterables of the elements that it is made of."""
     pending = [item]
     seen: set[int] = set()
@@ -208,57 +211,59 @@ def _counted_attribute(instance: Instance) -> Value | None:
     return instance.attributes.get(name)
 
 
-def _rows_of_item(item: Item, depth: int) -> Count | None:
+def _rows_of_item_at_most(item: Item, depth: int) -> UpperCount | None:
     """The rows of a slice, or of one split."""
     whole = rows_at_most(item.base, depth + 1)
     key = item.key
     if isinstance(key, Slice):
         stop = constant_of(key.stop)
         is_limit = type(stop) is int and stop >= 0
-        return _least(whole, stop if is_limit else None)
+        return _limited_count(whole, stop if is_limit else None)
     return whole if isinstance(constant_of(key), str) else None
 
 
-def _least(count: Count | None, limit: int | None) -> Count | None:
+def _limited_count(count: UpperCount | None, limit: int | None) -> UpperCount | None:
     """A count that a limit may make smaller."""
     if limit is None or (count is not None and count.most <= limit):
         return count
-    return Count(limit, f"{limit:,} rows are taken")
+    return UpperCount(limit, f"{limit:,} rows are taken")
 
 
-def _rows_of_call(call: CallEvent, depth: int) -> Count | None:
+def _rows_of_call_at_most(call: CallEvent, depth: int) -> UpperCount | None:
     """The rows that a call gives, at most."""
     if call.named(*ADDS_ROWS) or call.method == "repeat":
         return None
     if call.named("datasets.load_dataset"):
-        return _rows_of_load(call)
+        return _rows_of_load_dataset(call)
     if call.named(*OF_FILES):
-        return _rows_of_file(call, call.args[0] if call.args else None)
+        return _rows_of_local_file(call, call.args[0] if call.args else None)
     if call.named(*GIVES_ROWS_ON) and call.args:
         given = call.args[0]
-        return _rows_of_file(call, given) or rows_at_most(_first_column(given), depth + 1)
-    return _rows_of_method(call, depth)
+        return _rows_of_local_file(call, given) or rows_at_most(
+            _column_of_from_dict(given), depth + 1
+        )
+    return _rows_of_method_at_most(call, depth)
 
 
-def _first_column(given: Value) -> Value:
+def _column_of_from_dict(given: Value) -> Value:
     """A column of `from_dict({"text": [...]})`; anything else as it is."""
     is_table = isinstance(given, Mapping) and given.entries
     return next(iter(given.entries.values())) if is_table and isinstance(given, Mapping) else given
 
 
-def _rows_of_method(call: CallEvent, depth: int) -> Count | None:
+def _rows_of_method_at_most(call: CallEvent, depth: int) -> UpperCount | None:
     """The rows that a method of a data set or a file gives, at most."""
     if call.method == "map" and constant_of(call.argument(-1, "batched")) is True:
         return None
     if call.method in ("select", "take", "head"):
-        return _least(rows_at_most(call.receiver, depth + 1), _limit_of(call))
+        return _limited_count(rows_at_most(call.receiver, depth + 1), _rows_kept_by_call(call))
     if call.method in (*KEEPS_ROWS, *READING_METHODS, "map"):
         return rows_at_most(call.receiver, depth + 1)
     return None
 
 
-def _limit_of(call: CallEvent) -> int | None:
-    """The rows that `select(range(64))` or `take(64)` leaves."""
+def _rows_kept_by_call(call: CallEvent) -> int | None:
+    """The number of rows that a call leaves: `select(range(64))`, `take(64)`; None for others."""
     given = call.argument(0, "indices" if call.method == "select" else "n")
     if isinstance(given, Result) and given.call.named("range") and len(given.call.args) == 1:
         given = given.call.args[0]
@@ -266,17 +271,17 @@ def _limit_of(call: CallEvent) -> int | None:
     return number if type(number) is int and number >= 0 else None
 
 
-def _rows_of_load(call: CallEvent) -> Count | None:
+def _rows_of_load_dataset(call: CallEvent) -> UpperCount | None:
     """The rows of the one local file that `load_dataset` reads."""
     files = call.argument(-1, "data_files")
     if isinstance(files, Mapping):
         files = files.entries.get("train")
     if files is None or constant_of(call.argument(0, "path")) not in READERS:
         return None
-    return _rows_of_file(call, files)
+    return _rows_of_local_file(call, files)
 
 
-def _rows_of_file(call: CallEvent, name: Value | None) -> Count | None:
+def _rows_of_local_file(call: CallEvent, name: Value | None) -> UpperCount | None:
     """The rows of a file beside the script, or in the folder that the command is started in."""
     text = constant_of(name)
     if not isinstance(text, str) or not text or "\0" in text:
@@ -287,5 +292,5 @@ def _rows_of_file(call: CallEvent, name: Value | None) -> Count | None:
         except OSError:
             return None
         if count is not None:
-            return Count(count, f"{path.name} holds {count:,} rows")
+            return UpperCount(count, f"{path.name} holds {count:,} rows")
     return None

@@ -1,5 +1,5 @@
-"""Labels that are one token ahead of their ids where a causal model takes the loss, in the symbolic
-run of a script.
+"""Finds the labels of which a causal model or its trainer takes the loss, and how many tokens they
+are ahead of their ids.
 
 How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the
 places of their tokens (`token_places_in_runs.py`).
@@ -60,7 +60,7 @@ def labels_of_model_losses(module: Module) -> Iterator[ShiftedLabels]:
     """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for shifted in _labels_of_run(trace):
+        for shifted in _model_loss_labels_of_run(trace):
             if module.home(shifted.labels).path == module.path and shifted.labels not in seen:
                 seen.add(shifted.labels)
                 yield shifted
@@ -79,22 +79,24 @@ def passes_without_loss(module: Module) -> set[ast.AST]:
     return unread - read
 
 
-def _labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
+def _model_loss_labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
     """The labels of one run."""
     places = TokenPlaces(trace)
     for call in trace.all_calls:
         if call.is_repeated:
             continue
-        given = _given_to_model(call) or _given_to_trainer(trace, call)
+        given = _ids_and_labels_of_pass(call) or _ids_and_labels_of_trainer(trace, call)
         if given is None:
             continue
         ids, labels = given
         shift = shift_between(places.given(ids, IDS_WAY), places.given(labels, LABELS_WAY))
         if shift is not None:
-            yield ShiftedLabels(call.node, _node_of(labels, call), shift == 1)
+            yield ShiftedLabels(call.node, _node_of_labels(labels, call), shift == 1)
 
 
-def _given_to_model(call: CallEvent) -> tuple[Value | BatchField, Value | BatchField] | None:
+def _ids_and_labels_of_pass(
+    call: CallEvent,
+) -> tuple[Value | BatchField, Value | BatchField] | None:
     """The ids and labels of a pass of a causal model whose loss is read."""
     if call.method not in ("__call__", "forward") or not is_causal_model(call.receiver):
         return None
@@ -114,16 +116,22 @@ def _is_loss_read(output: Result) -> bool:
     return "loss" in output.attributes or any(key in output.entries for key in LOSS_KEYS)
 
 
-def _given_to_trainer(trace: Trace, call: CallEvent) -> tuple[BatchField, BatchField] | None:
+def _ids_and_labels_of_trainer(
+    trace: Trace, call: CallEvent
+) -> tuple[BatchField, BatchField] | None:
     """The ids and labels of the batches of a trainer that takes the model's own loss."""
     if not call.named(*TRAINERS) or call.method is not None or not trains_causal_model(call):
         return None
-    if "compute_loss_func" in call.keywords or call.is_open or _takes_own_loss(trace, call):
+    if (
+        "compute_loss_func" in call.keywords
+        or call.is_open
+        or _trainer_class_has_own_loss(trace, call)
+    ):
         return None
     return BatchField(call.result, IDS), BatchField(call.result, LABELS)
 
 
-def _takes_own_loss(trace: Trace, trainer: CallEvent) -> bool:
+def _trainer_class_has_own_loss(trace: Trace, trainer: CallEvent) -> bool:
     """Has the trainer's class a method of its own for the loss?"""
     made = [one.made_of for one in trace.instances if one.construction is trainer]
     return any(
@@ -131,7 +139,7 @@ def _takes_own_loss(trace: Trace, trainer: CallEvent) -> bool:
     )
 
 
-def _node_of(labels: Value | BatchField, call: CallEvent) -> ast.AST:
+def _node_of_labels(labels: Value | BatchField, call: CallEvent) -> ast.AST:
     """Where labels are made; the call that they are given to where no text stands for them."""
     value = source_of_field(labels) if isinstance(labels, BatchField) else labels
     while isinstance(value, Sequence) and value.items:

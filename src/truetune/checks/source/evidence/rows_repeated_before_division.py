@@ -1,4 +1,4 @@
-"""Rows that a script puts in several times, or of which it makes others, before it divides them for
+"""Finds rows that a script puts in several times, or makes others of, before it divides them for
 the training.
 
 How it works: in the symbolic run, the rows that are divided (`train_test_split`, `random_split`,
@@ -18,7 +18,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.row_parts import repeats_rows
+from truetune.checks.source.evidence.shared_rows_of_data_sets import call_repeating_rows
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import second_parts
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -119,17 +119,17 @@ def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
     """The divisions of a script whose rows are repeated before, each once."""
     seen: set[ast.AST] = set()
     for trace in filter(_reads_rows, traces_of(module)):
-        for division in (*_by_calls(trace, module), *_by_slices(trace, module)):
-            if division.node in seen or takes_copies_out(module, division.node):
+        for division in (*_divisions_by_calls(trace, module), *_divisions_by_slices(trace, module)):
+            if division.node in seen or removes_shared_rows_after(module, division.node):
                 continue
-            found = next((one for rows in division.rows for one in _repeats(rows)), None)
+            found = next((one for rows in division.rows for one in _repetitions_before(rows)), None)
             if found is not None:
                 seen.add(division.node)
                 yield RepeatedRows(division.node, *found)
 
 
-def _by_calls(trace: Trace, module: Module) -> Iterator[_Division]:
-    """Divisions by a function or a method."""
+def _divisions_by_calls(trace: Trace, module: Module) -> Iterator[_Division]:
+    """The divisions of rows by a function or a method."""
     for call in trace.all_calls:
         rows = _rows_divided_by(call)
         if rows and call.home.path == module.path and not call.is_repeated:
@@ -140,25 +140,25 @@ def _rows_divided_by(call: CallEvent) -> tuple[Value, ...]:
     """The rows that a call divides; none of a call that divides nothing."""
     if call.named(*SPLITTERS):
         return call.args
-    if call.method == "split" and _is_fold(call.receiver):
+    if call.method == "split" and _is_fold_splitter(call.receiver):
         return call.args[:1]
     if call.receiver is None:
         return ()
     divides = call.method == "train_test_split" or (
-        call.method == "drop" and _is_index_of_sample(call, call.receiver)
+        call.method == "drop" and _drops_drawn_sample(call, call.receiver)
     )
     return (call.receiver,) if divides else ()
 
 
-def _is_fold(value: Value | None) -> bool:
+def _is_fold_splitter(value: Value | None) -> bool:
     """Is it an object of sklearn that divides rows one by one?"""
     if not isinstance(value, Result):
         return False
     return value.call.named(*FOLDS) and not value.call.named(*GROUPED)
 
 
-def _is_index_of_sample(call: CallEvent, frame: Value) -> bool:
-    """`frame.drop(part.index)`, where the part was drawn from the frame: are these the other rows?"""
+def _drops_drawn_sample(call: CallEvent, frame: Value) -> bool:
+    """Does a call drop the rows that were drawn from the same frame: `frame.drop(part.index)`?"""
     given = call.argument(0, "index") or call.keywords.get("labels")
     if not isinstance(given, Attribute) or given.name != "index":
         return False
@@ -166,15 +166,15 @@ def _is_index_of_sample(call: CallEvent, frame: Value) -> bool:
     return isinstance(part, Result) and part.call.method == "sample" and part.call.receiver is frame
 
 
-def _by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
-    """`rows[:n]` and `rows[n:]`."""
+def _divisions_by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
+    """The divisions of rows by two slices: `rows[:n]` and `rows[n:]`."""
     for tail, _ in second_parts(trace):
         node = tail.key.node
         if node is not None and module.holds(node):
             yield _Division(node, (tail.base,))
 
 
-def takes_copies_out(module: Module, division: ast.AST) -> bool:
+def removes_shared_rows_after(module: Module, division: ast.AST) -> bool:
     """Are rows of one side left out after a division where the other side holds them?"""
     line = getattr(division, "lineno", 0)
     return any(
@@ -191,14 +191,14 @@ def _reads_rows(trace: Trace) -> bool:
     return any(call.named(*READERS) or call.method in READING_METHODS for call in trace.all_calls)
 
 
-def _is_written_out(value: Value) -> bool:
+def _is_list_of_constants(value: Value) -> bool:
     """Is it a list of constants, such as templates or names?"""
     if not isinstance(value, Sequence) or value.is_open:
         return False
     return all(isinstance(one, Constant) for one in value.items)
 
 
-def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
+def _repetitions_before(value: Value) -> Iterator[tuple[ast.AST, str]]:
     """(place, what) of the steps before rows that put some of them in several times."""
     pending, seen = [value], set[int]()
     while pending and len(seen) < MAX_VALUES:
@@ -206,30 +206,30 @@ def _repeats(value: Value) -> Iterator[tuple[ast.AST, str]]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        found = _repeat_of(one)
+        found = _repetition_of_value(one)
         if found is not None and found[0] is not None:
             yield found[0], found[1]
-        pending.extend(_origins_of_rows(one))
+        pending.extend(_sources_of_rows(one))
 
 
-def _repeat_of(value: Value) -> tuple[ast.AST | None, str] | None:
+def _repetition_of_value(value: Value) -> tuple[ast.AST | None, str] | None:
     """(place, what) where a value holds rows several times; None where it does not."""
     if isinstance(value, Result):
-        what = _repeat_of_call(value.call)
+        what = _repetition_by_call(value.call)
         return None if what is None else (value.call.node, what)
-    product = _filled_up(value) or value
+    product = _list_repeated_to_size(value) or value
     if isinstance(product, Operation):
-        is_repeated = product is not value or _is_multiplied(product)
+        is_repeated = product is not value or _is_multiplied_list(product)
         return (product.node, "a list is taken several times") if is_repeated else None
     if isinstance(value, Sequence):
-        made = _row_made_of_another(value)
+        made = _row_derived_from_another(value)
         return (
             None if made is None else (made.node, "rows are made of others and stand beside them")
         )
     return None
 
 
-def _filled_up(value: Value) -> Operation | None:
+def _list_repeated_to_size(value: Value) -> Operation | None:
     """The product in `(rows * times)[:size]`: a list, since it is cut, that is repeated up to a
     size.
     """
@@ -239,48 +239,48 @@ def _filled_up(value: Value) -> Operation | None:
     if not isinstance(product, Operation) or product.operator != "*" or value.key.start is not None:
         return None
     # `(matrix * scale)[:n]` is no list that is repeated: the number of times is a whole one, by its own code.
-    is_counted = any(map(_is_whole_number, product.operands))
-    return product if is_counted and any(map(_may_be_list, product.operands)) else None
+    is_counted = any(map(_is_computed_as_integer, product.operands))
+    return product if is_counted and any(map(_may_be_list_of_rows, product.operands)) else None
 
 
-def _is_whole_number(value: Value) -> bool:
+def _is_computed_as_integer(value: Value) -> bool:
     """Is a number computed as a whole one: `size // len(rows) + 1`, `math.ceil(...)`?"""
     if isinstance(value, Result):
         return value.call.named("int", "len", "math.ceil", "math.floor", "round")
     if not isinstance(value, Operation):
         return False
-    return value.operator == "//" or any(map(_is_whole_number, value.operands))
+    return value.operator == "//" or any(map(_is_computed_as_integer, value.operands))
 
 
-def _may_be_list(value: Value) -> bool:
+def _may_be_list_of_rows(value: Value) -> bool:
     """May it be the rows of a group: a list, or one of several?"""
-    return isinstance(value, Sequence | Element | Item) and not _is_written_out(value)
+    return isinstance(value, Sequence | Element | Item) and not _is_list_of_constants(value)
 
 
-def _is_multiplied(product: Operation) -> bool:
+def _is_multiplied_list(product: Operation) -> bool:
     """Is it a list of rows times a number above one?"""
     counts = [constant_of(one) for one in product.operands if isinstance(one, Constant | Option)]
     lists = [one for one in product.operands if isinstance(one, Sequence | Item | Result)]
-    if product.operator != "*" or all(map(_is_written_out, lists)):
+    if product.operator != "*" or all(map(_is_list_of_constants, lists)):
         return False
     if any(type(count) is int and count > 1 for count in counts):
         return True
     # `[row] * shares[row["label"]]`: a number that is computed, or read from a table, is not one for all rows.
-    return not counts and any(map(_holds_rows, lists))
+    return not counts and any(map(_is_written_list_of_rows, lists))
 
 
-def _holds_rows(value: Value) -> bool:
+def _is_written_list_of_rows(value: Value) -> bool:
     """Is it a list that is written out and holds rows: `[row]`?"""
     if not isinstance(value, Sequence):
         return False
     return any(isinstance(one, Element | Mapping) for one in value.items)
 
 
-def _repeat_of_call(call: CallEvent) -> str | None:
+def _repetition_by_call(call: CallEvent) -> str | None:
     """What repeats rows in what a call gives; None where nothing does."""
-    if any(map(_is_written_out, call.args[:1])):
+    if any(map(_is_list_of_constants, call.args[:1])):
         return None
-    drawn = _draw_of_call(call)
+    drawn = _replacement_draw_of_call(call)
     if drawn is not None:
         return drawn
     if call.method == "fit_resample" and isinstance(call.receiver, Result):
@@ -295,10 +295,10 @@ def _repeat_of_call(call: CallEvent) -> str | None:
         )
     if call.method == "repeat" and isinstance(call.receiver, Attribute | Result):
         return "repeat puts rows in several times"
-    return "rows are joined with themselves" if repeats_rows(call.result) is call else None
+    return "rows are joined with themselves" if call_repeating_rows(call.result) is call else None
 
 
-def _draw_of_call(call: CallEvent) -> str | None:
+def _replacement_draw_of_call(call: CallEvent) -> str | None:
     """The draw with replacement that a call makes; None where it makes none."""
     if call.named(*DRAWS):
         return "random.choices draws rows with replacement"
@@ -321,18 +321,18 @@ def _is_numpy_draw(call: CallEvent) -> bool:
     return replaces and call.argument(1, "size") is not None
 
 
-def _row_made_of_another(rows: Sequence) -> Value | None:
+def _row_derived_from_another(rows: Sequence) -> Value | None:
     """A row of a list that a call makes of another row of the list: a translation there and back, a
     paraphrase.
     """
     for row in rows.items:
-        origins = _texts_made_by_calls(row)
+        origins = _identities_of_called_texts(row)
         if any(id(one) in origins for one in rows.items if one is not row):
             return row
     return None
 
 
-def _texts_made_by_calls(row: Value) -> set[int]:
+def _identities_of_called_texts(row: Value) -> set[int]:
     """The identities of what the texts of a row are made of, where a call makes them: no `strip`,
     no `replace`.
     """
@@ -350,12 +350,12 @@ def _texts_made_by_calls(row: Value) -> set[int]:
     return seen
 
 
-def _origins_of_rows(value: Value) -> Iterator[Value]:
+def _sources_of_rows(value: Value) -> Iterator[Value]:
     """What the rows of a value come from, by steps that give rows again."""
     if isinstance(value, Choice):
         yield from value.options
     elif isinstance(value, Sequence):
-        yield from _rows_of_list(value)
+        yield from _sources_of_list_rows(value)
     elif isinstance(value, Operation):
         yield from value.operands if value.operator == "+" else ()
     elif isinstance(value, Item):
@@ -368,10 +368,10 @@ def _origins_of_rows(value: Value) -> Iterator[Value]:
     elif isinstance(value, Element):
         yield value.iterable
     elif isinstance(value, Result):
-        yield from _rows_of_call(value.call)
+        yield from _sources_of_call_rows(value.call)
 
 
-def _rows_of_list(rows: Sequence) -> Iterator[Value]:
+def _sources_of_list_rows(rows: Sequence) -> Iterator[Value]:
     """What the rows of a list come from: of a comprehension, what it goes over; of other lists,
     their elements.
     """
@@ -383,10 +383,10 @@ def _rows_of_list(rows: Sequence) -> Iterator[Value]:
         elif isinstance(item, Result | Item | Attribute | Operation | Choice):
             yield item
         elif isinstance(item, Mapping):
-            yield from (one.iterable for one in _elements_of(item))
+            yield from (one.iterable for one in _elements_of_row(item))
 
 
-def _elements_of(row: Mapping) -> Iterator[Element]:
+def _elements_of_row(row: Mapping) -> Iterator[Element]:
     """The elements of other lists that a row is made of directly: `{"text": r["text"]}`, `{**r}`."""
     parts = [*row.entries.values(), *(() if row.rest is None else (row.rest,))]
     for part in parts:
@@ -395,7 +395,7 @@ def _elements_of(row: Mapping) -> Iterator[Element]:
             yield base
 
 
-def _rows_of_call(call: CallEvent) -> Iterator[Value]:
+def _sources_of_call_rows(call: CallEvent) -> Iterator[Value]:
     """What the rows that a call gives come from."""
     if call.named(*FUNCTIONS_OF_ROWS):
         yield from call.args[:1] if not call.named("itertools.chain*") else call.args

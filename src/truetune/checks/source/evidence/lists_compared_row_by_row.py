@@ -1,4 +1,6 @@
-"""Lists whose rows are taken together, and whether one of them holds generated answers."""
+"""Finds two lists whose rows are compared or joined one by one, such as answers and references, and
+whether one holds generated answers.
+"""
 
 from __future__ import annotations
 
@@ -24,54 +26,54 @@ SCORES = (
 )
 
 
-class RowPair(NamedTuple):
-    """Two lists whose rows are taken together."""
+class ListsTakenTogether(NamedTuple):
+    """Two lists whose rows are taken together, one by one."""
 
     node: ast.AST
     sides: tuple[ast.expr, ...]
 
 
-def row_pairs(module: Module) -> Iterator[RowPair]:
+def lists_compared_row_by_row(module: Module) -> Iterator[ListsTakenTogether]:
     """Lists that are compared row by row: in files that generate, and by scikit-learn's scores in
     any.
     """
-    yield from scored_pairs(module)
+    yield from sides_of_sklearn_scores(module)
     if not _generates_text(module):
         return
     for call in module.calls("zip"):
         if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
-            yield RowPair(call.node, call.args)
+            yield ListsTakenTogether(call.node, call.args)
     for call in module.methods("compute", "compute_score", "add_batch"):
         predictions = call.keywords.get("predictions")
         references = call.keywords.get("references")
         if predictions is not None and references is not None:
-            yield RowPair(call.node, (predictions, references))
-    yield from _new_columns(module)
+            yield ListsTakenTogether(call.node, (predictions, references))
+    yield from _lists_added_as_columns(module)
 
 
-def scored_pairs(module: Module) -> Iterator[RowPair]:
+def sides_of_sklearn_scores(module: Module) -> Iterator[ListsTakenTogether]:
     """The sides of scikit-learn's scores: `accuracy_score(gold, predicted)`."""
     for call in module.calls(*SCORES):
         gold, predicted = call.argument(0, "y_true"), call.argument(1, "y_pred")
         if gold is not None and predicted is not None:
-            yield RowPair(call.node, (predicted, gold))
+            yield ListsTakenTogether(call.node, (predicted, gold))
 
 
-def is_score(module: Module, pair: RowPair) -> bool:
+def is_given_to_sklearn_score(module: Module, pair: ListsTakenTogether) -> bool:
     """Is a pair given to one of scikit-learn's scores?"""
     return isinstance(pair.node, ast.Call) and module.flow.call(pair.node).named(*SCORES)
 
 
-def _new_columns(module: Module) -> Iterator[RowPair]:
+def _lists_added_as_columns(module: Module) -> Iterator[ListsTakenTogether]:
     """Columns that are put beside the rows of a table, with that table."""
     for call in module.methods("add_column"):
         column = call.argument(1, "column")
         if call.receiver is not None and column is not None:
-            yield RowPair(call.node, (column, call.receiver))
+            yield ListsTakenTogether(call.node, (column, call.receiver))
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
-        if isinstance(target, ast.Subscript) and _is_column(module, target, node.value):
-            yield RowPair(node, (node.value, target.value))
+        if isinstance(target, ast.Subscript) and _stores_list_as_column(module, target, node.value):
+            yield ListsTakenTogether(node, (node.value, target.value))
 
 
 def _generates_text(module: Module) -> bool:
@@ -81,15 +83,15 @@ def _generates_text(module: Module) -> bool:
     return any(module.methods("generate", "batch_decode", "create", "chat"))
 
 
-def is_generated(module: Module, pair: RowPair) -> bool:
+def one_side_is_generated(module: Module, pair: ListsTakenTogether) -> bool:
     """Is one of the sides made by a generation, itself or in a function of the file that takes
     part?
     """
     parts = (part for side in pair.sides for part in backward_slice(module, side))
-    return any(_generates_here(module, part) for part in parts)
+    return any(_calls_or_names_generation(module, part) for part in parts)
 
 
-def _generates_here(module: Module, part: ast.AST) -> bool:
+def _calls_or_names_generation(module: Module, part: ast.AST) -> bool:
     """Is this node a call that generates, or the name of a function with one?"""
     if isinstance(part, ast.Call):
         maker = module.flow.producing_call(part.func)
@@ -102,8 +104,8 @@ def _generates_here(module: Module, part: ast.AST) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr in GENERATES for one in called)
 
 
-def _is_column(module: Module, target: ast.Subscript, value: ast.expr) -> bool:
-    """Does a table get a list as a column: `frame["prediction"] = answers`?"""
+def _stores_list_as_column(module: Module, target: ast.Subscript, value: ast.expr) -> bool:
+    """Does an assignment put a list into a table as a column: `frame["prediction"] = answers`?"""
     if not isinstance(target.slice, ast.Constant) or not isinstance(target.slice.value, str):
         return False
     is_table = any(

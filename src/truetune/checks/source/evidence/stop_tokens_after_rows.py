@@ -1,4 +1,5 @@
-"""May anything in a file put a stop token behind the rows that it encodes for a training?
+"""Says whether anything in a file may put a stop token after the rows that it encodes for a
+training.
 
 A stop token has many spellings, so the question is turned round: a file in which nothing names one
 puts none there. The trade-off: a file that names an EOS for another reason is left alone.
@@ -74,31 +75,31 @@ def appends_no_eos(module: Module) -> bool:
         name
         for part in module.with_linked
         for call in part.calls("*.from_pretrained")
-        for name in possible_texts(part, _name_argument(call))
+        for name in possible_texts(part, _loaded_name_argument(call))
         if "/" in name
     }
     return bool(names) and all(NO_EOS_APPENDED.search(name) for name in names)
 
 
-def _name_argument(load: Call) -> ast.expr | None:
+def _loaded_name_argument(load: Call) -> ast.expr | None:
     """The name of what is loaded."""
     named = load.argument(0, "pretrained_model_name_or_path")
     return named if named is not None else load.keywords.get("model_name")
 
 
-def may_end_rows(module: Module) -> bool:
+def may_append_stop_token(module: Module) -> bool:
     """May anything in a file put a stop token behind a row?"""
     for node in module.nodes(ast.Attribute, ast.Name, ast.Constant, ast.arg, ast.keyword):
-        word = _word_of(node)
-        if not word or not STOP_WORDS.search(word) or _is_about_pads(module, node):
+        word = _name_or_text_of(node)
+        if not word or not STOP_WORDS.search(word) or _is_about_padding_or_generation(module, node):
             continue
-        if not _opens_answers_only(module, node) and not _switches_eos_off(module, node):
+        if not _ends_before_answer(module, node) and not _switches_eos_off(module, node):
             return True
     # `ids + [2]`: a token by its number.
     return any(
         isinstance(side, ast.List)
         and bool(side.elts)
-        and all(_is_token_id(one) for one in side.elts)
+        and all(_is_token_number(one) for one in side.elts)
         for node in module.nodes(ast.BinOp)
         if isinstance(node.op, ast.Add)
         for side in (node.left, node.right)
@@ -123,9 +124,10 @@ def trains_causal_model(module: Module) -> bool:
     )
 
 
-def _opens_answers_only(module: Module, node: ast.AST) -> bool:
-    """Is it `apply_chat_template(..., add_generation_prompt=True)`, which ends where the answer
-    begins?
+def _ends_before_answer(module: Module, node: ast.AST) -> bool:
+    """Does a chat template end the text where the answer begins:
+
+    `apply_chat_template(..., add_generation_prompt=True)`?
     """
     around = module.scopes.parent.get(node)
     if not isinstance(node, ast.Attribute) or not isinstance(around, ast.Call):
@@ -135,12 +137,12 @@ def _opens_answers_only(module: Module, node: ast.AST) -> bool:
 
 
 def _switches_eos_off(module: Module, node: ast.AST) -> bool:
-    """Is it `add_eos_token=False`?"""
+    """Does a keyword switch the tokenizer's EOS off: `add_eos_token=False`?"""
     is_switch = isinstance(node, ast.keyword) and node.arg == "add_eos_token"
     return is_switch and module.flow.value(getattr(node, "value", None)) is False
 
 
-def _word_of(node: ast.AST) -> str:
+def _name_or_text_of(node: ast.AST) -> str:
     """The name or text of a node, in which a stop token may be named."""
     if isinstance(node, ast.Attribute):
         return node.attr
@@ -151,7 +153,7 @@ def _word_of(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _is_about_pads(module: Module, node: ast.AST) -> bool:
+def _is_about_padding_or_generation(module: Module, node: ast.AST) -> bool:
     """Does a stop token stand where a pad is chosen or a generation told when to stop, or is it a
     docstring?
     """
@@ -160,13 +162,13 @@ def _is_about_pads(module: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         return node.attr in PAD_OR_STOP_SETTINGS
     for around in module.parents(node):
-        decided = _decides_on_pads(node, around)
+        decided = _padding_verdict_of_node(node, around)
         if decided is not None:
             return decided
     return False
 
 
-def _decides_on_pads(node: ast.AST, around: ast.AST) -> bool | None:
+def _padding_verdict_of_node(node: ast.AST, around: ast.AST) -> bool | None:
     """What one of the nodes around a stop token says of it; None where it says nothing."""
     if isinstance(around, ast.keyword):
         return True if around.arg in PAD_OR_STOP_SETTINGS else None
@@ -182,6 +184,6 @@ def _decides_on_pads(node: ast.AST, around: ast.AST) -> bool | None:
     return False if isinstance(around, ast.stmt) else None
 
 
-def _is_token_id(node: ast.expr) -> bool:
+def _is_token_number(node: ast.expr) -> bool:
     """Is it the number of a token, and no mask of 0 and 1?"""
     return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > 1

@@ -1,4 +1,4 @@
-"""The rows of a file beside the script that a value of its symbolic run comes from.
+"""Reads the rows of the file beside the script that a value of its symbolic run comes from.
 
 How it works: from a data set, a row or a cell back through everything that it was made of, to the
 one name of a data file on the way; that file is read where it is here. Rows that stand in the
@@ -61,9 +61,9 @@ class FileRows(NamedTuple):
     """Are these all rows of the file?"""
 
 
-def rows_behind(module: Module, value: Value) -> FileRows | None:
+def local_rows_of_value(module: Module, value: Value) -> FileRows | None:
     """The rows that a value was made of; None where they are not here, or are of several files."""
-    sources = list(_sources_behind(value))
+    sources = list(_sources_of_value(value))
     names = {one for one in sources if isinstance(one, str)}
     if len(names) == 1:
         readers = [one for one in sources if isinstance(one, CallEvent)]
@@ -92,12 +92,12 @@ def _keep_cells_as_texts(readers: list[CallEvent]) -> bool:
     return bool(readers) and not makes_numbers
 
 
-def readers_behind(value: Value) -> list[CallEvent]:
+def readers_of_value(value: Value) -> list[CallEvent]:
     """The calls that read the rows which a value was made of."""
-    return [one for one in _sources_behind(value) if isinstance(one, CallEvent)]
+    return [one for one in _sources_of_value(value) if isinstance(one, CallEvent)]
 
 
-def _sources_behind(
+def _sources_of_value(
     value: Value,
 ) -> Iterator[str | CallEvent | tuple[Mapping[str, Any], ...]]:
     """Names of data files, readers, and rows in the script, that a value was made of."""
@@ -114,11 +114,11 @@ def _sources_behind(
             continue
         if isinstance(one, Result) and one.call.named(*TEXT_READERS, *TYPED_READERS):
             yield one.call
-        rows = _rows_inside(one)
+        rows = _rows_written_in_list(one)
         if rows:
             yield rows
             continue
-        pending.extend(_made_of(one))
+        pending.extend(_direct_sources(one))
 
 
 def _reads_texts(call: CallEvent) -> bool:
@@ -129,20 +129,20 @@ def _reads_texts(call: CallEvent) -> bool:
     )
 
 
-def _made_of(value: Value) -> Iterator[Value]:
+def _direct_sources(value: Value) -> Iterator[Value]:
     """What a value was made of."""
     if isinstance(value, Parameter) and value.given_by is not None:
         yield from () if value.given_by.receiver is None else (value.given_by.receiver,)
         yield from value.given_by.args[:1]
         return
-    chosen = _chosen_split(value)
+    chosen = _file_of_split(value)
     if chosen is not None:
         yield chosen
         return
     yield from operands_of(value)
 
 
-def _chosen_split(value: Value) -> Value | None:
+def _file_of_split(value: Value) -> Value | None:
     """The file of one split: `load_dataset("json", data_files={"train": ..., "test":
     ...})["train"]`.
     """
@@ -159,7 +159,7 @@ def _chosen_split(value: Value) -> Value | None:
     return files.entries.get(split.partition("[")[0]) if isinstance(split, str) else None
 
 
-def _rows_inside(value: Value) -> tuple[Mapping[str, Any], ...]:
+def _rows_written_in_list(value: Value) -> tuple[Mapping[str, Any], ...]:
     """The rows of a list of dictionaries that stands in the script; none for anything else."""
     if not isinstance(value, Sequence) or value.is_open or len(value.items) < 2:
         return ()

@@ -1,5 +1,5 @@
-"""The new names of arguments, written where they are given: in the call, or in a dictionary that is
-spread into it.
+"""Makes the changes that give arguments their new names where they are given: in the call, or in a
+dictionary that is spread into it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import Change, Changes, replace_expression
 
 
-def place_of_argument(call: Call, name: str) -> ast.AST:
+def node_of_argument(call: Call, name: str) -> ast.AST:
     """Where an argument is given: the keyword, or its value in a `**` dictionary."""
     return next(
         (keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name]
     )
 
 
-def rename_changes(module: Module, call: Call, gone: list[RemovedArgument]) -> Changes:
-    """The keywords that only have another name today."""
+def changes_renaming_arguments(module: Module, call: Call, gone: list[RemovedArgument]) -> Changes:
+    """The changes that rename the keywords of a call which today only have another name."""
     changes: list[Change] = []
     for one in gone:
-        argument_node = place_of_argument(call, one.name)
+        argument_node = node_of_argument(call, one.name)
         if (
             one.renamed is None
             or one.renamed in call.keywords
@@ -34,13 +34,13 @@ def rename_changes(module: Module, call: Call, gone: list[RemovedArgument]) -> C
             start = module.span(argument_node)[0]
             changes.append(Change(start, start + len(one.name), one.renamed))
         else:
-            changes += _renamed_key(module, argument_node, one)
+            changes += _changes_renaming_key(module, argument_node, one)
     return tuple(changes)
 
 
-def _renamed_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
-    """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an
-    assignment sets.
+def _changes_renaming_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
+    """The change of the name under which a dictionary holds a value: a key, a keyword of `dict`, or
+    what an assignment sets.
     """
     parent = module.scopes.parent[value]
     if isinstance(parent, ast.keyword):

@@ -1,4 +1,5 @@
-"""Rows of token ids that one script of a project saves and another one trains a model on.
+"""Finds rows of token ids that one script of a project saves and another one trains a model of
+another vocabulary on.
 
 How it works: the paths that a script saves to and another one loads are compared as they are
 written (constants, defaults of options and of the environment, values that shell scripts give). Of
@@ -83,38 +84,38 @@ class IdsOfAnotherModel(NamedTuple):
     """The load of the tokenizer"""
 
 
-def loads_of_rows(module: Module) -> Iterator[tuple[Call, str]]:
+def training_loads_of_rows(module: Module) -> Iterator[tuple[Call, str]]:
     """The calls of a training script that load rows from a path, with the path."""
     if not trains_a_model(module):
         return
     for pattern, (position, name) in LOADING_CALLS.items():
         for call in module.calls(pattern):
-            for node in _parts(call.argument(position, name)):
-                path = _plain(written_text(module, node))
+            for node in _argument_parts(call.argument(position, name)):
+                path = _normalized_path(written_text(module, node))
                 if path:
                     yield call, path
 
 
 def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
     """The rows of ids that a training script loads and that another vocabulary's tokenizer made."""
-    loaded = list(loads_of_rows(module))
-    if not loaded or _tokenizes(module) or any(module.methods(*CHANGES_THE_VOCABULARY)):
+    loaded = list(training_loads_of_rows(module))
+    if not loaded or _script_tokenizes(module) or any(module.methods(*CHANGES_THE_VOCABULARY)):
         return
-    model = _one_name(module, MODELS)
+    model = _only_loaded_name(module, MODELS)
     if model is None:
         return
     for maker in scripts_beside(module):
         saved = set(_saved_paths(maker))
         shared = [(call, path) for call, path in loaded if path in saved]
-        if not shared or not _tokenizes(maker) or not IDS.search(maker.text):
+        if not shared or not _script_tokenizes(maker) or not IDS.search(maker.text):
             continue
-        tokenizer = _one_name(maker, TOKENIZERS)
-        if tokenizer is not None and _groups_differ(tokenizer[0], model[0]):
+        tokenizer = _only_loaded_name(maker, TOKENIZERS)
+        if tokenizer is not None and _vocabularies_differ(tokenizer[0], model[0]):
             call, path = shared[0]
             yield IdsOfAnotherModel(call.node, path, tokenizer[0], model[0], maker, tokenizer[1])
 
 
-def group_of(name: str) -> str | None:
+def vocabulary_group_of(name: str) -> str | None:
     """The vocabulary of a published model by its name, also as the name of a folder of this
     machine.
     """
@@ -122,13 +123,13 @@ def group_of(name: str) -> str | None:
     return vocabulary_group(f"local/{folder[1]}" if folder else name)
 
 
-def _groups_differ(one: str, other: str) -> bool:
+def _vocabularies_differ(one: str, other: str) -> bool:
     """Are both vocabularies known, and two?"""
-    groups = (group_of(one), group_of(other))
+    groups = (vocabulary_group_of(one), vocabulary_group_of(other))
     return None not in groups and groups[0] != groups[1]
 
 
-def _parts(node: ast.expr | None) -> Iterator[ast.expr]:
+def _argument_parts(node: ast.expr | None) -> Iterator[ast.expr]:
     """An argument, or what a list or dictionary of files holds."""
     if isinstance(node, ast.List | ast.Tuple):
         yield from node.elts
@@ -142,18 +143,18 @@ def _saved_paths(module: Module) -> Iterator[str]:
     """The paths that a script saves rows to."""
     for method, name in SAVES.items():
         for call in module.methods(method):
-            yield _plain(written_text(module, call.argument(0, name)))
+            yield _normalized_path(written_text(module, call.argument(0, name)))
     for pattern, (position, name) in SAVING_CALLS.items():
         for call in module.calls(pattern):
-            yield _plain(written_text(module, call.argument(position, name)))
+            yield _normalized_path(written_text(module, call.argument(position, name)))
 
 
-def _plain(path: str | None) -> str:
+def _normalized_path(path: str | None) -> str:
     """A path without what means the same; empty where it is not known."""
     return "" if path is None else path.removeprefix("./").rstrip("/")
 
 
-def _tokenizes(module: Module) -> bool:
+def _script_tokenizes(module: Module) -> bool:
     """Does a script make ids of texts?"""
     if any(module.methods(*MAKES_IDS)):
         return True
@@ -165,19 +166,22 @@ def _tokenizes(module: Module) -> bool:
     )
 
 
-def _one_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.AST] | None:
+def _only_loaded_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.AST] | None:
     """The one name that calls of a script load, with the first of them; None where one is not
     known, or two differ.
     """
     calls = list(module.calls(*loads))
-    names = {_name_of(module, call.argument(0, "pretrained_model_name_or_path")) for call in calls}
+    names = {
+        _name_of_expression(module, call.argument(0, "pretrained_model_name_or_path"))
+        for call in calls
+    }
     if len(names) != 1:
         return None
     (name,) = names
     return (name, calls[0].node) if name else None
 
 
-def _name_of(module: Module, node: ast.expr | None) -> str:
+def _name_of_expression(module: Module, node: ast.expr | None) -> str:
     """The name that an expression is, by what shell scripts give and by defaults; empty where it is
     not known.
     """
@@ -188,19 +192,19 @@ def _name_of(module: Module, node: ast.expr | None) -> str:
         given = find_given_option(module, origins[0])
         if given is not None:
             return str(given.value)
-        set_by_shell = _set_by_shell(module, origins[0])
+        set_by_shell = _value_set_by_shell(module, origins[0])
         if set_by_shell is not None:
             return set_by_shell
     return written_text(module, node) or ""
 
 
-def _set_by_shell(module: Module, node: ast.AST) -> str | None:
+def _value_set_by_shell(module: Module, node: ast.AST) -> str | None:
     """What the commands around a script set a variable of the environment to; empty where two
     differ, or it is unknown.
 
     None where the expression is no such variable, or no command sets it.
     """
-    name = _variable_of(module, node)
+    name = _environment_variable_read(module, node)
     if name is None:
         return None
     texts = [file.text for file in command_files_around(Path(module.path))]
@@ -211,7 +215,7 @@ def _set_by_shell(module: Module, node: ast.AST) -> str | None:
     return values.pop() if len(values) == 1 else ""
 
 
-def _variable_of(module: Module, node: ast.AST) -> str | None:
+def _environment_variable_read(module: Module, node: ast.AST) -> str | None:
     """The variable of the environment that an expression reads; None for anything else."""
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
         value = module.flow.value(node.slice)

@@ -1,5 +1,5 @@
-"""Rows that a script divides among its processes by itself: by a slice, a condition or a file's
-name.
+"""Says whether a script divides rows among its processes by itself: by a slice, a condition or a
+file's name.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ MAX_LOOPS = 20
 def are_divided_by_process(module: Module, rows: ast.expr) -> bool:
     """Does it depend on the process which rows these are: does its number take part in making them?"""
     return any(
-        _says_process(part) or is_added_for_a_process(module, part)
+        _names_process_number(part) or is_filled_by_process_condition(module, part)
         for part in backward_slice(module, rows)
     )
 
 
 def depends_on_process(module: Module, expression: ast.expr) -> bool:
     """Is an expression computed from the number of this process, or of all?"""
-    return any(_says_process(part) for part in backward_slice(module, expression))
+    return any(_names_process_number(part) for part in backward_slice(module, expression))
 
 
-def _says_process(part: ast.AST) -> bool:
+def _names_process_number(part: ast.AST) -> bool:
     """Is it a name, an attribute, or a variable of the environment that says which process this is?"""
     if isinstance(part, ast.Name):
         return PROCESS_WORD.search(part.id) is not None
@@ -49,7 +49,7 @@ def _says_process(part: ast.AST) -> bool:
     return is_variable and PROCESS_WORD.search(part.value) is not None
 
 
-def is_added_for_a_process(module: Module, part: ast.AST) -> bool:
+def is_filled_by_process_condition(module: Module, part: ast.AST) -> bool:
     """Is it a list to which rows are added under a condition on the process, or behind one that
     leaves rows out?
     """
@@ -80,12 +80,12 @@ def _conditions_of_loop(module: Module, node: ast.AST) -> list[ast.expr]:
     return tests
 
 
-def names_variable(node: ast.AST, name: str) -> bool:
+def contains_variable(node: ast.AST, name: str) -> bool:
     """Does a variable of this name stand in a node?"""
     return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
-def slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
+def backward_slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
     """What a value is computed from, of the variables of loops what the loops go over."""
     waiting: list[ast.expr] = [rows]
     seen: set[ast.AST] = set()
@@ -94,12 +94,12 @@ def slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
         for part in backward_slice(module, value):
             yield part
             if isinstance(part, ast.Name):
-                over = [one for one in _iterables_of(module, part) if one not in seen]
+                over = [one for one in _iterables_of_loop_variable(module, part) if one not in seen]
                 seen.update(over)
                 waiting += over
 
 
-def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+def _iterables_of_loop_variable(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """What the loops and comprehensions go over whose variable a name is."""
     for around in module.parents(name):
         loops: list[ast.For | ast.comprehension] = []
@@ -108,5 +108,5 @@ def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
         elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
             loops = list(around.generators)
         for loop in loops:
-            if names_variable(loop.target, name.id):
+            if contains_variable(loop.target, name.id):
                 yield loop.iter

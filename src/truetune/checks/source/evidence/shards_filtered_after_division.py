@@ -1,4 +1,5 @@
-"""Rows that each process takes its part of and filters afterwards, in a training loop of one's own.
+"""Finds rows that each process takes its part of and filters afterwards, so that processes get
+unequal numbers of rows.
 
 How it works: loops, comprehensions and `filter` whose rows are a part by the number of the process,
 and which leave some of them out by something else. The trade-off: whatever may make the numbers
@@ -56,8 +57,12 @@ def filtered_shards(module: Module) -> Iterator[FilteredShard]:
     if not _runs_own_loop(module.with_linked):
         return
     known: set[ast.AST] = set()
-    for found in (*_by_loops(module), *_by_comprehensions(module), *_by_calls(module)):
-        if found.part not in known and not _is_of_evaluation(module, found.part):
+    for found in (
+        *_filtered_shards_by_loops(module),
+        *_filtered_shards_by_comprehensions(module),
+        *_filtered_shards_by_calls(module),
+    ):
+        if found.part not in known and not _is_for_evaluation(module, found.part):
             known.add(found.part)
             yield found
 
@@ -71,7 +76,7 @@ def _runs_own_loop(parts: Sequence[Module]) -> bool:
     return has_loop and not is_steered_by_library(parts) and not any(map(EVENS_OUT.search, texts))
 
 
-def _is_of_evaluation(module: Module, part: ast.AST) -> bool:
+def _is_for_evaluation(module: Module, part: ast.AST) -> bool:
     """Do the names around say that the rows are not trained on?"""
     names = [
         one.name for one in module.parents(part) if isinstance(one, ast.FunctionDef | ast.ClassDef)
@@ -84,25 +89,25 @@ def _is_of_evaluation(module: Module, part: ast.AST) -> bool:
     return any(OF_EVALUATION.search(name) for name in names)
 
 
-def _by_loops(module: Module) -> Iterator[FilteredShard]:
-    """Loops that add rows to a list, or yield them, and leave some out."""
+def _filtered_shards_by_loops(module: Module) -> Iterator[FilteredShard]:
+    """The filtered parts by loops that add rows to a list, or yield them, and leave some out."""
     for loop in module.nodes(*LOOPS):
         if not isinstance(loop, ast.For | ast.AsyncFor) or BACKWARD.search(ast.unparse(loop)):
             continue
         own = next((one for one in loop.body if leaves_rows_out(module, one)), None)
-        part = _part_of(module, loop.iter) or own
-        condition = _condition_of(module, loop.body) if part is not None else None
+        part = _process_part_of(module, loop.iter) or own
+        condition = _condition_leaving_rows_out(module, loop.body) if part is not None else None
         if part is not None and condition is not None:
             yield FilteredShard(part, condition)
 
 
-def _part_of(module: Module, rows: ast.expr) -> ast.AST | None:
+def _process_part_of(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where the part of a process is taken in what rows are made of; None where they are all rows."""
     part = next((one for one in backward_slice(module, rows) if takes_part(module, one)), None)
-    return part or _part_in_generator(module, rows)
+    return part or _process_part_in_generator(module, rows)
 
 
-def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
+def _process_part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where a function or method of the file that yields the rows takes the part of a process; None
     where none does.
     """
@@ -123,24 +128,24 @@ def _only_function(module: Module, name: str) -> ast.FunctionDef | None:
     return made[0] if len(made) == 1 else None
 
 
-def _condition_of(module: Module, body: Sequence[ast.stmt]) -> ast.expr | None:
+def _condition_leaving_rows_out(module: Module, body: Sequence[ast.stmt]) -> ast.expr | None:
     """The condition by which a loop leaves a row out; None where it keeps all of them."""
     for number, statement in enumerate(body):
         if not isinstance(statement, ast.If):
             continue
         is_skip = isinstance(statement.body[-1], ast.Continue) and _adds_a_row(body[number + 1 :])
         is_kept = not statement.orelse and _adds_a_row(statement.body)
-        test = _own_condition(module, statement.test)
+        test = _condition_beyond_process(module, statement.test)
         if (is_skip or is_kept) and test is not None:
             return test
         # The rows of this process stand under its condition: `if i % world == rank: if len(x) < n: yield x`.
-        inner = _condition_of(module, statement.body) if test is None else None
+        inner = _condition_leaving_rows_out(module, statement.body) if test is None else None
         if inner is not None:
             return inner
     return None
 
 
-def _own_condition(module: Module, test: ast.expr) -> ast.expr | None:
+def _condition_beyond_process(module: Module, test: ast.expr) -> ast.expr | None:
     """What a test asks besides the number of the process; None where that is all, or an empty line."""
     parts = test.values if isinstance(test, ast.BoolOp) else [test]
     return next(
@@ -177,23 +182,28 @@ def _adds_a_row(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _by_comprehensions(module: Module) -> Iterator[FilteredShard]:
-    """`[x for x in rows[rank::world] if len(x) < n]`"""
+def _filtered_shards_by_comprehensions(module: Module) -> Iterator[FilteredShard]:
+    """The filtered parts by comprehensions: `[x for x in rows[rank::world] if len(x) < n]`."""
     for made in module.nodes(ast.ListComp, ast.GeneratorExp):
         if not isinstance(made, ast.ListComp | ast.GeneratorExp):
             continue
         first = made.generators[0]
-        part = _part_of(module, first.iter) or (made if takes_part(module, made) else None)
-        tests = (_own_condition(module, test) for one in made.generators for test in one.ifs)
+        part = _process_part_of(module, first.iter) or (made if takes_part(module, made) else None)
+        tests = (
+            _condition_beyond_process(module, test) for one in made.generators for test in one.ifs
+        )
         condition = next((test for test in tests if test is not None), None)
         if part is not None and condition is not None:
             yield FilteredShard(part, condition)
 
 
-def _by_calls(module: Module) -> Iterator[FilteredShard]:
-    """`rows.shard(world, rank).filter(fits)`, and Python's own filter."""
+def _filtered_shards_by_calls(module: Module) -> Iterator[FilteredShard]:
+    """The filtered parts by calls:
+
+    `rows.shard(world, rank).filter(fits)`, and Python's own filter.
+    """
     for call in (*module.methods("filter"), *module.calls("filter")):
         rows = call.receiver if call.method == "filter" else call.argument(1, "iterable")
-        part = _part_of(module, rows) if rows is not None else None
+        part = _process_part_of(module, rows) if rows is not None else None
         if part is not None and part is not call.node:
             yield FilteredShard(part, call.node)

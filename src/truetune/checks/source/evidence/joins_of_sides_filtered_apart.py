@@ -1,5 +1,5 @@
-"""Rows of two files that a script joins by position after it filtered each of them by its own rows,
-or shuffled one.
+"""Finds joins by position of two files after a script filtered each by its own rows, or shuffled
+one of them.
 
 How it works: both sides of a `zip`, of `concat(axis=1)` or of a new column are followed to two
 files, in the symbolic run. Each must have gone through a filter, a `dropna` or a sort that reads a
@@ -19,8 +19,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.row_alignment_in_runs import Alignment, Change, alignment_of
 from truetune.checks.source.evidence.row_field_reads import field_name_read
+from truetune.checks.source.evidence.row_filters_and_sorts import (
+    Alignment,
+    AlignmentChange,
+    alignment_to_source,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -53,7 +57,7 @@ class JoinOfTwoFiles(NamedTuple):
 
     node: ast.AST
     what: str
-    changes: tuple[Change, Change]
+    changes: tuple[AlignmentChange, AlignmentChange]
 
 
 def joins_of_filtered_files(module: Module) -> Iterator[JoinOfTwoFiles]:
@@ -62,9 +66,11 @@ def joins_of_filtered_files(module: Module) -> Iterator[JoinOfTwoFiles]:
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for node, what, sides in _joins(trace, module):
+        for node, what, sides in _joins_ending_in_records(trace, module):
             is_by_index = what != "zip"
-            changes = None if node in seen else _own_changes(trace, module, sides, is_by_index)
+            changes = (
+                None if node in seen else _changes_of_each_alone(trace, module, sides, is_by_index)
+            )
             if changes is not None:
                 seen.add(node)
                 yield JoinOfTwoFiles(node, what, changes)
@@ -74,7 +80,7 @@ class JoinOfShuffledFile(NamedTuple):
     """A join by position of two files of which one alone was shuffled."""
 
     node: ast.AST
-    change: Change
+    change: AlignmentChange
 
 
 def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
@@ -87,17 +93,17 @@ def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
             node = call.node
             if call.home.path != module.path or node in seen or len(call.args) != 2 or call.is_open:
                 continue
-            change = _order_of_one(trace, list(call.args))
+            change = _shuffle_of_one_side(trace, list(call.args))
             if change is not None and _makes_question_and_answer(module, node):
                 seen.add(node)
                 yield JoinOfShuffledFile(node, change)
 
 
-def _order_of_one(trace: Trace, sides: list[Value]) -> Change | None:
+def _shuffle_of_one_side(trace: Trace, sides: list[Value]) -> AlignmentChange | None:
     """The shuffle that one of two files went through alone; None where there is none, or the other
     was moved too.
     """
-    ways = [alignment_of(trace, side) for side in sides]
+    ways = [alignment_to_source(trace, side) for side in sides]
     if not all(isinstance(way.source, tuple) for way in ways) or ways[0].source == ways[1].source:
         return None
     orders = [[change for change in way.changes if change.kind == "order"] for way in ways]
@@ -109,7 +115,7 @@ def _order_of_one(trace: Trace, sides: list[Value]) -> Change | None:
 
 def _makes_question_and_answer(module: Module, node: ast.AST) -> bool:
     """Do the two rows of a `zip` end in one record that names a question and an answer?"""
-    if not _makes_records(module, node):
+    if not _pair_ends_in_record(module, node):
         return False
     function = module.function_around(node)
     around = function if function is not None else module.home(node).tree
@@ -122,53 +128,55 @@ def _makes_question_and_answer(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _joins(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, str, list[Value]]]:
+def _joins_ending_in_records(
+    trace: Trace, module: Module
+) -> Iterator[tuple[ast.AST, str, list[Value]]]:
     """The joins of two sides in a run that end in records, and how they are called."""
     for call in trace.all_calls:
         if call.home.path != module.path or call.is_repeated or call.is_open:
             continue
         if call.named("zip") and len(call.args) == 2 and "strict" not in call.keywords:
-            if _makes_records(module, call.node):
+            if _pair_ends_in_record(module, call.node):
                 yield call.node, "zip", list(call.args)
         elif call.named("pandas.concat") and constant_of(call.argument(1, "axis")) in (
             1,
             "columns",
         ):
-            yield call.node, "pandas.concat(axis=1)", _parts(call)
+            yield call.node, "pandas.concat(axis=1)", _concatenated_frames(call)
 
 
-def _parts(call: CallEvent) -> list[Value]:
+def _concatenated_frames(call: CallEvent) -> list[Value]:
     """The frames that `concat` puts side by side."""
     parts = call.args[0] if call.args else None
     return list(parts.items) if isinstance(parts, Sequence) and not parts.is_open else []
 
 
-def _own_changes(
+def _changes_of_each_alone(
     trace: Trace, module: Module, sides: list[Value], is_by_index: bool
-) -> tuple[Change, Change] | None:
+) -> tuple[AlignmentChange, AlignmentChange] | None:
     """What each of two files went through alone; None where they may still fit each other."""
-    ways = [alignment_of(trace, side) for side in sides]
+    ways = [alignment_to_source(trace, side) for side in sides]
     if len(ways) != 2 or not all(isinstance(way.source, tuple) for way in ways):
         return None
     one, other = ways
-    if one.source == other.source or (is_by_index and _keep_their_index(ways)):
+    if one.source == other.source or (is_by_index and _frames_keep_index(ways)):
         return None
     first, second = (_change_by_own_fields(module, way) for way in ways)
     return None if first is None or second is None else (first, second)
 
 
-def _keep_their_index(ways: list[Alignment]) -> bool:
+def _frames_keep_index(ways: list[Alignment]) -> bool:
     """Do frames that are joined by their index keep the number of each row, which is made again
     nowhere?
     """
     return not any(way.is_renumbered or way.is_positional for way in ways)
 
 
-def _change_by_own_fields(module: Module, way: Alignment) -> Change | None:
+def _change_by_own_fields(module: Module, way: Alignment) -> AlignmentChange | None:
     """The first change that reads fields of its own file; None where any may bring the two into
     line.
     """
-    fitting = [_fields_of(module, change) for change in way.changes]
+    fitting = [_fields_read_by_change(module, change) for change in way.changes]
     if any(fields is None for fields in fitting):
         return None
     own = [
@@ -179,20 +187,20 @@ def _change_by_own_fields(module: Module, way: Alignment) -> Change | None:
     return own[-1] if own else None
 
 
-def _fields_of(module: Module, change: Change) -> frozenset[str] | None:
+def _fields_read_by_change(module: Module, change: AlignmentChange) -> frozenset[str] | None:
     """The fields that a change reads, none of a test of whole lines; None where it compares with a
     collection.
     """
-    tests = list(_tests_of(module, change.node))
+    tests = list(_tests_and_keys_of_change(module, change.node))
     if change.kind == "parts" or any(
-        _is_membership(part) for test in tests for part in ast.walk(test)
+        _tests_membership_of_row(part) for test in tests for part in ast.walk(test)
     ):
         return None
     fields = {name for test in tests for name in _fields_read(test)}
-    return frozenset(fields | _fields_of_method(change.node))
+    return frozenset(fields | _fields_read_by_method(change.node))
 
 
-def _fields_of_method(node: ast.AST) -> set[str]:
+def _fields_read_by_method(node: ast.AST) -> set[str]:
     """The fields that `dropna` or `drop_duplicates` reads; nothing for another change."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return set()
@@ -202,7 +210,7 @@ def _fields_of_method(node: ast.AST) -> set[str]:
     return {one for one in named if isinstance(one, str)} or {"all fields"}
 
 
-def _tests_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _tests_and_keys_of_change(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The tests by which a change leaves rows out, and the keys by which it sorts."""
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         yield from (test for one in node.generators for test in one.ifs)
@@ -211,12 +219,12 @@ def _tests_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Call):
         is_append = isinstance(node.func, ast.Attribute) and node.func.attr == "append"
         if is_append:
-            yield from _tests_around(module, node)
+            yield from _tests_of_append_loop(module, node)
         else:
             yield from (*node.args, *(one.value for one in node.keywords))
 
 
-def _tests_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _tests_of_append_loop(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The tests of the loop that a row is appended in."""
     for around in module.parents(node):
         if isinstance(around, ast.For):
@@ -224,7 +232,7 @@ def _tests_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             return
 
 
-def _is_membership(node: ast.AST) -> bool:
+def _tests_membership_of_row(node: ast.AST) -> bool:
     """Is it a test of a row against a collection: `row["id"] in kept`, `isin(...)`?"""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr == "isin"
@@ -241,7 +249,7 @@ def _fields_read(expression: ast.AST) -> Iterator[str]:
             yield field
 
 
-def _makes_records(module: Module, node: ast.AST) -> bool:
+def _pair_ends_in_record(module: Module, node: ast.AST) -> bool:
     """Do the two rows of one pass of a `zip` end in one record or comparison?"""
     loop = next(
         (
@@ -259,9 +267,9 @@ def _makes_records(module: Module, node: ast.AST) -> bool:
         return False
     body = loop.body if isinstance(loop, ast.For) else [loop]
     parts = [part for one in body for part in ast.walk(one)]
-    if any(_compares_a_shared_field(part, pair) for part in parts):
+    if any(_script_compares_shared_field(part, pair) for part in parts):
         return False
-    return any(_is_record(part, pair) for part in parts)
+    return any(_is_record_of_pair(part, pair) for part in parts)
 
 
 def _innermost_pair(target: ast.expr) -> tuple[str, str] | None:
@@ -273,24 +281,24 @@ def _innermost_pair(target: ast.expr) -> tuple[str, str] | None:
     return (names[0], names[1]) if len(names) == len(nested.elts) == 2 else None
 
 
-def _is_record(node: ast.AST, pair: tuple[str, str]) -> bool:
+def _is_record_of_pair(node: ast.AST, pair: tuple[str, str]) -> bool:
     """Is it a dictionary or a comparison that reads both rows, and no part of a mixture?"""
     if not isinstance(node, ast.Dict | ast.Compare) or UNRELATED.search(ast.unparse(node)):
         return False
     parts = list(ast.walk(node))
     if any(isinstance(part, ast.Call) and ast.unparse(part.func) == "len" for part in parts):
         return False
-    return _reads_both(node, pair)
+    return _reads_both_rows(node, pair)
 
 
-def _compares_a_shared_field(node: ast.AST, pair: tuple[str, str]) -> bool:
+def _script_compares_shared_field(node: ast.AST, pair: tuple[str, str]) -> bool:
     """Does the script itself see whether two rows belong together?"""
-    if not isinstance(node, ast.Compare) or not _reads_both(node, pair):
+    if not isinstance(node, ast.Compare) or not _reads_both_rows(node, pair):
         return False
     fields = list(_fields_read(node))
     return bool(fields) and all(SHARED_FIELD.fullmatch(field) for field in fields)
 
 
-def _reads_both(node: ast.AST, pair: tuple[str, str]) -> bool:
+def _reads_both_rows(node: ast.AST, pair: tuple[str, str]) -> bool:
     """Are both rows read in an expression?"""
     return set(pair) <= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}

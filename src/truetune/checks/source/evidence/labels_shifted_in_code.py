@@ -1,4 +1,4 @@
-"""Labels that are the ids, one token on, however that is written.
+"""Finds labels that are the ids shifted by one token, however the code writes that.
 
 Labels that begin at the second of their tokens are read: `ids[1:]`, `roll(ids, -1)`, `labels[:,
 :-1] = ids[:, 1:]`. Names, casts and stacks are looked through, since each gives the same tokens
@@ -28,11 +28,11 @@ MAX_STEPS = 8
 """Casts, stacks and names that are looked through. Chosen: the longest chain seen in scripts has five"""
 
 
-def shifted_part(module: Module, labels: ast.AST) -> ast.AST | None:
+def expression_leaving_first_token_out(module: Module, labels: ast.AST) -> ast.AST | None:
     """The expression that leaves out the first token of what the labels are made of; None where
     none does.
     """
-    for node in same_tokens(module, labels):
+    for node in sources_of_same_tokens(module, labels):
         if isinstance(node, ast.BinOp) and MASKED_SHORT.match(ast.unparse(node)):
             return node
         if isinstance(node, ast.Subscript) and _begins_at_second(node):
@@ -42,7 +42,7 @@ def shifted_part(module: Module, labels: ast.AST) -> ast.AST | None:
     return _shifted_by_assignment(module, labels)
 
 
-def same_tokens(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def sources_of_same_tokens(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The expressions that hold the same tokens from their first on, back to where they are cut or
     made.
     """
@@ -53,23 +53,23 @@ def same_tokens(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             if origin.path or origin.element:
                 continue
             yield origin.node
-            inner = _tokens_inside(origin.node)
+            inner = _source_of_first_tokens(origin.node)
             if inner is not None and depth < MAX_STEPS:
                 waiting.append((inner, depth + 1))
 
 
-def _tokens_inside(node: ast.AST) -> ast.expr | None:
+def _source_of_first_tokens(node: ast.AST) -> ast.expr | None:
     """What a cast, a stack, a comprehension or a sum takes its first tokens from."""
     if isinstance(node, ast.BinOp):
         return node.left if isinstance(node.op, ast.Add) else None
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return node.elt
-    return _tokens_of_call(node) if isinstance(node, ast.Call) else None
+    return _source_of_tokens_of_call(node) if isinstance(node, ast.Call) else None
 
 
-def _tokens_of_call(node: ast.Call) -> ast.expr | None:
+def _source_of_tokens_of_call(node: ast.Call) -> ast.expr | None:
     """What a call takes its first tokens from; None where it may give other tokens."""
-    name = _last_word(node.func)
+    name = _function_name(node.func)
     first = node.args[0] if node.args else None
     if name in JOINS and isinstance(first, ast.List | ast.Tuple):
         return first.elts[0] if first.elts else None
@@ -81,14 +81,14 @@ def _tokens_of_call(node: ast.Call) -> ast.expr | None:
     return None
 
 
-def _last_word(function: ast.expr) -> str:
-    """`stack` of `torch.stack`."""
+def _function_name(function: ast.expr) -> str:
+    """The last name of a function: `stack` of `torch.stack`."""
     return function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
 
 
 def _is_roll_to_the_left(node: ast.Call) -> bool:
     """Is it `torch.roll(ids, -1)` or `ids.roll(shifts=-1)`?"""
-    if _last_word(node.func) != "roll":
+    if _function_name(node.func) != "roll":
         return False
     shifts = [ast.unparse(word.value) for word in node.keywords if word.arg in ("shifts", "shift")]
     shifts += [ast.unparse(argument) for argument in node.args[:2]]
@@ -96,7 +96,10 @@ def _is_roll_to_the_left(node: ast.Call) -> bool:
 
 
 def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
-    """`labels[:, :-1] = ids[:, 1:]`: the tokens of a tensor that are replaced by those behind them."""
+    """The slice by which the tokens of a tensor are replaced by their successors:
+
+    `labels[:, :-1] = ids[:, 1:]`; None otherwise.
+    """
     if not isinstance(labels, ast.Name):
         return None
     for node in module.nodes(ast.Assign):
@@ -106,14 +109,14 @@ def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
         is_same = target.value.id == labels.id and module.scopes.home_of(
             target.value
         ) is module.scopes.home_of(labels)
-        if is_same and _ends_before_last(target) and _is_begun_late(module, node.value):
+        if is_same and _ends_before_last(target) and _leaves_first_token_out(module, node.value):
             return node
     return None
 
 
-def _is_begun_late(module: Module, value: ast.expr) -> bool:
+def _leaves_first_token_out(module: Module, value: ast.expr) -> bool:
     """Does a value leave out its first token, itself or under a cast?"""
-    parts = same_tokens(module, value)
+    parts = sources_of_same_tokens(module, value)
     return any(isinstance(part, ast.Subscript) and _begins_at_second(part) for part in parts)
 
 
@@ -139,10 +142,10 @@ def _ends_before_last(node: ast.Subscript) -> bool:
     return ast.unparse(last.upper) == "-1"
 
 
-def leaves_last_out(module: Module, ids: ast.expr) -> bool:
+def leaves_last_token_out(module: Module, ids: ast.expr) -> bool:
     """Are the ids cut before their last?"""
     return any(
         isinstance(part, ast.Subscript) and _ends_before_last(part)
-        for node in same_tokens(module, ids)
+        for node in sources_of_same_tokens(module, ids)
         for part in ast.walk(node)
     )

@@ -1,5 +1,5 @@
-"""In which order a list is: by which sorts and shuffles its rows have gone, from where they are
-read to where it is used.
+"""Says in which order a list's rows are: by which sorts and shuffles they have gone, from where
+they are read to where they are used.
 
 Only the order is followed, not the values: the rows of a list that a loop fills come in the order
 of what the loop goes over, whatever else takes part in making them.
@@ -76,7 +76,7 @@ class OrderTrace(NamedTuple):
     roots: frozenset[str]
     """READ_HERE, and the names that the file does not explain: `rows` of a script that a notebook fills"""
 
-    def begins_as(self, other: OrderTrace) -> bool:
+    def begins_where(self, other: OrderTrace) -> bool:
         """Are both followed to where rows are read, or to one name?
 
         Where neither holds, a step in between is not understood, or a list is handed in, as a
@@ -85,14 +85,14 @@ class OrderTrace(NamedTuple):
         return bool(self.roots & other.roots)
 
 
-class RowOrder:
+class RowOrders:
     """The orders of one file."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self._in_place = _sorts_in_place(module)
 
-    def of(self, node: ast.expr) -> OrderTrace:
+    def order_trace_of(self, node: ast.expr) -> OrderTrace:
         """The calls that change the order of a list's rows on the way to this place, and where the
         way begins.
         """
@@ -105,8 +105,8 @@ class RowOrder:
             if part in seen or depth > DEPTH:
                 continue
             seen.add(part)
-            changed, sources = self._step(part)
-            if self._reads_rows(part):
+            changed, sources = self._changes_and_sources(part)
+            if self._is_source_of_rows(part):
                 roots.add(READ_HERE)
             elif isinstance(part, ast.Name) and not sources:
                 roots.add(part.id)
@@ -114,7 +114,7 @@ class RowOrder:
             waiting += [(source, depth + 1) for source in sources]
         return OrderTrace(frozenset(changes), frozenset(roots))
 
-    def _reads_rows(self, node: ast.AST) -> bool:
+    def _is_source_of_rows(self, node: ast.AST) -> bool:
         """Do rows begin here: in a file, a data set, or a list that is written out?"""
         if isinstance(node, ast.List | ast.Tuple):
             return bool(node.elts)
@@ -123,22 +123,22 @@ class RowOrder:
         name = self.module.flow.name(node.func) or ast.unparse(node.func)
         return name.rpartition(".")[2] in READS or name.endswith(READS_FROM)
 
-    def _step(self, node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
+    def _changes_and_sources(self, node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
         """What changes the order here, and what the rows come from."""
         if isinstance(node, ast.Name):
-            return self._of_name(node)
+            return self._changes_and_sources_of_name(node)
         if isinstance(node, ast.Call):
-            return self._of_call(self.module.flow.call(node))
+            return self._changes_and_sources_of_call(self.module.flow.call(node))
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
             first = node.generators[0]
-            return [], self._passed_by(first.iter, first.target, node.elt)
+            return [], self._lists_passed_by_loop(first.iter, first.target, node.elt)
         if isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
             return [], [node.value]
         if isinstance(node, ast.BinOp):
             return [], [node.left, node.right]
         return [], []
 
-    def _of_name(self, name: ast.Name) -> tuple[list[ast.AST], list[ast.AST]]:
+    def _changes_and_sources_of_name(self, name: ast.Name) -> tuple[list[ast.AST], list[ast.AST]]:
         """The changes of order that stand behind a name, and what its rows come from."""
         module = self.module
         sources: list[ast.AST] = []
@@ -147,37 +147,39 @@ class RowOrder:
                 continue
             sources.append(origin.node)
             if isinstance(origin.node, ast.List) and not origin.node.elts:
-                sources += self._filled(name)
-                sources += self._filled_elsewhere(name, origin.node)
+                sources += self._iterables_filling_list(name)
+                sources += self._iterables_filling_returned_list(name, origin.node)
         line = name.lineno
         changes = self._in_place.get((module.scopes.home_of(name), name.id), [])
         return [call for call in changes if call.lineno < line], sources
 
-    def _filled(self, name: ast.Name) -> list[ast.AST]:
+    def _iterables_filling_list(self, name: ast.Name) -> list[ast.AST]:
         """What the loops that fill a list go over."""
         sources: list[ast.AST] = []
         for added in self.module.additions_to(name):
             loops = [one for one in self.module.parents(added) if isinstance(one, ast.For)]
             for loop in loops:
-                sources += self._passed_by(loop.iter, loop.target, loop)
+                sources += self._lists_passed_by_loop(loop.iter, loop.target, loop)
             if not loops:
                 sources.append(added)
         return sources
 
-    def _filled_elsewhere(self, name: ast.Name, empty: ast.List) -> list[ast.AST]:
+    def _iterables_filling_returned_list(self, name: ast.Name, empty: ast.List) -> list[ast.AST]:
         """What the loops of a function go over that fills a list and gives it back."""
         bound = self.module.scopes.parent.get(empty)
         target = bound.targets[0] if isinstance(bound, ast.Assign) else None
         if not isinstance(target, ast.Name):
             return []
         is_same_place = self.module.scopes.home_of(target) is self.module.scopes.home_of(name)
-        return [] if is_same_place else self._filled(target)
+        return [] if is_same_place else self._iterables_filling_list(target)
 
-    def _passed_by(self, iterated: ast.expr, target: ast.expr, body: ast.AST) -> list[ast.AST]:
+    def _lists_passed_by_loop(
+        self, iterated: ast.expr, target: ast.expr, body: ast.AST
+    ) -> list[ast.AST]:
         """What a loop goes over; where it counts (`range`), the lists that it takes rows from by
         the number.
         """
-        inner = _bare_loop(self.module, iterated)
+        inner = _iterable_without_wrappers(self.module, iterated)
         is_range = isinstance(inner, ast.Call) and self.module.flow.name(inner.func) == "range"
         if not is_range:
             return [iterated]
@@ -191,11 +193,11 @@ class RowOrder:
         # `{k: v[i] for k, v in encoded.items()}`: what has columns is not the list of the rows, but it is as long.
         columns = _names_of_inner_loops(body)
         lists = [one for one in by_number if ast.unparse(one) not in columns]
-        return lists or _counted_lists(self.module, inner)
+        return lists or _lists_counted_by_range(self.module, inner)
 
-    def _of_call(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]]:
+    def _changes_and_sources_of_call(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]]:
         """The changes of order that a call makes, and what its rows come from."""
-        by_function = self._of_function(call)
+        by_function = self._changes_and_sources_of_known_function(call)
         if by_function is not None:
             return by_function
         module, node = self.module, call.node
@@ -205,14 +207,16 @@ class RowOrder:
             return [node], [call.receiver]
         if call.method in UNORDERED_METHODS:
             return [node], []
-        return [], self._rows_of(call)
+        return [], self._sources_of_call(call)
 
-    def _of_function(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]] | None:
+    def _changes_and_sources_of_known_function(
+        self, call: Call
+    ) -> tuple[list[ast.AST], list[ast.AST]] | None:
         """As of a call, of the functions that are known by name; None of any other."""
         module, node = self.module, call.node
         first: list[ast.AST] = list(node.args[:1])
         if call.named("sorted", "set", "frozenset", *UNORDERED):
-            inner = _bare_loop(module, node.args[0]) if node.args else None
+            inner = _iterable_without_wrappers(module, node.args[0]) if node.args else None
             is_indexed = isinstance(inner, ast.Call) and module.flow.name(inner.func) in INDEXED
             return ([], []) if is_indexed else ([node], first)
         if call.named("reversed"):
@@ -224,7 +228,7 @@ class RowOrder:
             return [], list(node.args)
         return None
 
-    def _rows_of(self, call: Call) -> list[ast.AST]:
+    def _sources_of_call(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""
         sources: list[ast.AST] = list(
             self.module.flow.returns.get(_called_function(self.module, call), ())
@@ -273,8 +277,8 @@ def _names_of_inner_loops(body: ast.AST) -> set[str]:
     }
 
 
-def _counted_lists(module: Module, counted: ast.expr) -> list[ast.AST]:
-    """`frame` of `range(len(frame))`."""
+def _lists_counted_by_range(module: Module, counted: ast.expr) -> list[ast.AST]:
+    """The lists whose positions a range counts: `frame` of `range(len(frame))`."""
     return [
         part.args[0]
         for part in ast.walk(counted)
@@ -282,8 +286,8 @@ def _counted_lists(module: Module, counted: ast.expr) -> list[ast.AST]:
     ]
 
 
-def _bare_loop(module: Module, iterated: ast.expr) -> ast.expr:
-    """Without `tqdm(...)` and `list(...)`."""
+def _iterable_without_wrappers(module: Module, iterated: ast.expr) -> ast.expr:
+    """What a loop iterates, without `tqdm(...)` and `list(...)` around it."""
     while isinstance(iterated, ast.Call) and iterated.args:
         name = module.flow.name(iterated.func) or ""
         if name not in ("list", "tuple") and not name.startswith("tqdm"):

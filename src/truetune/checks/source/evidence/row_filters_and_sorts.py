@@ -1,5 +1,5 @@
-"""Which filters and sorts a list of rows went through since it was read, in the symbolic run of a
-script.
+"""Finds which filters and sorts a list of rows went through since it was read, in the symbolic run
+of a script.
 
 How it works: from a list, a column or a frame back to what was read, step by step: comprehensions,
 loops that append, methods of frames and data sets, masks, slices, gathered parts of processes. A
@@ -63,7 +63,7 @@ PLAIN_ATTRIBUTES = frozenset(("iloc", "loc", "str", "columns", "dt"))
 READERS = ("open", "pandas.read_*", "datasets.load_dataset", "json.load", "csv.DictReader")
 
 
-class Change(NamedTuple):
+class AlignmentChange(NamedTuple):
     """One step that leaves rows out or moves them."""
 
     kind: ChangeKind
@@ -76,7 +76,7 @@ class Alignment(NamedTuple):
     """Where rows come from, and what they went through."""
 
     source: Hashable
-    changes: tuple[Change, ...]
+    changes: tuple[AlignmentChange, ...]
     """The latest first"""
     is_positional: bool
     """Is it a list or array, which has no index of rows?"""
@@ -84,9 +84,9 @@ class Alignment(NamedTuple):
     """Were the rows numbered again behind a change?"""
 
 
-def alignment_of(trace: Trace, value: Value) -> Alignment:
+def alignment_to_source(trace: Trace, value: Value) -> Alignment:
     """The way from what was read to a list of rows."""
-    return _AlignmentWalk(trace).walk(value)
+    return _AlignmentWalk(trace).walk_to_source(value)
 
 
 class _AlignmentWalk:
@@ -94,103 +94,108 @@ class _AlignmentWalk:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.changes: list[Change] = []
+        self.changes: list[AlignmentChange] = []
         self.is_positional = False
         self.has_new_numbers = False
         self.is_renumbered = False
 
-    def walk(self, value: Value) -> Alignment:
+    def walk_to_source(self, value: Value) -> Alignment:
         """Back to the source."""
         for _ in range(MAX_STEPS):
-            inner = self._step(value)
+            inner = self._previous_rows(value)
             if inner is None:
                 break
             value = inner
-        source = _source_of(value)
+        source = _source_identity(value)
         return Alignment(source, tuple(self.changes), self.is_positional, self.is_renumbered)
 
-    def _change(self, kind: ChangeKind, what: Hashable, node: ast.AST | None) -> None:
+    def _note_change(self, kind: ChangeKind, what: Hashable, node: ast.AST | None) -> None:
         """Note a step that leaves rows out or moves them."""
         if node is not None:
-            self.changes.append(Change(kind, what, node))
+            self.changes.append(AlignmentChange(kind, what, node))
             self.is_renumbered = self.is_renumbered or self.has_new_numbers
 
-    def _step(self, value: Value) -> Value | None:
+    def _previous_rows(self, value: Value) -> Value | None:
         """What a list was made of; None at the source."""
         if isinstance(value, Sequence):
             self.is_positional = True
-            return self._step_of_list(value)
+            return self._source_of_list(value)
         if isinstance(value, Constant | Mapping):
             # No list of rows: nothing sorts it. One dictionary may be used in hundreds of calls.
             return None
-        self._note_shuffles(value)
+        self._note_shuffles_and_sorts(value)
         if isinstance(value, Result):
-            return self._step_of_call(value.call)
+            return self._source_of_call(value.call)
         if isinstance(value, Item):
-            return self._step_of_item(value)
+            return self._source_of_item(value)
         if isinstance(value, Attribute):
             self.is_positional = self.is_positional or value.name in ARRAYS
             return value.base
         return None
 
     def _note_changes_in_place(self, value: Value) -> None:
-        """`frame.dropna(inplace=True)`, and a new numbering behind it, the latest first."""
+        """Note the changes in place of a frame, the latest first:
+
+        `frame.dropna(inplace=True)`, and a new numbering after it.
+        """
         for use in reversed(list(self.trace.uses(value))):
             if not isinstance(use, CallEvent) or use.receiver is not value or use.is_repeated:
                 continue
-            if not _is_true(use, "inplace"):
+            if not _switch_is_on(use, "inplace"):
                 continue
-            if use.method == "reset_index" or _is_true(use, "ignore_index"):
+            if use.method == "reset_index" or _switch_is_on(use, "ignore_index"):
                 self.has_new_numbers = True
             what = (use.method, *(ast.unparse(part) for part in _arguments_of(use)))
             if use.method in FILTERING_METHODS:
-                self._change("filter", what, use.node)
+                self._note_change("filter", what, use.node)
             elif use.method in ORDERING_METHODS:
-                self._change("order", what, use.node)
+                self._note_change("order", what, use.node)
 
-    def _note_shuffles(self, value: Value) -> None:
-        """`random.shuffle(rows)`, and `rows.sort()` in place."""
+    def _note_shuffles_and_sorts(self, value: Value) -> None:
+        """Note the shuffles and sorts of a list in place: `random.shuffle(rows)`, `rows.sort()`."""
         self._note_changes_in_place(value)
         for use in self.trace.uses(value):
             if not isinstance(use, CallEvent) or use.is_repeated:
                 continue
             is_sort = use.method == "sort" and not use.args and use.receiver is value
             if use.named(*SHUFFLES) or (is_sort and _is_plain_list(value)):
-                self._change("order", id(use.node), use.node)
+                self._note_change("order", id(use.node), use.node)
 
-    def _step_of_list(self, value: Sequence) -> Value | None:
-        """A comprehension, or a list that a loop fills."""
+    def _source_of_list(self, value: Sequence) -> Value | None:
+        """The rows that a comprehension, or a list that a loop fills, was made of; None at the
+        source.
+        """
         if value.ordered_by is not None:
-            self._change("order", id(value.ordered_by.node), value.ordered_by.node)
-        self._note_shuffles(value)
+            self._note_change("order", id(value.ordered_by.node), value.ordered_by.node)
+        self._note_shuffles_and_sorts(value)
         node = value.node
         if value.part_of is not None:
             return value.part_of
         if value.made_over is not None and isinstance(node, ast.Call):
             if value.kind == "set":
-                self._change("order", ast.unparse(node), node)
+                self._note_change("order", ast.unparse(node), node)
             return value.made_over
         if value.made_over is not None and isinstance(node, ast.ListComp | ast.GeneratorExp):
             tests = _normalized_tests(node)
             if tests:
-                self._change("filter", tests, node)
-            return self._behind_parts(value.made_over)
-        return self._step_of_appends(value)
+                self._note_change("filter", tests, node)
+            return self._rows_before_gathering(value.made_over)
+        return self._source_of_filled_list(value)
 
-    def _step_of_appends(self, value: Sequence) -> Value | None:
+    def _source_of_filled_list(self, value: Sequence) -> Value | None:
         """What the loop goes over that fills a list."""
         appends = self._appends_to(value) or _results_added_whole(value)
         loops = {id(frame.node): frame for one in appends for frame in _inner_loop(one)}
         if len(loops) != 1:
             return None
         loop = next(iter(loops.values()))
-        if any(sum(1 for _ in one.frames("loop")) != _depth(loop) for one in appends):
+        if any(sum(1 for _ in one.frames("loop")) != _loop_depth(loop) for one in appends):
             return None
         is_one_row = appends[0].receiver is value and appends[0].method == "append"
         if is_one_row and not _adds_in_each_pass(appends, loop):
             branch = next(iter(_branches_inside(appends[0], loop)), loop)
-            self._change("filter", ("loop", id(branch.node)), appends[0].node)
-        return None if loop.value is None else self._behind_parts(loop.value)
+            self._note_change("filter", ("loop", id(branch.node)), appends[0].node)
+        return None if loop.value is None else self._rows_before_gathering(loop.value)
 
     def _appends_to(self, value: Sequence) -> list[CallEvent]:
         """The calls that a list is made longer by: `rows.append(row)`, `rows.extend(part)`."""
@@ -203,32 +208,32 @@ class _AlignmentWalk:
             and not use.is_repeated
         ]
 
-    def _behind_parts(self, value: Value) -> Value:
-        """The rows of one process behind the list that gathers those of all."""
+    def _rows_before_gathering(self, value: Value) -> Value:
+        """The rows of one process, where a value gathers those of all; else the value itself."""
         for use in self.trace.uses(value):
             if isinstance(use, CallEvent) and use.named(*GATHERS) and len(use.args) > 1:
                 return use.args[1] if use.args[0] is value else use.args[0]
         return value
 
-    def _step_of_call(self, call: CallEvent) -> Value | None:
+    def _source_of_call(self, call: CallEvent) -> Value | None:
         """What a call took its rows from."""
         first = call.args[0] if call.args else None
         if call.named("range"):
-            return _counted_rows(call)
+            return _rows_counted_by_range(call)
         if call.named("filter") and len(call.args) == 2:
-            self._change("filter", id(call.node), call.node)
+            self._note_change("filter", id(call.node), call.node)
             return call.args[1]
         if call.named(*ORDERING_FUNCTIONS):
             self.is_positional = True
-            self._change("order", ast.unparse(call.node), call.node)
+            self._note_change("order", ast.unparse(call.node), call.node)
             return first
         if call.named(*FLATTENERS) and first is not None:
-            return self._behind_parts(first)
+            return self._rows_before_gathering(first)
         if call.named(*GATHERING_FUNCTIONS) or call.named(*KEEPING_FUNCTIONS):
             return first
-        return self._step_of_method(call)
+        return self._source_of_method(call)
 
-    def _step_of_method(self, call: CallEvent) -> Value | None:
+    def _source_of_method(self, call: CallEvent) -> Value | None:
         """What a method took its rows from."""
         if call.method is None:
             return None
@@ -236,13 +241,13 @@ class _AlignmentWalk:
             self.has_new_numbers = True
             return call.receiver
         what = (call.method, *(ast.unparse(part) for part in _arguments_of(call)))
-        if _is_true(call, "ignore_index"):
+        if _switch_is_on(call, "ignore_index"):
             self.has_new_numbers = True
         if call.method in FILTERING_METHODS:
-            self._change("filter", what, call.node)
+            self._note_change("filter", what, call.node)
             return call.receiver
         if call.method in ORDERING_METHODS:
-            self._change("order", what, call.node)
+            self._note_change("order", what, call.node)
             return call.receiver
         if call.method in KEEPING_METHODS:
             is_list = call.method in ("to_list", "tolist", "to_numpy")
@@ -253,42 +258,44 @@ class _AlignmentWalk:
             return call.args[0]
         return None
 
-    def _step_of_item(self, item: Item) -> Value | None:
-        """A column, a mask or a slice."""
+    def _source_of_item(self, item: Item) -> Value | None:
+        """The rows that a column, a mask or a slice is taken from; None at the source."""
         plain = constant_of(item.key)
         if isinstance(plain, str) or (isinstance(plain, list) and plain):
             return item.base
         if isinstance(item.key, Slice):
-            return self._step_of_slice(item, item.key)
+            return self._source_of_slice(item, item.key)
         if isinstance(item.key, Operation | Result | Attribute | Item) and plain is NO_CONSTANT:
-            if _is_mask(item.key):
+            if _is_boolean_mask(item.key):
                 text = ast.unparse(item.node) if item.node is not None else id(item)
-                self._change("filter", ("mask", text), item.node)
+                self._note_change("filter", ("mask", text), item.node)
                 return item.base
         return None
 
-    def _step_of_slice(self, item: Item, key: Slice) -> Value | None:
-        """`rows[:n]` keeps the places of rows; `rows[rank::world]` and `lines[1::2]` give every so
+    def _source_of_slice(self, item: Item, key: Slice) -> Value | None:
+        """The rows that a slice is taken from, its change noted.
+
+        `rows[:n]` keeps the positions of rows; `rows[rank::world]` and `lines[1::2]` give every so
         many.
         """
         if key.step is None:
             return item.base if key.start is None else None
         step = constant_of(key.step)
-        if step is not NO_CONSTANT and _is_backwards(step):
+        if step is not NO_CONSTANT and _is_negative_step(step):
             return None
         # Slices of one step fit each other, wherever they begin: heads and bodies, questions and answers.
         written = _written_step(key)
-        self._change("parts", id(item) if written is None else written, key.node)
+        self._note_change("parts", id(item) if written is None else written, key.node)
         return item.base
 
 
-def _is_true(call: CallEvent, name: str) -> bool:
+def _switch_is_on(call: CallEvent, name: str) -> bool:
     """Is a switch of a call on?"""
     given = call.keywords.get(name)
     return given is not None and constant_of(given) is True
 
 
-def _is_backwards(step: Any) -> bool:
+def _is_negative_step(step: Any) -> bool:
     """Does a slice go from the end to the begin?"""
     return isinstance(step, int) and step < 0
 
@@ -304,7 +311,7 @@ def _is_plain_list(value: Value) -> bool:
     return not (isinstance(value, Result) and value.call.named("datasets.*", "pandas.*"))
 
 
-def _is_mask(key: Value) -> bool:
+def _is_boolean_mask(key: Value) -> bool:
     """Is it a column of truth values?"""
     if isinstance(key, Operation):
         return key.operator in ("==", "!=", "<", ">", "<=", ">=", "&", "|", "~", "in", "not in")
@@ -338,7 +345,7 @@ class _WithoutNames(ast.NodeTransformer):
         return ast.Name("_", node.ctx) if node.id in self.names else node
 
 
-def _counted_rows(call: CallEvent) -> Value | None:
+def _rows_counted_by_range(call: CallEvent) -> Value | None:
     """The rows that `range(len(rows))` and `range(0, len(rows), 16)` count; None for other numbers."""
     # From another begin on, as in range(rank, len(rows), world), it counts a part of them.
     if len(call.args) > 1 and constant_of(call.args[0]) != 0:
@@ -362,7 +369,7 @@ def _inner_loop(event: CallEvent) -> list[Frame]:
     return [] if loop is None else [loop]
 
 
-def _depth(frame: Frame) -> int:
+def _loop_depth(frame: Frame) -> int:
     """Loops around a loop, with itself."""
     return sum(1 for one in frame.around() if one.kind == "loop")
 
@@ -399,7 +406,7 @@ def _arguments_of(call: CallEvent) -> list[ast.AST]:
     return [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []
 
 
-def _source_of(value: Value) -> Hashable:
+def _source_identity(value: Value) -> Hashable:
     """What tells a source from another: of a file that is read twice, its name."""
     if isinstance(value, Result) and value.call.named(*READERS):
         given = [constant_of(one) for one in (*value.call.args, *value.call.keywords.values())]
