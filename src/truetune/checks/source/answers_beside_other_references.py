@@ -89,7 +89,7 @@ class AnswersBesideOtherReferences(SourceRule):
 
     def _of_pair(self, order: RowOrders, pair: ListsTakenTogether) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
-        traces = [order.of(side) for side in pair.sides]
+        traces = [order.order_trace_of(side) for side in pair.sides]
         if not all(trace.begins_where(traces[0]) for trace in traces):
             return None
         changes = [trace.changes for trace in traces]

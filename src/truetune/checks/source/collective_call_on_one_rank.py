@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.loop_exits_by_one_process import (
     multi_process_model_preparations,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -244,7 +244,7 @@ def _sharding_of_run(module: Module, guard: ast.expr) -> Sharding | None:
     The call may stand in a helper of another file, and the condition in the script that shards the model. Another
     script with the same helper runs apart.
     """
-    shardings = (sharding_of(part) for part in module.home(guard).with_linked)
+    shardings = (sharding_of_script(part) for part in module.home(guard).with_linked)
     return next((one for one in shardings if one is not None), None)
 
 

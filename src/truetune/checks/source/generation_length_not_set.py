@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.seq2seq_evaluations_without_length import (
 )
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
 )
 from truetune.source.module import Module
@@ -168,7 +168,7 @@ class GenerationLengthNotSet(SourceRule):
     def _of_completions(self) -> Iterator[Finding]:
         """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
         module = self.subject
-        for call, _ in (*completion_prompts(module), *engine_prompts(module)):
+        for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
             if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
                 continue
             yield self.finding(
@@ -180,7 +180,7 @@ class GenerationLengthNotSet(SourceRule):
 
 def _short_completions(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
-    for call, _ in (*completion_prompts(module), *engine_prompts(module)):
+    for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):
             yield call
 

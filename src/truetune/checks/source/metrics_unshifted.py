@@ -68,6 +68,7 @@ from truetune.checks.source.evidence.causal_token_metrics import (
     causal_trainers_with_metrics,
     token_picking_scopes,
 )
+from truetune.checks.source.evidence.look_ahead_of_token_accuracies import token_accuracies
 from truetune.checks.source.evidence.metric_functions_and_shifts import (
     functions_seeing_logits,
     may_shift_tokens,
@@ -75,7 +76,6 @@ from truetune.checks.source.evidence.metric_functions_and_shifts import (
     unshifted_label_comparisons,
     with_called_functions,
 )
-from truetune.checks.source.evidence.token_accuracies_in_runs import token_accuracies
 from truetune.source.module import Module
 
 

@@ -247,7 +247,7 @@ def _read_column(reader: AnswerReader, rows: list[Row], column: str) -> Reading 
     texts = [row[column] for row in rows if row.get(column, "").strip()]
     if len(texts) < MIN_ROWS:
         return None
-    return Reading(column, sum(map(reader.reads, texts)), len(texts))
+    return Reading(column, sum(map(reader.finds_something_in, texts)), len(texts))
 
 
 def _end_of(rows: list[Row], column: str) -> str:

@@ -76,7 +76,7 @@ from truetune.checks.source.evidence.taken_matches import (
     PART_NAMES,
     PARTS,
     TakenMatch,
-    searches,
+    regex_searches,
     taken_matches,
 )
 from truetune.source.module import Module
@@ -89,7 +89,7 @@ def _places(module: Module) -> Iterator[ast.AST]:
     """Where a text is searched by a pattern, or divided."""
     yield from (call.node for call in module.methods(*PARTS))
     if module.mentions("re"):
-        yield from (call.node for call in searches(module))
+        yield from (call.node for call in regex_searches(module))
 
 
 class PatternTakesAnotherMatch(SourceRule):

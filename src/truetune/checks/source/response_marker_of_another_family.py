@@ -85,7 +85,9 @@ OPENINGS = (
     (r"phi-?3", "<|assistant|>\n"),
     (r"phi-?4(?!-(mini|multimodal))", "<|im_start|>assistant<|im_sep|>"),
 )
-"""The name of a model, as `normalized_model_name` writes it -> what its published chat template writes before an answer"""
+"""What the published chat template of a model writes before an answer, by the model's name as
+`normalized_model_name` writes it
+"""
 MARKS = (
     # In the order of OPENINGS; a marker holds one of them at most, for PURE takes one.
     "<|im_start|>",

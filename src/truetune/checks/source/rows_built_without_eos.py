@@ -73,7 +73,7 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
     encoded_rows,
     texts_of_unsloth,
 )
-from truetune.checks.source.evidence.texts_joined_for_packing import packed_texts
+from truetune.checks.source.evidence.texts_joined_for_packing import encodings_of_joined_texts
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import Trace
 from truetune.source.symbolic_execution.traces import traces_of
@@ -84,7 +84,7 @@ MIN_COLUMNS = 2
 
 def _encoded_texts(module: Module) -> list[object]:
     """The texts that a file encodes for a training, row by row or packed."""
-    return [*_rows_of_training(module), *packed_texts(module)]
+    return [*_rows_of_training(module), *encodings_of_joined_texts(module)]
 
 
 def _rows_of_training(module: Module) -> list[EncodedRow]:
@@ -109,7 +109,7 @@ class RowsBuiltWithoutEos(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in packed_texts(module):
+        for call in encodings_of_joined_texts(module):
             yield self.finding(
                 "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
                 " between them:"

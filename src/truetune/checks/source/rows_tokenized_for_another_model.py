@@ -70,8 +70,9 @@ class RowsTokenizedForAnotherModel(SourceRule):
         module = self.subject
         for found in ids_of_other_models(module):
             yield self.finding(
-                f"{found.path} holds ids of {found.tokenizer} (vocabulary of {vocabulary_group_of(found.tokenizer)}), and the"
-                f" model that is trained on them is {found.model} ({vocabulary_group_of(found.model)}): each id means another"
+                f"{found.path} holds ids of {found.tokenizer} (vocabulary of"
+                f" {vocabulary_group_of(found.tokenizer)}), and the model that is trained on them is {found.model}"
+                f" ({vocabulary_group_of(found.model)}): each id means another"
                 " piece of text to it, and the loss begins near that of guessing",
                 f'make the rows again with the tokenizer of this model, from_pretrained("{found.model}"), and delete'
                 f" {found.path} before",

@@ -54,7 +54,9 @@ LAYERS_OF_FAMILIES = (
     (r"starcoder2-", STARCODER_2),
     (r"baichuan2?-(7|13)b", BAICHUAN),
 )
-"""The beginning of a name, as `normalized_model_name` writes it -> the last names of the layers that LoRA adapts there"""
+"""The last names of the layers that LoRA adapts, by the beginning of a model's name as
+`normalized_model_name` writes it
+"""
 LAYERS_OF_ALL_FAMILIES = frozenset().union(*(layers for _, layers in LAYERS_OF_FAMILIES))
 
 

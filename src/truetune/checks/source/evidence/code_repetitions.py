@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.text_generation_calls import mapping_calls_of
+from truetune.checks.source.evidence.text_generation_calls import row_mapping_calls_of
 from truetune.source.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -88,7 +88,7 @@ def _repetition_by_loop(module: Module, around: ast.AST, inner: ast.AST) -> Code
 
 def _repetitions_by_function(module: Module, function: Function) -> Iterator[CodeRepetition]:
     """The calls that apply a function to rows, and itself where it answers requests."""
-    yield from (CodeRepetition("map", call.node) for call in mapping_calls_of(module, function))
+    yield from (CodeRepetition("map", call.node) for call in row_mapping_calls_of(module, function))
     if isinstance(function, ast.Lambda):
         return
     if any(

@@ -3,7 +3,7 @@ labels are ahead of the ids.
 
 How it works: the logits that a cross-entropy or a `gather` of log-probabilities is given are
 followed back to the pass of a causal model, whose ids are known; then ids, labels and logits are
-compared by the places of their tokens (`token_places_in_runs.py`). The logits at one place are for
+compared by the places of their tokens (`token_layouts.py`). The logits at one place are for
 the token behind it, so labels have to be one ahead.
 
 The trade-off: what the labels of a batch are must be seen: made of the ids in these files, by a
@@ -24,12 +24,12 @@ from truetune.checks.source.evidence.batch_field_sources import (
     trainer_of_hook,
 )
 from truetune.checks.source.evidence.causal_decoder_models import is_causal_decoder
-from truetune.checks.source.evidence.token_places_in_runs import (
+from truetune.checks.source.evidence.token_layouts import (
     IDS_WAY,
     LABELS_WAY,
     MAX_DEPTH,
-    TokenPlaces,
-    shift_between,
+    TokenLayouts,
+    tokens_ahead,
 )
 from truetune.checks.source.evidence.token_positions_in_arrays import (
     KEEPING_METHODS,
@@ -108,7 +108,7 @@ class OwnLossSearch:
     """The losses of one run."""
 
     def __init__(self, trace: Trace) -> None:
-        self._places = TokenPlaces(trace)
+        self._places = TokenLayouts(trace)
 
     def look_ahead_of_loss(self, call: CallEvent) -> int | None:
         """By how many tokens a loss looks ahead; None for any other call, and where it is not
@@ -124,7 +124,7 @@ class OwnLossSearch:
 
     def look_ahead(self, logits: Logits, labels: Value) -> int | None:
         """By how many tokens labels are ahead of the ids whose logits they are compared with."""
-        found = self._places.layout(labels, LABELS_WAY)
+        found = self._places.layout_of(labels, LABELS_WAY)
         if found is None:
             return None
         ids = logits.model_pass.ids
@@ -141,7 +141,7 @@ class OwnLossSearch:
             Segment(one.source, one.place.plus(logits.place), (*one.picks, *logits.picks))
             for one in ids
         )
-        return shift_between(beside, labels)
+        return tokens_ahead(beside, labels)
 
     def logits_of(self, value: Value, depth: int = 0) -> Logits | None:
         """The pass of a causal model that logits or log-probabilities are of; None where they may
@@ -192,7 +192,7 @@ class OwnLossSearch:
         """The layout of an argument of a model, given by its name or in a batch."""
         way = LABELS_WAY if name == LABELS else IDS_WAY
         if given is not None:
-            return self._places.layout(given, way)
+            return self._places.layout_of(given, way)
         return (
             None if spread is None else self._places.layout_of_field(BatchField(spread, name), way)
         )

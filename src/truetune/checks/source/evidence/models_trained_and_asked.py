@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
-from truetune.checks.source.evidence.trainer_settings_in_runs import (
+from truetune.checks.source.evidence.trainer_settings_given import (
     arguments_of_trainer,
-    given_setting,
+    value_of_setting,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -83,7 +83,7 @@ def _training_of_trainer(module: Module, trace: Trace, trainer: CallEvent) -> Tr
     outputs = set(_model_folders_written(trace))
     arguments = arguments_of_trainer(trainer)
     if arguments is not None:
-        folder = given_setting(arguments, "output_dir")
+        folder = value_of_setting(arguments, "output_dir")
         if folder is None and arguments.call.args:
             folder = arguments.call.args[0]
         outputs.add(_plain_text(folder))

@@ -14,7 +14,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     tokenizer_of_pad_id,
 )
 from truetune.checks.source.evidence.pad_settings import PadSetting, sets_pad_of_tokenizer
-from truetune.checks.source.evidence.trl_release_of_trainer import why_before
+from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.removed_names import PAD_MASKED_BY_ID
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -92,5 +92,5 @@ def _trainers_masking_by_id(module: Module) -> list[tuple[ast.Call, str]]:
     return [
         (call.node, why)
         for call in calls
-        if (why := why_before(module, call, PAD_MASKED_BY_ID)) is not None
+        if (why := reason_for_earlier_release(module, call, PAD_MASKED_BY_ID)) is not None
     ]

@@ -20,7 +20,10 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.training_file_columns import file_columns, holds_messages
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
+from truetune.checks.source.evidence.text_generation_calls import (
+    completion_prompts_of_clients,
+    engine_prompts,
+)
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_commands
@@ -162,7 +165,7 @@ def asks_a_model(module: Module) -> bool:
         or any(module.calls("transformers.pipeline", *CHAT_APIS))
         or any(module.methods("create_chat_completion", "create_completion"))
         or any(module.calls("vllm.LLM"))
-        or any(completion_prompts(module))
+        or any(completion_prompts_of_clients(module))
         or any(engine_prompts(module))
         or any(_chat_requests_of_clients(module))
     )

@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
 )
 from truetune.checks.source.evidence.text_generation_calls import (
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
     generation_request_body,
     model_questions,
@@ -238,7 +238,7 @@ def _renders_continued_by_models(module: Module) -> Iterator[ast.AST]:
             if text is not None:
                 yield from _renders_of_text(module, text)
     prompts = [question.text for question in model_questions(module)]
-    prompts += [prompt for _, prompt in completion_prompts(module)]
+    prompts += [prompt for _, prompt in completion_prompts_of_clients(module)]
     prompts += [prompt for _, prompt in engine_prompts(module)]
     for prompt in prompts:
         yield from _renders_of_text(module, prompt)

@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     TRANSFORMERS_PIPELINE,
     VLLM_ENGINE,
     VLLM_METHODS,
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
 )
 from truetune.source.data_flow import Origin
@@ -128,7 +128,7 @@ def _single_text_inside(module: Module, text: ast.AST) -> ast.expr | None:
 
 def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What `generate`, pipelines, vLLM and servers are given as texts."""
-    yield from completion_prompts(module)
+    yield from completion_prompts_of_clients(module)
     yield from engine_prompts(module)
     for call in generate_calls(module):
         for text in _texts_encoded_for_generate(module, call):

@@ -153,7 +153,7 @@ def _texts_and_references(
         text, reference = row.get(match.column), row.get(column)
         if not isinstance(text, str) or isinstance(reference, bool):
             continue
-        searched = match.text_of(text[:MAX_TEXT])
+        searched = match.searched_text(text[:MAX_TEXT])
         plain = str(reference) if isinstance(reference, str | int | float) else ""
         mark = next((one for one in marks if one in plain), None)
         plain = plain if mark is None else plain.rpartition(mark)[2].strip()

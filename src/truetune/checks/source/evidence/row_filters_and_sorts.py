@@ -389,7 +389,7 @@ def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
     """Does each pass of a loop add to the list?"""
     nodes = frozenset(id(one.node) for one in appends)
     if isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
-        ends = end_states_of_body(loop.node.body, nodes).all()
+        ends = end_states_of_body(loop.node.body, nodes).all_end_states()
         if True in ends:
             return False not in ends
     # The calls stand in a function that the loop calls.

@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.shared_rows_of_data_sets import call_repeating_rows
-from truetune.checks.source.evidence.unshuffled_splits_in_runs import second_parts
+from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
+    second_slices_with_bound,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -168,7 +170,7 @@ def _drops_drawn_sample(call: CallEvent, frame: Value) -> bool:
 
 def _divisions_by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
     """The divisions of rows by two slices: `rows[:n]` and `rows[n:]`."""
-    for tail, _ in second_parts(trace):
+    for tail, _ in second_slices_with_bound(trace):
         node = tail.key.node
         if node is not None and module.holds(node):
             yield _Division(node, (tail.base,))

@@ -18,9 +18,9 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.multi_process_loops import is_steered_by_library
 from truetune.checks.source.evidence.twice_divided_rows import (
     PROCESS_NUMBER,
-    leaves_rows_out,
-    names_process,
-    takes_part,
+    depends_on_process_number,
+    leaves_out_rows_of_others,
+    takes_process_part,
 )
 from truetune.source.module import Module
 from truetune.source.qualified_names import variable_name
@@ -94,7 +94,7 @@ def _filtered_shards_by_loops(module: Module) -> Iterator[FilteredShard]:
     for loop in module.nodes(*LOOPS):
         if not isinstance(loop, ast.For | ast.AsyncFor) or BACKWARD.search(ast.unparse(loop)):
             continue
-        own = next((one for one in loop.body if leaves_rows_out(module, one)), None)
+        own = next((one for one in loop.body if leaves_out_rows_of_others(module, one)), None)
         part = _process_part_of(module, loop.iter) or own
         condition = _condition_leaving_rows_out(module, loop.body) if part is not None else None
         if part is not None and condition is not None:
@@ -103,7 +103,9 @@ def _filtered_shards_by_loops(module: Module) -> Iterator[FilteredShard]:
 
 def _process_part_of(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where the part of a process is taken in what rows are made of; None where they are all rows."""
-    part = next((one for one in backward_slice(module, rows) if takes_part(module, one)), None)
+    part = next(
+        (one for one in backward_slice(module, rows) if takes_process_part(module, one)), None
+    )
     return part or _process_part_in_generator(module, rows)
 
 
@@ -117,7 +119,7 @@ def _process_part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None
         return None
     loops = (one for one in ast.walk(function) if isinstance(one, ast.For))
     statements = (one for loop in loops for one in loop.body)
-    return next((one for one in statements if leaves_rows_out(module, one)), None)
+    return next((one for one in statements if leaves_out_rows_of_others(module, one)), None)
 
 
 def _only_function(module: Module, name: str) -> ast.FunctionDef | None:
@@ -168,7 +170,7 @@ def _asks_for_process(module: Module, test: ast.expr) -> bool:
     names += [one.attr for one in nodes if isinstance(one, ast.Attribute)]
     if any(PROCESS_NUMBER.search(name) for name in names):
         return True
-    return has_remainder and names_process(module, test)
+    return has_remainder and depends_on_process_number(module, test)
 
 
 def _adds_a_row(body: Sequence[ast.stmt]) -> bool:
@@ -188,7 +190,9 @@ def _filtered_shards_by_comprehensions(module: Module) -> Iterator[FilteredShard
         if not isinstance(made, ast.ListComp | ast.GeneratorExp):
             continue
         first = made.generators[0]
-        part = _process_part_of(module, first.iter) or (made if takes_part(module, made) else None)
+        part = _process_part_of(module, first.iter) or (
+            made if takes_process_part(module, made) else None
+        )
         tests = (
             _condition_beyond_process(module, test) for one in made.generators for test in one.ifs
         )

@@ -2,7 +2,7 @@
 are ahead of their ids.
 
 How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the
-places of their tokens (`token_places_in_runs.py`).
+places of their tokens (`token_layouts.py`).
 
 The trade-off: a model that is given labels computes a loss even where the script takes another one
 of its logits. So a pass counts only where its loss is read, and a trainer where no function or
@@ -26,11 +26,11 @@ from truetune.checks.source.evidence.look_ahead_of_own_losses import (
     is_causal_model,
     trains_causal_model,
 )
-from truetune.checks.source.evidence.token_places_in_runs import (
+from truetune.checks.source.evidence.token_layouts import (
     IDS_WAY,
     LABELS_WAY,
-    TokenPlaces,
-    shift_between,
+    TokenLayouts,
+    tokens_ahead,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -81,7 +81,7 @@ def passes_without_loss(module: Module) -> set[ast.AST]:
 
 def _model_loss_labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
     """The labels of one run."""
-    places = TokenPlaces(trace)
+    places = TokenLayouts(trace)
     for call in trace.all_calls:
         if call.is_repeated:
             continue
@@ -89,7 +89,9 @@ def _model_loss_labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
         if given is None:
             continue
         ids, labels = given
-        shift = shift_between(places.given(ids, IDS_WAY), places.given(labels, LABELS_WAY))
+        shift = tokens_ahead(
+            places.layout_of_argument(ids, IDS_WAY), places.layout_of_argument(labels, LABELS_WAY)
+        )
         if shift is not None:
             yield ShiftedLabels(call.node, _node_of_labels(labels, call), shift == 1)
 

@@ -1,5 +1,5 @@
-"""Texts that reach a model with a placeholder (`{text}`) that nothing filled in, in the symbolic
-run of a script.
+"""Finds texts that reach a model with a placeholder (`{text}`) that nothing filled in, in the
+symbolic run of a script.
 
 How it works: what a chat template, a tokenizer, a server or a trainer is given is taken apart down
 to the texts that the script writes. A text that was formatted on the way is another value there, so
@@ -7,7 +7,7 @@ a brace that is left was never filled. It counts where the name in the braces is
 has: a variable of the function that uses the text, or a column that the file reads.
 
 The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of
-LaTeX (`\\boxed{answer}`); names of answers and braces after a command are left out for that.
+LaTeX (`\boxed{answer}`); names of answers and braces after a command are left out for that.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class UnfilledPlaceholder(NamedTuple):
     """Nothing that differs from row to row stands beside it: all prompts are alike"""
 
 
-class _Parts:
+class _WrittenTexts:
     """The texts that a value is made of, as the script writes them."""
 
     def __init__(self) -> None:
@@ -91,12 +91,12 @@ class _Parts:
         self.is_varied = False
         """It has a part that the script does not write itself"""
 
-    def take(self, value: Value, depth: int = 0) -> None:
+    def take_apart(self, value: Value, depth: int = 0) -> None:
         """Take a value apart."""
         if depth > MAX_DEPTH:
             self.is_varied = True
             return
-        parts = _parts_of(value)
+        parts = _unfilled_parts_of(value)
         if isinstance(value, Constant):
             if isinstance(value.value, str):
                 self.texts.append(value)
@@ -104,10 +104,10 @@ class _Parts:
             self.is_varied = True
         else:
             for part in parts:
-                self.take(part, depth + 1)
+                self.take_apart(part, depth + 1)
 
 
-def _parts_of(value: Value) -> list[Value] | None:
+def _unfilled_parts_of(value: Value) -> list[Value] | None:
     """What a value is made of, with no brace filled in; None where that is not seen."""
     if isinstance(value, Sequence):
         return value.items
@@ -117,10 +117,10 @@ def _parts_of(value: Value) -> list[Value] | None:
         return list(value.options)
     if isinstance(value, Operation) and value.operator in ("+", "format"):
         return list(value.operands)
-    return _texts_in_call(value.call) if isinstance(value, Result) else None
+    return _texts_kept_by_call(value.call) if isinstance(value, Result) else None
 
 
-def _texts_in_call(call: CallEvent) -> list[Value] | None:
+def _texts_kept_by_call(call: CallEvent) -> list[Value] | None:
     """The texts that a call trims, dedents or joins; None where it does anything else."""
     if call.method in UNCHANGED and call.receiver is not None:
         return [call.receiver]
@@ -136,14 +136,14 @@ def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for use, given in _given_to_models(trace):
-            parts = _Parts()
-            parts.take(given)
+        for use, given in _values_given_to_models(trace):
+            parts = _WrittenTexts()
+            parts.take_apart(given)
             for text in parts.texts:
-                node = text.node or _text_that_holds(module, text.value)
+                node = text.node or _text_before_trimming(module, text.value)
                 if node is None or node in seen or not _is_written_text(module, node):
                     continue
-                placeholder = _known_placeholder(module, node, text.value)
+                placeholder = _placeholder_named_in_code(module, node, text.value)
                 if placeholder:
                     seen.add(node)
                     yield UnfilledPlaceholder(placeholder, node, use, not parts.is_varied)
@@ -158,7 +158,7 @@ def _is_written_text(module: Module, node: ast.AST) -> bool:
     return not any(isinstance(one, ast.JoinedStr) for one in (node, *module.parents(node)))
 
 
-def _text_that_holds(module: Module, text: str) -> ast.AST | None:
+def _text_before_trimming(module: Module, text: str) -> ast.AST | None:
     """The text of the file that was trimmed to this one, by `strip` or `dedent`; None where there
     is none.
     """
@@ -169,7 +169,7 @@ def _text_that_holds(module: Module, text: str) -> ast.AST | None:
     return None
 
 
-def _is_trimmed(value: ast.expr | None, node: ast.AST) -> bool:
+def _is_text_or_its_trimming(value: ast.expr | None, node: ast.AST) -> bool:
     """Is it the text itself, or `"...".strip()`, `dedent("...")`?"""
     if isinstance(value, ast.Call):
         owner = value.func.value if isinstance(value.func, ast.Attribute) else None
@@ -177,37 +177,37 @@ def _is_trimmed(value: ast.expr | None, node: ast.AST) -> bool:
     return value is node
 
 
-def _given_to_models(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
+def _values_given_to_models(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
     """What models are trained on, or asked with, and the call that is given it."""
     taken = library_calls_by_callback_result(trace)
     for call in trace.all_calls:
-        encoded = _encoded_text(call)
+        encoded = _rendered_or_encoded_text(call)
         if encoded is not None:
             if result_reaches_a_model(trace, call, taken):
                 yield call, encoded
         elif call.named(*TRAINERS):
-            yield from ((call, one) for one in _given_to_trainer(call))
+            yield from ((call, one) for one in _texts_of_trainer_rows(call))
         elif call.named(*POSTS, *WRITES) or call.method == "post":
-            yield from ((call, one) for one in _given_by_request(call))
+            yield from ((call, one) for one in _texts_of_request_or_file(call))
         elif call.method in ASKS or call.named(*ASKING_FUNCTIONS):
-            yield from ((call, one) for one in _given_to_client(call))
+            yield from ((call, one) for one in _prompts_of_client(call))
 
 
-def _encoded_text(call: CallEvent) -> Value | None:
+def _rendered_or_encoded_text(call: CallEvent) -> Value | None:
     """What a tokenizer renders or encodes; None of any other call."""
     if call.method == "apply_chat_template":
         return call.argument(0, "conversation")
-    is_encoding = call.method in ENCODES and bool(call.args) and _is_tokenizer(call)
+    is_encoding = call.method in ENCODES and bool(call.args) and _calls_loaded_tokenizer(call)
     return call.args[0] if is_encoding else None
 
 
-def _is_tokenizer(call: CallEvent) -> bool:
+def _calls_loaded_tokenizer(call: CallEvent) -> bool:
     """Is it a call of a tokenizer that is loaded?"""
     owner = call.receiver
     return isinstance(owner, Result) and owner.call.named("transformers.*.from_pretrained")
 
 
-def _given_to_trainer(call: CallEvent) -> Iterator[Value]:
+def _texts_of_trainer_rows(call: CallEvent) -> Iterator[Value]:
     """The texts of a trainer's rows."""
     for _, returned in call.returned_by_callbacks:
         yield returned
@@ -217,7 +217,7 @@ def _given_to_trainer(call: CallEvent) -> Iterator[Value]:
         yield from (one for name, one in row.entries.items() if name in TEXT_COLUMNS)
 
 
-def _given_by_request(call: CallEvent) -> Iterator[Value]:
+def _texts_of_request_or_file(call: CallEvent) -> Iterator[Value]:
     """The texts of a request by HTTP, or of a row that is written to a file."""
     body = call.keywords.get("json") or call.keywords.get("obj")
     if body is None and call.named(*WRITES) and call.args:
@@ -226,7 +226,7 @@ def _given_by_request(call: CallEvent) -> Iterator[Value]:
         yield from (one for name, one in body.entries.items() if name in TEXT_COLUMNS)
 
 
-def _given_to_client(call: CallEvent) -> Iterator[Value]:
+def _prompts_of_client(call: CallEvent) -> Iterator[Value]:
     """The messages or the prompt that a client, an engine or a pipeline is asked with."""
     for name in ASKED_WITH:
         if name in call.keywords:
@@ -237,32 +237,32 @@ def _given_to_client(call: CallEvent) -> Iterator[Value]:
         yield call.args[0]
 
 
-def _known_placeholder(module: Module, node: ast.AST, text: str) -> str:
+def _placeholder_named_in_code(module: Module, node: ast.AST, text: str) -> str:
     """The first placeholder of a text whose name the code around its uses has; empty where there is
     none.
     """
     found = list(PLACEHOLDER.finditer(text))
     if not found:
         return ""
-    names = _names_around(module, node)
+    names = _names_around_uses(module, node)
     for one in found:
-        root, last = _root_of(one[1]), _last_of(one[1])
+        root, last = _first_name_of(one[1]), _last_key_of(one[1])
         if root in names and not is_answer_name(last):
             return str(one[0])
     return ""
 
 
-def _root_of(expression: str) -> str:
-    """`row` of `row['text']`."""
+def _first_name_of(expression: str) -> str:
+    """The first name of a placeholder's expression: `row` of `row['text']`."""
     return str(re.split(r"[.\[]", expression, maxsplit=1)[0])
 
 
-def _last_of(expression: str) -> str:
-    """`text` of `row['text']`."""
+def _last_key_of(expression: str) -> str:
+    """The last key or name of a placeholder's expression: `text` of `row['text']`."""
     return str(re.findall(r"\w+", expression)[-1])
 
 
-def _names_around(module: Module, node: ast.AST) -> set[str]:
+def _names_around_uses(module: Module, node: ast.AST) -> set[str]:
     """The names that the functions have which use a text, and the columns that the file reads."""
     names = set(names_read(module))
     for use in _uses_of_text(module, node):
@@ -276,18 +276,21 @@ def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
     holder = next(
         (one for one in module.parents(node) if isinstance(one, ast.Assign | ast.AnnAssign)), None
     )
-    if holder is None or not _is_trimmed(holder.value, node):
+    if holder is None or not _is_text_or_its_trimming(holder.value, node):
         return [node]
     targets = holder.targets if isinstance(holder, ast.Assign) else [holder.target]
-    wanted = {_name_of_target(one) for one in targets}
+    wanted = {_assigned_name(one) for one in targets}
     uses: list[ast.AST] = []
     for name in wanted:
         uses += module.name_reads.get(name, [])
     return uses + [one for one in module.nodes(ast.Attribute) if one.attr in wanted]
 
 
-def _name_of_target(target: ast.expr) -> str:
-    """`PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty of any other target."""
+def _assigned_name(target: ast.expr) -> str:
+    """The name that an assignment sets:
+
+    `PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty of any other target.
+    """
     if isinstance(target, ast.Attribute):
         return target.attr
     return target.id if isinstance(target, ast.Name) else ""

@@ -1,5 +1,4 @@
-"""Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of
-the file beside it.
+"""Finds splits of sorted rows in file order that leave classes to the test part alone.
 
 How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows
 of the file; a column of few values tells which of them stand in the last part alone.
@@ -38,7 +37,7 @@ MIN_ROWS = 10
 """Fewer rows are an example"""
 
 
-class OneSidedClass(NamedTuple):
+class ClassInTestPartOnly(NamedTuple):
     """A split that leaves values of a column to the test part alone."""
 
     node: ast.AST
@@ -48,20 +47,23 @@ class OneSidedClass(NamedTuple):
     source: str
 
 
-def one_sided_splits(module: Module) -> Iterator[OneSidedClass]:
+def splits_with_class_in_test_only(module: Module) -> Iterator[ClassInTestPartOnly]:
     """The splits of a file that leave values of a column to the test part alone, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         if any(trace.calls(*SHUFFLES)):
             continue
-        for split in (*_by_calls(trace, module), *_by_slices(trace, module)):
+        for split in (
+            *_one_sided_splits_by_calls(trace, module),
+            *_one_sided_splits_by_slices(trace, module),
+        ):
             if split.node not in seen:
                 seen.add(split.node)
                 yield split
 
 
-def _by_calls(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
-    """`train_test_split(..., shuffle=False)` of datasets and of sklearn."""
+def _one_sided_splits_by_calls(trace: Trace, module: Module) -> Iterator[ClassInTestPartOnly]:
+    """The one-sided splits by `train_test_split(..., shuffle=False)` of datasets and of sklearn."""
     for call in trace.all_calls:
         is_method = call.method == "train_test_split"
         if call.home.path != module.path or not (is_method or call.named(*SKLEARN)):
@@ -70,15 +72,15 @@ def _by_calls(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
         data = call.receiver if is_method else next(iter(call.args), None)
         if data is None or shuffles is None or constant_of(shuffles) is not False:
             continue
-        rows = rows_in_order(trace, module, data)
-        share = _test_share(call)
+        rows = rows_in_file_order(trace, module, data)
+        share = _test_share_or_number(call)
         if rows is not None and share is not None:
             count = len(rows.rows)
             size = round(share * count) if isinstance(share, float) else share
-            yield from _one_sided(call.node, rows, count - size)
+            yield from _class_in_test_part_only(call.node, rows, count - size)
 
 
-def _test_share(call: CallEvent) -> float | int | None:
+def _test_share_or_number(call: CallEvent) -> float | int | None:
     """The share or number of test rows; None where it is not known."""
     given = call.argument(0 if call.method == "train_test_split" else -1, "test_size")
     if given is None:
@@ -91,21 +93,21 @@ def _test_share(call: CallEvent) -> float | int | None:
     return plain if isinstance(plain, int | float) and not isinstance(plain, bool) else None
 
 
-def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
-    """`rows[:n]` and `rows[n:]`."""
-    for tail, start in second_parts(trace):
+def _one_sided_splits_by_slices(trace: Trace, module: Module) -> Iterator[ClassInTestPartOnly]:
+    """The one-sided splits by two slices: `rows[:n]` and `rows[n:]`."""
+    for tail, start in second_slices_with_bound(trace):
         node = tail.key.node
         if node is None or not module.holds(node):
             continue
-        rows = rows_in_order(trace, module, tail.base)
-        row = None if rows is None else _row_number(start, len(rows.rows))
+        rows = rows_in_file_order(trace, module, tail.base)
+        row = None if rows is None else _bound_as_row_number(start, len(rows.rows))
         if rows is not None and row is not None:
-            yield from _one_sided(node, rows, row)
+            yield from _class_in_test_part_only(node, rows, row)
 
 
-def second_parts(trace: Trace) -> Iterator[tuple[Item, Value]]:
-    """(`rows[n:]`, `n`) of the splits of a run into `rows[:n]` and `rows[n:]`; both bounds are
-    written alike.
+def second_slices_with_bound(trace: Trace) -> Iterator[tuple[Item, Value]]:
+    """The second slice of each split of a run into `rows[:n]` and `rows[n:]`, with `n`; both bounds
+    are written alike.
     """
     heads: set[tuple[int, str]] = set()
     tails: dict[tuple[int, str], tuple[Item, Value]] = {}
@@ -131,18 +133,24 @@ def slices_of(trace: Trace) -> Iterator[Item]:
             yield value.part_of
 
 
-def _row_number(bound: Value, count: int) -> int | None:
-    """`n` of `rows[n:]`, also as `int(0.8 * len(rows))`; None where it is not known."""
+def _bound_as_row_number(bound: Value, count: int) -> int | None:
+    """The row number that the bound of a slice is:
+
+    `n` of `rows[n:]`, also as `int(0.8 * len(rows))`; None where it is not known.
+    """
     plain = constant_of(bound)
     if type(plain) is int:
         return plain if plain >= 0 else count + plain
     if isinstance(bound, Result) and bound.call.named("int", "round") and bound.call.args:
         bound = bound.call.args[0]
-    return _share_of_rows(bound, count) if isinstance(bound, Operation) else None
+    return _rounded_share_of_rows(bound, count) if isinstance(bound, Operation) else None
 
 
-def _share_of_rows(product: Operation, count: int) -> int | None:
-    """`0.8 * len(rows)`, `len(rows) // 5`, rounded down; None for any other operation."""
+def _rounded_share_of_rows(product: Operation, count: int) -> int | None:
+    """The row number that is a share of all rows, rounded down:
+
+    `0.8 * len(rows)`, `len(rows) // 5`; None for any other operation.
+    """
     lengths = [one for one in product.operands if isinstance(one, Result) and one.call.named("len")]
     factors = map(constant_of, product.operands)
     numbers = [one for one in factors if isinstance(one, int | float)]
@@ -151,7 +159,7 @@ def _share_of_rows(product: Operation, count: int) -> int | None:
     return int(count * numbers[0]) if product.operator == "*" else int(count // numbers[0])
 
 
-def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
+def rows_in_file_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
     """The rows of a file, where a data set certainly holds them in their order."""
     if alignment_to_source(trace, data).changes:
         return None
@@ -159,7 +167,9 @@ def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
     return rows if rows is not None and rows.is_whole and len(rows.rows) >= MIN_ROWS else None
 
 
-def _one_sided(node: ast.AST, rows: FileRows, start: int) -> Iterator[OneSidedClass]:
+def _class_in_test_part_only(
+    node: ast.AST, rows: FileRows, start: int
+) -> Iterator[ClassInTestPartOnly]:
     """The first column with values that stand in the rows from `start` on alone."""
     if not 0 < start < len(rows.rows):
         return
@@ -168,7 +178,7 @@ def _one_sided(node: ast.AST, rows: FileRows, start: int) -> Iterator[OneSidedCl
         only = [one for one in dict.fromkeys(cells[start:]) if one not in set(cells[:start])]
         if only:
             names = tuple(str(one) for one in only)
-            yield OneSidedClass(node, column, names, len(rows.rows) - start, rows.source)
+            yield ClassInTestPartOnly(node, column, names, len(rows.rows) - start, rows.source)
             return
 
 

@@ -1,4 +1,4 @@
-"""Answers in a format: where a generated text is parsed, and instructions that ask for one."""
+"""Finds where generated texts are parsed as a format, and instructions that ask for one."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ MIN_WORDS = 4
 """A text of fewer words is a key, a name or a label, and no instruction"""
 
 
-def structured_answers(module: Module) -> Iterator[ast.AST]:
+def signs_of_structured_answers(module: Module) -> Iterator[ast.AST]:
     """Where the answers are parsed, or where an instruction asks for a format."""
     parsers: list[Call] = [*module.calls(*PARSES), *module.methods(*PARSING_METHODS)]
     for call in parsers:
-        if call.args and _is_answer(module, call.args[0]):
+        if call.args and _parses_generated_text(module, call.args[0]):
             yield call.node
     for node in module.nodes(ast.Constant):
         if not isinstance(node.value, str) or len(node.value.split()) < MIN_WORDS:
             continue
         if not ASKS.search(node.value) or _is_docstring(module, node):
             continue
-        if _is_instruction(module, node):
+        if _is_prompt_text(module, node):
             yield node
 
 
-def _is_answer(module: Module, parsed: ast.expr) -> bool:
+def _parses_generated_text(module: Module, parsed: ast.expr) -> bool:
     """Does the text that is parsed come from a generation?"""
     for part in backward_slice(module, parsed):
         if isinstance(part, ast.Call):
@@ -56,9 +56,9 @@ def _is_docstring(module: Module, node: ast.Constant) -> bool:
     return isinstance(module.scopes.parent.get(node), ast.Expr)
 
 
-def _is_instruction(module: Module, node: ast.Constant) -> bool:
-    """Is it assigned, or part of a message or prompt; and no text that is printed, raised or shown
-    as help?
+def _is_prompt_text(module: Module, node: ast.Constant) -> bool:
+    """Is a text assigned, or part of a message or prompt, and not one that is printed, raised or
+    shown as help?
     """
     for around in module.parents(node):
         if isinstance(around, ast.Raise):

@@ -1,5 +1,5 @@
-"""Stops that a script gives to generation, and that hold no token which ends a turn of its chat
-model.
+"""Finds stops that a script gives to generation, and that hold no token which ends a turn of its
+chat model.
 
 How it works: published chat models end a turn with one token and a text with another. A script that
 asks by the chat template, and gives only the end of a text as `eos_token_id`, replaces the stops of
@@ -20,7 +20,7 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 
-class EndsOfFamily(NamedTuple):
+class EndTokensOfFamily(NamedTuple):
     """The tokens by which a published family of chat models ends."""
 
     pattern: str
@@ -33,23 +33,23 @@ class EndsOfFamily(NamedTuple):
 
 # Read from the published tokenizer and generation_config files.
 FAMILIES = (
-    EndsOfFamily(
+    EndTokensOfFamily(
         r"(meta-)?llama-?3.*instruct",
         "<|eot_id|>",
         frozenset((128009, 128008)),
         "<|end_of_text|>",
         128001,
     ),
-    EndsOfFamily(
+    EndTokensOfFamily(
         r"qwen(1-5|2|2-5)-.*(instruct|chat)|qwen3-(?!.*base)",
         "<|im_end|>",
         frozenset((151645,)),
         "<|endoftext|>",
         151643,
     ),
-    EndsOfFamily(r"gemma-2-.*-it", "<end_of_turn>", frozenset((107,)), "<eos>", 1),
-    EndsOfFamily(r"gemma-3-.*-it", "<end_of_turn>", frozenset((106,)), "<eos>", 1),
-    EndsOfFamily(r"phi-3.*instruct", "<|end|>", frozenset((32007,)), "<|endoftext|>", 32000),
+    EndTokensOfFamily(r"gemma-2-.*-it", "<end_of_turn>", frozenset((107,)), "<eos>", 1),
+    EndTokensOfFamily(r"gemma-3-.*-it", "<end_of_turn>", frozenset((106,)), "<eos>", 1),
+    EndTokensOfFamily(r"phi-3.*instruct", "<|end|>", frozenset((32007,)), "<|endoftext|>", 32000),
 )
 GENERATES = ("transformers.GenerationConfig",)
 OTHER_STOPS = ("stop_strings", "stopping_criteria")
@@ -59,10 +59,10 @@ class StopOfText(NamedTuple):
     """A stop that ends texts, and no turns."""
 
     node: ast.expr
-    family: EndsOfFamily
+    family: EndTokensOfFamily
 
 
-def stops_of_text_alone(module: Module) -> Iterator[StopOfText]:
+def stops_without_turn_end(module: Module) -> Iterator[StopOfText]:
     """The `eos_token_id` of calls that generate from a chat template, where no end of a turn is
     among them.
     """
@@ -73,11 +73,11 @@ def stops_of_text_alone(module: Module) -> Iterator[StopOfText]:
         return
     for call in (*module.calls(*GENERATES), *module.methods("generate")):
         node = _eos_of_call(module, call)
-        if node is not None and _ends_text_alone(module, node, family):
+        if node is not None and _all_ids_end_texts(module, node, family):
             yield StopOfText(node, family)
 
 
-def _family_of_models(module: Module) -> EndsOfFamily | None:
+def _family_of_models(module: Module) -> EndTokensOfFamily | None:
     """The one family of the published chat models that a file loads; None where it loads none, or
     several.
     """
@@ -112,7 +112,7 @@ def _eos_of_call(module: Module, call: Call) -> ast.expr | None:
     return None
 
 
-def _ends_text_alone(module: Module, node: ast.expr, family: EndsOfFamily) -> bool:
+def _all_ids_end_texts(module: Module, node: ast.expr, family: EndTokensOfFamily) -> bool:
     """Are all ids that are given the end of a text?"""
     value = module.flow.value(node)
     ids = value if isinstance(value, list) else [value]

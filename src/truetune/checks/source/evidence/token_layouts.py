@@ -1,4 +1,5 @@
-"""Where tokens stand in an array of a symbolic run, beside the array that they come from.
+"""Computes where the tokens of an array stand in the array that they come from, in a symbolic run,
+and by how many tokens labels are ahead of ids.
 
 How it works: ids and labels are followed back through casts, slices, joins and what is written into
 them, to the arrays that nobody made of others. For each of those it is known at which place its
@@ -62,7 +63,7 @@ MAX_DEPTH = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TokenWay:
     """How an array is followed."""
 
     are_labels: bool
@@ -70,15 +71,15 @@ class Way:
     depth: int = 0
     """Steps that were taken up to here"""
 
-    def on(self) -> Way:
-        """One step further."""
+    def on(self) -> TokenWay:
+        """The way one step deeper."""
         return replace(self, depth=self.depth + 1)
 
 
-IDS_WAY, LABELS_WAY = Way(False), Way(True)
+IDS_WAY, LABELS_WAY = TokenWay(False), TokenWay(True)
 
 
-def shift_between(ids: Layout | None, labels: Layout | None) -> int | None:
+def tokens_ahead(ids: Layout | None, labels: Layout | None) -> int | None:
     """How many tokens the labels are ahead of the ids at the same place; None where that is not
     known.
     """
@@ -96,13 +97,13 @@ def shift_between(ids: Layout | None, labels: Layout | None) -> int | None:
     return shifts.pop() if len(shifts) == 1 else None
 
 
-class TokenPlaces:
+class TokenLayouts:
     """Questions about the arrays of one run."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
-    def layout(self, value: Value, way: Way) -> Layout | None:
+    def layout_of(self, value: Value, way: TokenWay) -> Layout | None:
         """Which tokens stand where in an array; an array of which nothing is known is its own
         source.
 
@@ -115,25 +116,25 @@ class TokenPlaces:
         """
         if way.depth > MAX_DEPTH:
             return None
-        written = self._written_into(value, way)
+        written = self._segments_written_into(value, way)
         if written is None:
             return None
-        return tuple(written) or self._layout_as_made(value, way)
+        return tuple(written) or self._layout_before_writes(value, way)
 
-    def given(self, value: Value | BatchField, way: Way) -> Layout | None:
+    def layout_of_argument(self, value: Value | BatchField, way: TokenWay) -> Layout | None:
         """The layout of what a model is given, by its name or as a field of a batch."""
         if isinstance(value, BatchField):
             return self.layout_of_field(value, way)
-        return self.layout(value, way)
+        return self.layout_of(value, way)
 
-    def layout_of_field(self, field: BatchField, way: Way) -> Layout | None:
+    def layout_of_field(self, field: BatchField, way: TokenWay) -> Layout | None:
         """The layout of what a field of a batch holds."""
         source = source_of_field(field)
         if isinstance(source, BatchField):
             return (Segment((id(source.batch), source.name), START),)
-        return self.layout(source, way.on())
+        return self.layout_of(source, way.on())
 
-    def _layout_as_made(self, value: Value, way: Way) -> Layout | None:
+    def _layout_before_writes(self, value: Value, way: TokenWay) -> Layout | None:
         """The layout of an array before anything is written into it."""
         field = batch_field_read(value)
         if field is not None:
@@ -142,8 +143,8 @@ class TokenPlaces:
             last = value.options[-1]
             # What a loop or a function made is another value for each pass of the run.
             if all(one.node is last.node for one in value.options):
-                return self.layout(last, way.on())
-            layouts = [self.layout(one, way.on()) for one in value.options]
+                return self.layout_of(last, way.on())
+            layouts = [self.layout_of(one, way.on()) for one in value.options]
             return layouts[0] if all(one == layouts[0] for one in layouts) else None
         if isinstance(value, Sequence):
             return self._layout_of_list(value, way)
@@ -154,37 +155,37 @@ class TokenPlaces:
         if isinstance(value, Result):
             return self._layout_of_call(value, way)
         if isinstance(value, Element) and slices_tokens_of_rows(value.iterable):
-            return self.layout(value.iterable, way.on())  # one of its rows
+            return self.layout_of(value.iterable, way.on())  # one of its rows
         return (Segment(id(value), START),)
 
-    def _layout_of_operation(self, value: Operation, way: Way) -> Layout | None:
+    def _layout_of_operation(self, value: Operation, way: TokenWay) -> Layout | None:
         """The layout of a sum of lists, or of a list that is repeated."""
         if value.operator == "+":
-            return self._joined(value.operands, way)
+            return self._layout_of_join(value.operands, way)
         if value.operator == "*":
             return None if filler_length(value) is None else NOTHING
         return (Segment(id(value), START),)
 
-    def _written_into(self, value: Value, way: Way) -> list[Segment] | None:
+    def _segments_written_into(self, value: Value, way: TokenWay) -> list[Segment] | None:
         """The tokens that are written into parts of an array; None where it is not known which or
         where.
         """
         segments: dict[Segment, None] = {}
         for store in self._trace.uses(value):
-            if not isinstance(store, StoreEvent) or not _writes_items(store, value):
+            if not isinstance(store, StoreEvent) or not _writes_tokens(store, value):
                 continue
             if isinstance(constant_of(store.value), int):
                 if not way.are_labels and not is_filler(value):
                     return None
                 continue
-            found = self.layout(store.value, way.on())
+            found = self.layout_of(store.value, way.on())
             start = token_start_of_index(store.key) if isinstance(store.key, Value) else None
             if found is None or start is None or store.is_augmented:
                 return None
             segments.update(dict.fromkeys(shift_layout(found, start)))
         return list(segments)
 
-    def _layout_of_list(self, value: Sequence, way: Way) -> Layout | None:
+    def _layout_of_list(self, value: Sequence, way: TokenWay) -> Layout | None:
         """The layout of a list: of tokens that are constant, of rows, or a part of another list."""
         if value.part_of is not None:
             return self._layout_of_item(value.part_of, way)
@@ -193,15 +194,15 @@ class TokenPlaces:
         last = value.items[-1]
         # A list that is filled in a loop holds one item for each pass of the run.
         if all(one.node is last.node for one in value.items):
-            return self.layout(last, way.on())
+            return self.layout_of(last, way.on())
         return (Segment(id(value), START),)
 
-    def _joined(self, parts: Iterable[Value], way: Way) -> Layout | None:
+    def _layout_of_join(self, parts: Iterable[Value], way: TokenWay) -> Layout | None:
         """The layout of arrays one behind the other, as far as their lengths are known."""
         segments: list[Segment] = []
         start = START
         for part in parts:
-            found = self.layout(part, way.on())
+            found = self.layout_of(part, way.on())
             if found is None:
                 return None
             segments += shift_layout(found, start)
@@ -211,15 +212,15 @@ class TokenPlaces:
             start = start.plus(length)
         return tuple(segments)
 
-    def _layout_of_item(self, item: Item, way: Way) -> Layout | None:
+    def _layout_of_item(self, item: Item, way: TokenWay) -> Layout | None:
         """The layout of a part of an array, or of one array of a batch that is a tuple."""
         array = item_of_batch_tuple(item)
         if array is not None:
-            return self.layout(array, way.on())
-        found = self.layout(item.base, way.on())
+            return self.layout_of(array, way.on())
+        found = self.layout_of(item.base, way.on())
         return None if found is None else layout_after_index(found, item.key)
 
-    def _layout_of_call(self, value: Result, way: Way) -> Layout | None:
+    def _layout_of_call(self, value: Result, way: TokenWay) -> Layout | None:
         """The layout of what a call gives."""
         call = value.call
         if is_filler(value):
@@ -227,30 +228,30 @@ class TokenPlaces:
         if call.named(*JOINS):
             parts = call.argument(0, "tensors")
             if isinstance(parts, Sequence) and not parts.is_open:
-                return self._joined(parts.items, way)
+                return self._layout_of_join(parts.items, way)
         moved = move_of_call(call)
         if moved is not None:
-            return self._moved(moved, way)
-        inside = _arrays_inside(call, way)
-        layouts = [self.layout(one, way.on()) for one in inside]
+            return self._layout_of_move(moved, way)
+        inside = _arrays_kept_in_place(call, way)
+        layouts = [self.layout_of(one, way.on()) for one in inside]
         if not layouts:
             return (Segment(id(value), START),)
         # Of two arrays that a mask chooses from, one is full of -100.
         return next((one for one in layouts if one), None)
 
-    def _moved(self, moved: Move, way: Way) -> Layout | None:
+    def _layout_of_move(self, moved: Move, way: TokenWay) -> Layout | None:
         """The layout of an array whose tokens were rolled or padded."""
-        found = self.layout(moved.array, way.on())
+        found = self.layout_of(moved.array, way.on())
         return None if found is None or moved.by is None else shift_layout(found, moved.by)
 
 
-def _writes_items(store: StoreEvent, value: Value) -> bool:
+def _writes_tokens(store: StoreEvent, value: Value) -> bool:
     """Does it write tokens into an array, and not a field into a batch or an attribute?"""
     is_name = isinstance(store.key, str) or isinstance(constant_of(store.key), str)
     return store.base is value and not is_name
 
 
-def _arrays_inside(call: CallEvent, way: Way) -> list[Value]:
+def _arrays_kept_in_place(call: CallEvent, way: TokenWay) -> list[Value]:
     """The arrays whose tokens a call gives again at the same places; none where it makes other
     ones.
     """

@@ -1,5 +1,5 @@
-"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run
-of a script.
+"""Finds tokens that are picked from a causal model's logits and compared with labels, and how many
+tokens they look ahead.
 
 How it works: both sides of an equality are followed back, one through `argmax` to the pass of a
 causal model, the other to its labels; the places of their tokens are compared as those of a loss
@@ -60,25 +60,25 @@ def token_accuracies(module: Module) -> Iterator[TokenAccuracy]:
             node = value.node
             if node is None or node in seen or module.home(node).path != module.path:
                 continue
-            ahead = _distance(search, value)
+            ahead = _look_ahead_of_comparison(search, value)
             if ahead is not None:
                 seen.add(node)
                 yield TokenAccuracy(node, ahead)
 
 
-def _distance(search: OwnLossSearch, value: Value) -> int | None:
+def _look_ahead_of_comparison(search: OwnLossSearch, value: Value) -> int | None:
     """By how many tokens a comparison looks ahead; None for any other value."""
-    pair = _compared(value)
+    pair = _sides_of_equality(value)
     if pair is None:
         return None
     for picked, labels in (pair, pair[::-1]):
-        logits = _picked_logits(search, picked)
+        logits = _logits_of_picked_tokens(search, picked)
         if logits is not None:
             return search.look_ahead(logits, labels)
     return None
 
 
-def _compared(value: Value) -> tuple[Value, Value] | None:
+def _sides_of_equality(value: Value) -> tuple[Value, Value] | None:
     """The two sides of an equality."""
     if isinstance(value, Operation) and value.operator in EQUALITIES and len(value.operands) == 2:
         return value.operands[0], value.operands[1]
@@ -89,10 +89,10 @@ def _compared(value: Value) -> tuple[Value, Value] | None:
         return call.args[0], call.args[1]
     if call.method in ("eq", "ne") and call.receiver is not None and call.args:
         return call.receiver, call.args[0]
-    return _given_to_metric(call)
+    return _sides_given_to_metric(call)
 
 
-def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
+def _sides_given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
     """What a metric of a library compares: a function, or an object wherever it was made and handed
     to.
     """
@@ -107,12 +107,12 @@ def _given_to_metric(call: CallEvent) -> tuple[Value, Value] | None:
     return None
 
 
-def _picked_logits(search: OwnLossSearch, value: Value, depth: int = 0) -> Logits | None:
+def _logits_of_picked_tokens(search: OwnLossSearch, value: Value, depth: int = 0) -> Logits | None:
     """The logits of which `argmax` picked tokens; None where it did not."""
     if depth > MAX_STEPS:
         return None
     if isinstance(value, Item):
-        whole = _picked_logits(search, value.base, depth + 1)
+        whole = _logits_of_picked_tokens(search, value.base, depth + 1)
         segments = None if whole is None else layout_after_index((whole.segment,), value.key)
         return None if whole is None or not segments else whole._replace(segment=segments[0])
     if not isinstance(value, Result):
@@ -123,5 +123,5 @@ def _picked_logits(search: OwnLossSearch, value: Value, depth: int = 0) -> Logit
     if call.named(*PICKING_FUNCTIONS) and call.args:
         return search.logits_of(call.args[0])
     if call.method in KEEPING_METHODS and call.receiver is not None:
-        return _picked_logits(search, call.receiver, depth + 1)
+        return _logits_of_picked_tokens(search, call.receiver, depth + 1)
     return None

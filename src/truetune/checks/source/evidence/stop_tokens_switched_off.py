@@ -1,5 +1,5 @@
-"""Settings by which a script switches stop tokens off, in whatever call or body they travel to an
-engine.
+"""Finds settings by which a script switches stop tokens off, in whatever call or request body they
+travel to an engine.
 
 How it works: the symbolic run gives each call with its arguments; dictionaries among them are read
 with what is spread into them. The trade-off: a file that measures speed switches stopping off on
@@ -55,13 +55,13 @@ def stopping_switches(module: Module) -> Iterator[StoppingSwitch]:
         for call in trace.all_calls:
             if call.home.path != module.path or call.is_repeated:
                 continue
-            for found in _switches_of(call):
+            for found in _stopping_switches_of_call(call):
                 if found.node not in seen:
                     seen.add(found.node)
                     yield found
 
 
-def is_off(settings: dict[str, object]) -> tuple[str, str] | None:
+def setting_that_stops_stopping(settings: dict[str, object]) -> tuple[str, str] | None:
     """The name of the setting that keeps answers from ending, and what it does; None where none
     does.
     """
@@ -82,26 +82,28 @@ def is_off(settings: dict[str, object]) -> tuple[str, str] | None:
     return None
 
 
-def _switches_of(call: CallEvent) -> Iterator[StoppingSwitch]:
+def _stopping_switches_of_call(call: CallEvent) -> Iterator[StoppingSwitch]:
     """What one call says about stopping."""
-    values = dict(_settings(call.keywords))
+    values = dict(_settings_in_arguments(call.keywords))
     for argument in call.args:
         if isinstance(argument, Mapping):
-            values.update(_settings(argument.entries))
+            values.update(_settings_in_arguments(argument.entries))
     plain = {name: constant_of(value) for name, value in values.items()}
-    found = is_off(plain)
+    found = setting_that_stops_stopping(plain)
     if found is not None:
         name, text = found
         yield StoppingSwitch(values[name].node or call.node, text, name)
 
 
-def _settings(entries: dict[str, Value], depth: int = 0) -> Iterator[tuple[str, Value]]:
+def _settings_in_arguments(
+    entries: dict[str, Value], depth: int = 0
+) -> Iterator[tuple[str, Value]]:
     """The settings in the arguments of a call, and in the dictionaries among them."""
     for name, value in entries.items():
         inner = value
         if isinstance(inner, Choice) or depth >= MAX_DEPTH:
             continue
         if isinstance(inner, Mapping):
-            yield from _settings(inner.entries, depth + 1)
+            yield from _settings_in_arguments(inner.entries, depth + 1)
         elif name in (IGNORES, *LEAST, *MOST):
             yield name, inner

@@ -1,5 +1,5 @@
-"""Texts that a model's library gives with the prompt in front: whole decodes, pipelines, and
-engines told to echo.
+"""Finds texts that a model's library returns with the prompt in front: whole decodes, pipelines,
+and engines told to echo.
 
 `generate` of a causal model returns the prompt's ids too. A text-generation pipeline gives the full
 text of a prompt that is a text, where `return_full_text` says nothing else. `echo=True` of
@@ -56,7 +56,7 @@ class PromptedText(NamedTuple):
     remedy: str
 
 
-def texts_with_prompt(module: Module) -> Iterator[PromptedText]:
+def returned_texts_with_prompt(module: Module) -> Iterator[PromptedText]:
     """The texts of a file that certainly hold their prompt."""
     for call in decodes_of_generated_ids(module):
         if is_whole_output(module, call.args[0] if call.args else call.node):
@@ -66,12 +66,15 @@ def texts_with_prompt(module: Module) -> Iterator[PromptedText]:
                 PROMPT_IN_GENERATION,
                 CUT_DECODED_IDS,
             )
-    yield from _texts_of_pipelines(module)
+    yield from _prompted_texts_of_pipelines(module)
     yield from _echoed_texts(module)
 
 
-def _texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
-    """`result["generated_text"]` of a pipeline that is given texts and gives them back."""
+def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
+    """The texts of a pipeline that is given texts and gives them back in front:
+
+    `result["generated_text"]`.
+    """
     for node in module.nodes(ast.Subscript):
         if module.flow.value(node.slice) != GENERATED_TEXT:
             continue
@@ -98,22 +101,26 @@ def _gives_full_text(module: Module, call: Call) -> bool:
         if one.open or any(name in one.keywords for name in FULL_TEXT_SETTINGS):
             return False
     prompts = call.argument(0, "text_inputs")
-    return prompts is not None and _is_text(module, prompts)
+    return prompts is not None and _is_text_or_list_of_texts(module, prompts)
 
 
-def _is_text(module: Module, node: ast.AST, depth: int = 0) -> bool:
+def _is_text_or_list_of_texts(module: Module, node: ast.AST, depth: int = 0) -> bool:
     """Is it one text, or a list of texts, and no chat?"""
     if _is_written_text(node):
         return True
     if isinstance(node, ast.BinOp):
-        return any(_is_text(module, side, depth + 1) for side in (node.left, node.right))
+        return any(
+            _is_text_or_list_of_texts(module, side, depth + 1) for side in (node.left, node.right)
+        )
     if isinstance(node, ast.ListComp):
-        return _is_text(module, node.elt, depth + 1)
+        return _is_text_or_list_of_texts(module, node.elt, depth + 1)
     if isinstance(node, ast.List):
-        return bool(node.elts) and all(_is_text(module, one, depth + 1) for one in node.elts)
-    if isinstance(node, ast.Call) and _renders_text(module, module.flow.call(node)):
+        return bool(node.elts) and all(
+            _is_text_or_list_of_texts(module, one, depth + 1) for one in node.elts
+        )
+    if isinstance(node, ast.Call) and _call_gives_text(module, module.flow.call(node)):
         return True
-    return _is_made_as_text(module, node, depth)
+    return _all_origins_are_texts(module, node, depth)
 
 
 def _is_written_text(node: ast.AST) -> bool:
@@ -122,16 +129,18 @@ def _is_written_text(node: ast.AST) -> bool:
     return is_constant or isinstance(node, ast.JoinedStr)
 
 
-def _is_made_as_text(module: Module, node: ast.AST, depth: int) -> bool:
+def _all_origins_are_texts(module: Module, node: ast.AST, depth: int) -> bool:
     """Are all places that make a value texts?"""
     origins = module.flow.origins(node) if depth < MAX_STEPS else ()
     return bool(origins) and all(
-        one.node is not node and not one.element and _is_text(module, one.node, depth + 1)
+        one.node is not node
+        and not one.element
+        and _is_text_or_list_of_texts(module, one.node, depth + 1)
         for one in origins
     )
 
 
-def _renders_text(module: Module, call: Call) -> bool:
+def _call_gives_text(module: Module, call: Call) -> bool:
     """Does a call give a text: of a template, or of a chat?"""
     if call.method == "apply_chat_template":
         return module.flow.value(call.keywords.get("tokenize")) is False
@@ -139,8 +148,9 @@ def _renders_text(module: Module, call: Call) -> bool:
 
 
 def _echoed_texts(module: Module) -> Iterator[PromptedText]:
-    """`result["choices"][0]["text"]` and `result.choices[0].text` of a completion that echoes its
-    prompt.
+    """The texts of a completion that echoes its prompt:
+
+    `result["choices"][0]["text"]` and `result.choices[0].text`.
     """
     if "echo" not in module.text:
         return
@@ -193,7 +203,7 @@ def _generating_call(module: Module, node: ast.AST) -> ast.Call | None:
     return None
 
 
-def word_of_prompt(module: Module, text: PromptedText, searched: ast.expr) -> str | None:
+def searched_word_in_prompt(module: Module, text: PromptedText, searched: ast.expr) -> str | None:
     """A word that a text is searched for and that its own prompt holds; None where that is not
     seen.
 
@@ -202,12 +212,12 @@ def word_of_prompt(module: Module, text: PromptedText, searched: ast.expr) -> st
         text: The text.
         searched: What stands left of `in`: a word, or one of a list of words.
     """
-    words = _words(module, searched)
+    words = _possible_words(module, searched)
     if not words:
         return None
     prompts = [
         part.value.lower()
-        for prompt in _prompts_of(module, text)
+        for prompt in _prompts_of_text(module, text)
         for part in backward_slice(module, prompt)
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     ]
@@ -215,18 +225,18 @@ def word_of_prompt(module: Module, text: PromptedText, searched: ast.expr) -> st
         (
             word
             for word in words
-            if any(word.lower() in prompt.split() for prompt in map(_plain, prompts))
+            if any(word.lower() in prompt.split() for prompt in map(_without_punctuation, prompts))
         ),
         None,
     )
 
 
-def _plain(text: str) -> str:
+def _without_punctuation(text: str) -> str:
     """A text without its punctuation."""
     return "".join(sign if sign.isalnum() else " " for sign in text)
 
 
-def _words(module: Module, searched: ast.expr) -> list[str]:
+def _possible_words(module: Module, searched: ast.expr) -> list[str]:
     """The words that an expression may be."""
     value = module.flow.value(searched)
     values = [value]
@@ -236,7 +246,7 @@ def _words(module: Module, searched: ast.expr) -> list[str]:
     return [one for one in values if isinstance(one, str) and len(one) >= MIN_WORD]
 
 
-def _prompts_of(module: Module, text: PromptedText) -> Iterator[ast.expr]:
+def _prompts_of_text(module: Module, text: PromptedText) -> Iterator[ast.expr]:
     """What was asked for a text."""
     if text.call.method not in ("decode", "batch_decode"):
         given = text.call.argument(0, "text_inputs") or text.call.keywords.get("prompt")

@@ -1,5 +1,5 @@
-"""Loops that run as several processes whose gradients nothing averages, by a symbolic run of the
-script.
+"""Finds loops that run as several processes whose gradients nothing averages, by a symbolic run of
+the script.
 
 How it works: a run that joins a process group is read as a whole. Each of its collective calls is
 followed back to what it exchanges; gradients and weights count as averaged, whatever is done with
@@ -98,7 +98,7 @@ def unaveraged_passes(module: Module) -> Iterator[UnaveragedPass]:
     """The backward passes of a file whose gradients no process gets from another, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not _is_run_of_several(trace) or not trace.is_whole or _may_average(trace):
+        if not _is_data_parallel_run(trace) or not trace.is_whole or _may_average_gradients(trace):
             continue
         step = next((call for call in trace.methods("step") if _steps_plain_model(call)), None)
         if step is None:
@@ -109,7 +109,7 @@ def unaveraged_passes(module: Module) -> Iterator[UnaveragedPass]:
                 yield UnaveragedPass(backward, step)
 
 
-def _is_run_of_several(trace: Trace) -> bool:
+def _is_data_parallel_run(trace: Trace) -> bool:
     """Does a run join a process group, and is it data-parallel by its sampler or by the command
     that starts it?
     """
@@ -128,11 +128,11 @@ def _steps_plain_model(step: CallEvent) -> bool:
         if isinstance(one, Result) and one.call.named("torch.optim.*", "bitsandbytes.optim.*"):
             given = one.call.argument(0, "params")
             models = None if given is None else models_of_parameters(given)
-            return bool(models) and all(map(_is_known_model, models or ()))
+            return bool(models) and all(map(_is_unwrapped_known_model, models or ()))
     return False
 
 
-def _is_known_model(model: Value) -> bool:
+def _is_unwrapped_known_model(model: Value) -> bool:
     """Is a model loaded or made in sight, and not by a function of others, which may wrap it?"""
     for way in lineages(model):
         load = way.load
@@ -142,7 +142,7 @@ def _is_known_model(model: Value) -> bool:
     return True
 
 
-def _may_average(trace: Trace) -> bool:
+def _may_average_gradients(trace: Trace) -> bool:
     """May anything in a run average gradients, or keep the weights of all processes alike in
     another way?
     """
@@ -177,21 +177,21 @@ def _may_hold_weights(value: Value) -> bool:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if len(seen) > MAX_VALUES or _is_weight(one):
+        if len(seen) > MAX_VALUES or _may_be_gradient_or_weights(one):
             return True
-        if not _is_of_forward_or_rows(one):
+        if not _is_model_output_or_batch(one):
             waiting.extend(operands_of(one))
     return False
 
 
-def _is_of_forward_or_rows(value: Value) -> bool:
+def _is_model_output_or_batch(value: Value) -> bool:
     """Is it what a model or a loader gives? A forward pass is made of weights, and gives none."""
     if not isinstance(value, Result):
         return False
     return value.call.method in ("__call__", "forward") or value.call.named("*.DataLoader")
 
 
-def _is_weight(value: Value) -> bool:
+def _may_be_gradient_or_weights(value: Value) -> bool:
     """Is it a gradient, or weights, or may it be?"""
     if isinstance(value, Attribute) and value.name in ("grad", "data"):
         return True

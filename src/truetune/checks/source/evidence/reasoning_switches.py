@@ -1,5 +1,5 @@
-"""Whether chat templates are told to reason, by a symbolic run: for the rows of a training, and for
-questions.
+"""Says whether chat templates are told to reason, for the rows of a training and for questions, by
+a symbolic run.
 
 The trade-off: a value that is not known makes the whole file unknown. Rows are what is rendered
 without the header of an answer, questions what is rendered with it.
@@ -27,7 +27,7 @@ EMPTY_BLOCK = re.compile(r"<think>\s*</think>")
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ReasoningSwitch:
     """A place that renders a chat."""
 
     node: ast.AST
@@ -37,42 +37,42 @@ class Thinking:
     """Of a training: does the template reason where it is told nothing?"""
 
 
-def trained_thinking(module: Module) -> Thinking | None:
+def reasoning_in_trained_rows(module: Module) -> ReasoningSwitch | None:
     """How a training renders its rows; None where it does not say, or says both."""
     states: dict[bool | None, ast.AST] = {}
-    for call in _renders(module):
+    for call in _chat_renders(module):
         if constant_of(call.keywords.get("add_generation_prompt")) is True:
             continue
-        state = _state(call.keywords)
+        state = _reasoning_told(call.keywords)
         if state is NO_CONSTANT:
             return None
         states.setdefault(state, call.node)
     if len(states) != 1:
         return None
     state, node = next(iter(states.items()))
-    written = next(_written_reasoning(module), None)
+    written = next(_texts_writing_reasoning(module), None)
     if written is not None:
         state, node = True, written
-    return None if state is None else Thinking(node, state, reasons_by_default(module))
+    return None if state is None else ReasoningSwitch(node, state, model_reasons_by_default(module))
 
 
-def reasons_by_default(module: Module) -> bool:
+def model_reasons_by_default(module: Module) -> bool:
     """Does a file name a model whose template reasons where it is told nothing?"""
     return REASONS_BY_DEFAULT.search(module.text) is not None
 
 
-def asked_thinking(module: Module) -> Iterator[Thinking]:
+def reasoning_in_questions(module: Module) -> Iterator[ReasoningSwitch]:
     """How a file renders its questions, or tells a server to; each place once."""
     seen: set[ast.AST] = set()
-    for call in (*_questions(module), *_requests(module)):
-        state = _state(_template_settings(call))
+    for call in (*_question_renders(module), *_chat_requests(module)):
+        state = _reasoning_told(_template_settings(call))
         if state is NO_CONSTANT or call.node in seen:
             continue
         seen.add(call.node)
-        yield Thinking(call.node, state)
+        yield ReasoningSwitch(call.node, state)
 
 
-def _renders(module: Module) -> Iterator[CallEvent]:
+def _chat_renders(module: Module) -> Iterator[CallEvent]:
     """The calls of a file that render chats."""
     for trace in traces_of(module):
         for call in trace.methods(*RENDERS):
@@ -80,14 +80,14 @@ def _renders(module: Module) -> Iterator[CallEvent]:
                 yield call
 
 
-def _questions(module: Module) -> Iterator[CallEvent]:
+def _question_renders(module: Module) -> Iterator[CallEvent]:
     """The calls that render a question, with the header of its answer."""
-    for call in _renders(module):
+    for call in _chat_renders(module):
         if constant_of(call.keywords.get("add_generation_prompt")) is True and not call.is_open:
             yield call
 
 
-def _requests(module: Module) -> Iterator[CallEvent]:
+def _chat_requests(module: Module) -> Iterator[CallEvent]:
     """The chats that a file sends to a server."""
     for trace in traces_of(module):
         for call in trace.methods("create", "parse", "chat"):
@@ -114,7 +114,7 @@ def _template_settings(call: CallEvent) -> dict[str, Value]:
     return settings
 
 
-def _state(settings: dict[str, Value]) -> bool | None:
+def _reasoning_told(settings: dict[str, Value]) -> bool | None:
     """Is the template told to reason? None where it is told nothing; NO_CONSTANT where that is not
     known.
     """
@@ -125,7 +125,7 @@ def _state(settings: dict[str, Value]) -> bool | None:
     return plain if isinstance(plain, bool) else NO_CONSTANT
 
 
-def _written_reasoning(module: Module) -> Iterator[ast.AST]:
+def _texts_writing_reasoning(module: Module) -> Iterator[ast.AST]:
     """The texts of a file that put reasoning into its rows."""
     for node in module.nodes(ast.Constant):
         text = node.value

@@ -1,4 +1,4 @@
-"""The settings that a trainer gets, by a symbolic run of the script, however they reach its
+"""Reads the settings that a trainer gets, by a symbolic run of the script, however they reach its
 arguments.
 
 The trade-off: what is set on the arguments after they are made counts as set before the trainer is
@@ -23,13 +23,13 @@ def arguments_of_trainer(trainer: CallEvent) -> Result | None:
     return given if is_made_here and isinstance(given, Result) else None
 
 
-def given_setting(arguments: Result, name: str) -> Value | None:
+def value_of_setting(arguments: Result, name: str) -> Value | None:
     """The value of a setting that the script gives; None where it gives none, or none is seen."""
     # What is set on the object comes after what its call was given.
     return arguments.attributes.get(name) or arguments.call.keywords.get(name)
 
 
-def constant_setting(arguments: Result, name: str, default: Any) -> Any:
+def constant_of_setting(arguments: Result, name: str, default: Any) -> Any:
     """The plain value of a setting.
 
     Args:
@@ -40,7 +40,7 @@ def constant_setting(arguments: Result, name: str, default: Any) -> Any:
     Returns:
         NO_CONSTANT where it is not known.
     """
-    value = given_setting(arguments, name)
+    value = value_of_setting(arguments, name)
     if value is not None:
         return constant_of(value)
     return NO_CONSTANT if arguments.call.is_open else default

@@ -1,4 +1,5 @@
-"""Models that a symbolic run evaluates, or generates from, while they are in training mode.
+"""Finds models that a script evaluates, or generates from, while they are in training mode, by a
+symbolic run.
 
 How it works: each generation, and each forward pass without gradients, is followed back to its
 model, and the last call before it that switched the mode of this model decides. A Trainer leaves
@@ -75,7 +76,7 @@ WITHOUT_DROPOUT = re.compile(
 """Families whose published configurations have no dropout: there the mode changes no answer"""
 
 
-class UseInTraining(NamedTuple):
+class UseInTrainingMode(NamedTuple):
     """A model that is used for evaluation in training mode."""
 
     use: CallEvent
@@ -87,7 +88,7 @@ Root = CallEvent | Instance
 """What a model begins with: its load, the trainer that made it, or an object of the project"""
 
 
-def uses_in_training_mode(module: Module) -> Iterator[UseInTraining]:
+def uses_in_training_mode(module: Module) -> Iterator[UseInTrainingMode]:
     """The evaluations and generations of a file in training mode, each place once.
 
     Args:
@@ -95,31 +96,31 @@ def uses_in_training_mode(module: Module) -> Iterator[UseInTraining]:
     """
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for one in _uses_of_run(trace, has_unsloth=module.imports_unsloth):
+        for one in _training_mode_uses_of_run(trace, has_unsloth=module.imports_unsloth):
             if one.use.home.path == module.path and one.use.node not in seen:
                 seen.add(one.use.node)
                 yield one
 
 
-def _uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[UseInTraining]:
+def _training_mode_uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[UseInTrainingMode]:
     """The uses of one run in training mode."""
-    trained = {call.node for call in _forward_passes(trace) if not _is_without_gradient(call)}
+    trained = {call.node for call in _model_calls(trace) if not _is_under_no_grad(call)}
     for call in trace.all_calls:
         is_generation = call.method == "generate"
-        is_pass = call.method == "__call__" and _is_without_gradient(call)
+        is_pass = call.method == "__call__" and _is_under_no_grad(call)
         if is_pass and _is_result_dropped(call):
             continue
         if not is_generation and (not is_pass or call.node in trained):
             continue
-        if _is_a_copy(call.receiver):
+        if _is_deep_copy(call.receiver):
             continue
-        for root in _roots_of(call.receiver):
-            switch = _switch_before(trace, root, call, has_unsloth=has_unsloth)
+        for root in _origins_of_model(call.receiver):
+            switch = _switch_to_training_before(trace, root, call, has_unsloth=has_unsloth)
             if switch is not None and _may_have_dropout(trace, root):
-                yield UseInTraining(call, switch)
+                yield UseInTrainingMode(call, switch)
 
 
-def _is_a_copy(model: Value | None) -> bool:
+def _is_deep_copy(model: Value | None) -> bool:
     """Is it a copy of a model, `copy.deepcopy(model).eval()`, which has a mode of its own?"""
     for _ in range(MAX_COPY_STEPS):
         if not isinstance(model, Result):
@@ -130,14 +131,14 @@ def _is_a_copy(model: Value | None) -> bool:
     return False
 
 
-def _forward_passes(trace: Trace) -> Iterator[CallEvent]:
+def _model_calls(trace: Trace) -> Iterator[CallEvent]:
     """The calls of models."""
     for call in trace.all_calls:
-        if call.method == "__call__" and _roots_of(call.receiver):
+        if call.method == "__call__" and _origins_of_model(call.receiver):
             yield call
 
 
-def _roots_of(model: Value | None) -> list[Root]:
+def _origins_of_model(model: Value | None) -> list[Root]:
     """What a model begins with; [] where one way back is not known."""
     roots: list[Root] = []
     for way in lineages(model) if model is not None else ():
@@ -156,7 +157,7 @@ def _is_module(instance: Instance) -> bool:
     return any(base in MODULES for base in library_bases(instance.made_of))
 
 
-def _is_without_gradient(call: CallEvent) -> bool:
+def _is_under_no_grad(call: CallEvent) -> bool:
     """Does a call stand under `torch.no_grad()`, as a block or a decorator?"""
     return any(_switches_gradients_off(frame.value) for frame in call.frames("with"))
 
@@ -177,7 +178,9 @@ def _switches_gradients_off(manager: Value | None) -> bool:
     return manager.call.named(*NO_GRADIENT)
 
 
-def _switch_before(trace: Trace, root: Root, use: CallEvent, *, has_unsloth: bool) -> Event | None:
+def _switch_to_training_before(
+    trace: Trace, root: Root, use: CallEvent, *, has_unsloth: bool
+) -> Event | None:
     """The last switch of a model's mode before a use, where it switched the mode on."""
     other_arms = {(id(frame.node), not frame.taken) for frame in use.frames(*UNDECIDED)}
     for call in reversed(trace.all_calls):
@@ -185,41 +188,43 @@ def _switch_before(trace: Trace, root: Root, use: CallEvent, *, has_unsloth: boo
             continue
         if any((id(frame.node), frame.taken) in other_arms for frame in call.frames("branch")):
             continue
-        mode = _mode_after(call, root, use, has_unsloth=has_unsloth)
+        mode = _mode_set_by_call(call, root, use, has_unsloth=has_unsloth)
         if mode is not None:
             return call if mode == ON else None
-    return _first_dropout(trace, root)
+    return _dropout_in_training_mode(trace, root)
 
 
-def _mode_after(call: CallEvent, root: Root, use: CallEvent, *, has_unsloth: bool) -> str | None:
+def _mode_set_by_call(
+    call: CallEvent, root: Root, use: CallEvent, *, has_unsloth: bool
+) -> str | None:
     """The mode of a model behind a call; None where the call does not touch it."""
-    mode = _mode_by_method(call, root, use, has_unsloth=has_unsloth)
+    mode = _mode_set_by_method(call, root, use, has_unsloth=has_unsloth)
     if mode is None:
-        mode = _mode_by_function(call, root)
+        mode = _mode_set_by_function(call, root)
     # What a context manager switches back stands in the run before the block that it surrounds.
     return UNKNOWN if mode is not None and _is_in_context_manager(call) else mode
 
 
-def _mode_by_method(
+def _mode_set_by_method(
     call: CallEvent, root: Root, use: CallEvent, *, has_unsloth: bool
 ) -> str | None:
     """The mode behind a method of the model, or of a trainer that has it."""
     if call.method == "eval":
-        return OFF if _touches(call.receiver, root) else None
+        return OFF if _is_or_holds_model(call.receiver, root) else None
     if call.method in EVALUATING_METHODS:
-        return OFF if _touches(call.receiver, root) else None
-    if call.method == "train" and _touches(call.receiver, root):
-        trainer = _trainer_of(call.receiver)
+        return OFF if _is_or_holds_model(call.receiver, root) else None
+    if call.method == "train" and _is_or_holds_model(call.receiver, root):
+        trainer = _trainer_construction_of(call.receiver)
         if trainer is None:
-            return _mode_given(call)
+            return _mode_of_train_call(call)
         is_clear = not has_unsloth and not _may_end_in_eval_mode(trainer)
         return ON if is_clear else UNKNOWN
-    if call.method in LIGHTNING_METHODS and any(_touches(one, root) for one in call.args):
+    if call.method in LIGHTNING_METHODS and any(_is_or_holds_model(one, root) for one in call.args):
         return ON if _is_in_training_hook(use) else UNKNOWN
     return None
 
 
-def _mode_given(call: CallEvent) -> str:
+def _mode_of_train_call(call: CallEvent) -> str:
     """The mode that `train()` or `train(flag)` gives."""
     given = call.argument(0, "mode")
     if given is None:
@@ -228,10 +233,10 @@ def _mode_given(call: CallEvent) -> str:
     return {True: ON, False: OFF}.get(plain, UNKNOWN) if isinstance(plain, bool) else UNKNOWN
 
 
-def _mode_by_function(call: CallEvent, root: Root) -> str | None:
+def _mode_set_by_function(call: CallEvent, root: Root) -> str | None:
     """The mode behind a function that is given the model."""
     given = (*call.args, *call.keywords.values())
-    if call is root or not any(_touches(one, root) for one in given):
+    if call is root or not any(_is_or_holds_model(one, root) for one in given):
         return None
     if call.named(FOR_TRAINING):
         return ON
@@ -245,47 +250,49 @@ def _mode_by_function(call: CallEvent, root: Root) -> str | None:
     return UNKNOWN
 
 
-def _touches(value: Value | None, root: Root, depth: int = 0) -> bool:
+def _is_or_holds_model(value: Value | None, root: Root, depth: int = 0) -> bool:
     """Is it the model that begins there, or an object, list or trainer that holds it?"""
     if value is None or depth > MAX_HOLDERS:
         return False
     if isinstance(value, Instance):
-        return _is_held_by(value, root, depth)
+        return _object_holds_model(value, root, depth)
     return any(
         way.load is root
         or way.origin is root
-        or (way.origin is not value and _is_object_with(way.origin, root, depth))
-        or _is_trainer_with(way.load, root, depth)
+        or (way.origin is not value and _is_project_object_with_model(way.origin, root, depth))
+        or _is_trainer_given_model(way.load, root, depth)
         for way in lineages(value)
     )
 
 
-def _is_held_by(holder: Instance, root: Root, depth: int) -> bool:
+def _object_holds_model(holder: Instance, root: Root, depth: int) -> bool:
     """Is an object of the project the model's, or a trainer of it, or has it one that is?"""
     if holder is root:
         return True
     trainer = holder.construction
     if trainer is not None and trainer.named(*TRAINERS):
-        return trainer is root or _is_trainer_with(trainer, root, depth)
+        return trainer is root or _is_trainer_given_model(trainer, root, depth)
     parts = holder.attributes.values()
     return any(
-        _touches(one, root, depth + 1) for one in parts if isinstance(one, Result | Instance)
+        _is_or_holds_model(one, root, depth + 1)
+        for one in parts
+        if isinstance(one, Result | Instance)
     )
 
 
-def _is_object_with(origin: Value | None, root: Root, depth: int) -> bool:
+def _is_project_object_with_model(origin: Value | None, root: Root, depth: int) -> bool:
     """Is it an object of the project that holds the model?"""
-    return isinstance(origin, Instance) and _touches(origin, root, depth + 1)
+    return isinstance(origin, Instance) and _is_or_holds_model(origin, root, depth + 1)
 
 
-def _is_trainer_with(made: CallEvent | None, root: Root, depth: int) -> bool:
+def _is_trainer_given_model(made: CallEvent | None, root: Root, depth: int) -> bool:
     """Is it the construction of a trainer that is given the model?"""
     if made is None or not made.named(*TRAINERS):
         return False
-    return _touches(made.argument(0, "model"), root, depth + 1)
+    return _is_or_holds_model(made.argument(0, "model"), root, depth + 1)
 
 
-def _trainer_of(value: Value | None) -> CallEvent | None:
+def _trainer_construction_of(value: Value | None) -> CallEvent | None:
     """The construction of the trainer that a value is; None where it is none."""
     made: CallEvent | None = None
     if isinstance(value, Instance):
@@ -329,9 +336,9 @@ def _is_context_manager(frame: Frame) -> bool:
     )
 
 
-def _first_dropout(trace: Trace, root: Root) -> Event | None:
+def _dropout_in_training_mode(trace: Trace, root: Root) -> Event | None:
     """The dropout of a module of the project that nobody switched, which begins in training mode."""
-    holders = [one for one in trace.instances if _is_module(one) and _touches(one, root)]
+    holders = [one for one in trace.instances if _is_module(one) and _is_or_holds_model(one, root)]
     for holder in holders:
         for part in holder.attributes.values():
             if isinstance(part, Result) and part.call.named(*DROPOUTS):
@@ -349,16 +356,16 @@ def _may_have_dropout(trace: Trace, root: Root) -> bool:
         # The dropout of an adapter that is loaded stands in its folder.
         if call.named(*DROPOUTS, TRAINABLE_LOAD) or call.method == "load_adapter":
             return True
-    return not isinstance(root, Instance) and _is_of_family_with_dropout(root)
+    return not isinstance(root, Instance) and _family_may_have_dropout(root)
 
 
-def _is_of_family_with_dropout(root: CallEvent) -> bool:
+def _family_may_have_dropout(root: CallEvent) -> bool:
     """Is a model of a family with dropout, or of one that is not known?"""
     name: object = name_of_loaded_model(root)
     if root.named(*TRAINERS):
         model = root.argument(0, "model")
         name = constant_of(model)
-        inner = [one for one in _roots_of(model) if isinstance(one, CallEvent)]
+        inner = [one for one in _origins_of_model(model) if isinstance(one, CallEvent)]
         if inner:
-            return any(_is_of_family_with_dropout(one) for one in inner if one is not root)
+            return any(_family_may_have_dropout(one) for one in inner if one is not root)
     return not isinstance(name, str) or WITHOUT_DROPOUT.search(name) is None
