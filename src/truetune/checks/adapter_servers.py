@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.sglang_server_commands import sglang_server
-from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
+from truetune.checks.source.evidence.served_model_folders import (
+    folders_by_served_name,
+    vllm_servers_around_path,
+)
 from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.read_ollama_modelfile import read_modelfile
@@ -65,7 +68,7 @@ def command_files_of_project(path: Path) -> Iterator[CommandFile]:
 
 def _vllm_servers_with_adapters(path: Path) -> Iterator[AdapterServer]:
     """The vLLM servers with adapters that the commands of the file's project start."""
-    for file, server in servers_around_path(path):
+    for file, server in vllm_servers_around_path(path):
         adapters = frozenset(adapters_by_served_name(server))
         if adapters:
             command = server.command
@@ -123,4 +126,4 @@ def _served_names_of_base(server: VllmServerCommand) -> frozenset[str]:
     """The names under which a vLLM server answers as its base: `--served-model-name`, else the
     model that it loads.
     """
-    return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))
+    return frozenset(folders_by_served_name(server)) - frozenset(adapters_by_served_name(server))

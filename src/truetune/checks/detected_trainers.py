@@ -12,7 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
+from truetune.checks.source.evidence.label_masking_and_padding import (
+    lm_collator_calls,
+    maskings_of_pad_id,
+)
 from truetune.checks.training_module import (
     find_only_config,
     makes_trainer_arguments,
@@ -246,7 +249,7 @@ def _pad_masking_of_collator(
     if (
         next(lm_collator_calls(module), None) is not None
         # A collator that is known says it; what a trainer does by default says it only where no collator is given.
-        or next(masks_by_id(module), None) is not None
+        or next(maskings_of_pad_id(module), None) is not None
     ):
         return "id"
     if next(module.calls(*POSITION_COLLATORS), None) is not None:

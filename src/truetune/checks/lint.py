@@ -24,8 +24,8 @@ from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code, former_name
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.evidence.printed_row_counts import printed_rows
-from truetune.checks.source.evidence.training_row_files import training_files, training_limit
+from truetune.checks.source.evidence.printed_row_counts import printed_training_rows
+from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
@@ -261,9 +261,9 @@ def _judge_settings_of_module(
         if not configs:
             return []
         files = training_files(module)
-        limit = training_limit(module) if files else None
+        limit = training_row_limit(module) if files else None
         # Asked for only with rows: the limit of a set that is not here limits nothing.
-        printed = printed_rows(module)
+        printed = printed_training_rows(module)
         return [
             judge_settings(
                 replace(

@@ -14,13 +14,13 @@ from typing import Any
 from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
 from truetune.checks.source.evidence.fixed_length_paddings import (
     estimate_median_and_longest_tokens,
     fixed_paddings,
 )
-from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
-from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
-from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
+from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
+from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
@@ -174,7 +174,7 @@ def _config_of_script(path: Path) -> Config | None:
             config, spec=config.spec.model_copy(update={"model": find_model_name(module)})
         )
     if config.limit is None and config.spec.max_length is None:
-        length = encoded_row_length(module)
+        length = longest_encoded_row(module)
         spec = config.spec.model_copy(update={"max_length": length})
         config = replace(config, spec=spec) if length is not None else config
     config = _with_launch_of_script(config, path)
@@ -199,7 +199,7 @@ def _config_of_script(path: Path) -> Config | None:
 
 def _with_unused_adapter(config: Config, module: Module) -> Config:
     """The run with a note, where its script makes a LoraConfig that nothing is given: then all weights are trained."""
-    left = next((one for one in settings_left_behind(module) if one.kind.is_adapter), None)
+    left = next((one for one in settings_given_to_nothing(module) if one.kind.is_adapter), None)
     if left is None or config.spec.training.lora is not None:
         return config
     place = place_in_file(module, left.made.node, module.place(left.made.node)[0])
@@ -226,7 +226,7 @@ def _notes_on_second_models(module: Module) -> Iterator[str]:
     """A note for each second model that the script loads while it holds the first: the plan has no
     column for it.
     """
-    for one in second_loads(module):
+    for one in second_loads_beside_unused_models(module):
         size = second_model_gb(module, one)
         line, _ = module.place(one.second.node)
         weights = "" if size is None else f" of {size * 1e9 / GIB:.1f} GiB"

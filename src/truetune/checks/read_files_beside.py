@@ -37,7 +37,7 @@ from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
     EvaluationKeepsAllLogits,
 )
-from truetune.checks.source.evidence.picture_sizes import (
+from truetune.checks.source.evidence.picture_token_counts import (
     find_picture_sizes,
     unlimited_processors,
 )

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_in_project_runs import trained_models
+from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,
-    loaded_names,
-    scripts_around,
+    loaded_model_names,
+    model_folders_written,
+    project_scripts_around,
     trains_a_model,
-    written_folders,
 )
 from truetune.source.module import Module
 
@@ -44,7 +44,7 @@ def canonical_folder_name(name: str) -> str:
 
 def find_trained_by_scripts(path: Path) -> TrainedByScripts | None:
     """The one training of the scripts around a file; None where there is none, or it is not known."""
-    scripts = list(scripts_around(path))
+    scripts = list(project_scripts_around(path))
     trainings = [one for one in scripts if trains_a_model(one)]
     if len(trainings) != 1:
         return None
@@ -75,7 +75,7 @@ def _loads_trained_without_merging(module: Module, outputs: frozenset[str]) -> b
     """Does a script load what was trained, and does not merge it? Then commands may use the base to compare."""
     if trains_a_model(module) or any(module.methods(*MERGES)):
         return False
-    names = {canonical_folder_name(name) for name in loaded_names(module)}
+    names = {canonical_folder_name(name) for name in loaded_model_names(module)}
     return any(
         is_written_by_script(name, frozenset(map(canonical_folder_name, outputs))) for name in names
     )
@@ -85,4 +85,4 @@ def _merged_folders(module: Module) -> list[str]:
     """The folders that a script writes merged weights to."""
     if not any(module.methods(*MERGES)):
         return []
-    return sorted(written_folders(module))
+    return sorted(model_folders_written(module))

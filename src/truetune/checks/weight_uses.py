@@ -25,7 +25,7 @@ from truetune.checks.source.evidence.adapted_models import (
     name_of_model,
     written_text,
 )
-from truetune.checks.source.evidence.prompt_forms import written_folders
+from truetune.checks.source.evidence.prompt_forms import model_folders_written
 from truetune.checks.training_stages import stages_of_file
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
@@ -376,7 +376,7 @@ def _uses_of_load(
         text = f"loads {folder}"
         use = WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")
         yield use._replace(
-            writes=tuple(sorted(written_folders(module))),
+            writes=tuple(sorted(model_folders_written(module))),
             is_merged=is_adapter and _is_adapter_merged_later(module),
             overrides=override_keys_in_text(module.text),
         )

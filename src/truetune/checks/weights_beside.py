@@ -13,7 +13,7 @@ from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.rows_in_memory import find_held_rows
 from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
-from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
+from truetune.checks.source.evidence.models_spread_over_gpus import spread_load_of_trained_model
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
@@ -80,7 +80,7 @@ def parameters_of_model_name(name: str) -> int | None:
 
 def weight_settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """How a script loads its model, and what its loop keeps of each step."""
-    spread = spread_load(module)
+    spread = spread_load_of_trained_model(module)
     if spread is not None:
         given = module.flow.value(spread.keywords.get("device_map"))
         yield setting_at_code_place(

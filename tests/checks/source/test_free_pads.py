@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.pad_candidates import (
     ANY_TOKENIZER,
     BY_GOOD_PAD,
     FREE_PADS,
-    free_pad,
+    free_pad_of_model,
 )
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import make_probes
@@ -52,14 +52,14 @@ def test_what_is_recorded_of_a_name_is_what_its_tokenizer_has(part: str, name: s
     place = str(folder(part))
     tokenizer = load_tokenizer(place)
     token, _ = choose_pad_token(tokenizer, make_probes(tokenizer, RunSpec(model=place)).stops)
-    by_name, by_folder = free_pad(name), free_pad(place)
+    by_name, by_folder = free_pad_of_model(name), free_pad_of_model(place)
     assert by_name is not None
     assert by_folder is not None
     assert by_name.token == by_folder.token == (token.token if token is not None else None)
 
 
 def test_every_entry_that_was_run_is_run_here() -> None:
-    tried = {free_pad(name) for _, name in PARTS}
+    tried = {free_pad_of_model(name) for _, name in PARTS}
     assert [
         one.models for one in FREE_PADS if one.established == BY_GOOD_PAD and one not in tried
     ] == []
@@ -79,7 +79,7 @@ def test_every_entry_that_was_run_is_run_here() -> None:
     ],
 )
 def test_of_other_names_nothing_is_known(name: str) -> None:
-    assert free_pad(name) is None
+    assert free_pad_of_model(name) is None
 
 
 def judged(text: str, folder: Path, rule: str) -> list[Finding]:

@@ -12,7 +12,7 @@ from truetune.checks.lint import lint
 from truetune.checks.source.evidence.published_families import (
     FAMILIES,
     FINE_TUNES,
-    family_of_base,
+    family_named_in_derivative,
     family_of_model,
 )
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
@@ -91,7 +91,7 @@ def test_each_family_says_how_it_is_known() -> None:
 def test_a_fine_tune_keeps_the_tokenizer_of_the_base_in_its_name(
     name: str, adds_bos: bool | None
 ) -> None:
-    base = family_of_base(name)
+    base = family_named_in_derivative(name)
     assert (base.adds_bos if base else None) == adds_bos
 
 

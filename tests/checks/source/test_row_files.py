@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.training_row_files import training_files, training_limit
+from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
 from truetune.source.module import parse_module
 
 TRAINS = """
@@ -137,7 +137,7 @@ def test_rows_that_may_be_others_are_not_counted(
 )
 def test_the_rows_that_a_script_keeps(step: str, limit: int | None, tmp_path: Path) -> None:
     path = lay_out(tmp_path, KNOWN["of datasets"] + step)
-    assert training_limit(parse_module(path.read_text(encoding="utf-8"), str(path))) == limit
+    assert training_row_limit(parse_module(path.read_text(encoding="utf-8"), str(path))) == limit
 
 
 PRINTED = """

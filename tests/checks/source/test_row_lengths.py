@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
+from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
 from truetune.source.module import parse_module
 
 HEAD = """
@@ -62,4 +62,4 @@ rows[0]
 
 @pytest.mark.parametrize(("code", "length"), SCRIPTS.values(), ids=SCRIPTS)
 def test_lengths_of_rows(code: str, length: int | None) -> None:
-    assert encoded_row_length(parse_module(HEAD + code, "train.py")) == length
+    assert longest_encoded_row(parse_module(HEAD + code, "train.py")) == length

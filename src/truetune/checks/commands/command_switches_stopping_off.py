@@ -34,7 +34,10 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.replies_beside import files_with_all_replies_cut
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.stopping_switches import MEASURES_SPEED, is_off
+from truetune.checks.source.evidence.stop_tokens_switched_off import (
+    MEASURES_SPEED,
+    setting_that_stops_stopping,
+)
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -63,7 +66,7 @@ class CommandSwitchesStoppingOff(CommandRule):
             return
         for command in file.commands:
             for settings in _request_settings(command):
-                found = is_off(settings)
+                found = setting_that_stops_stopping(settings)
                 if found is None:
                     continue
                 name, text = found

@@ -38,10 +38,10 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.random_weights_in_runs import (
+from truetune.checks.source.evidence.random_weights_fine_tuned import (
     CHAT_MODEL,
-    is_said_to_be_new,
-    sign_in_words,
+    fine_tuning_word_in_text,
+    says_trained_from_scratch,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
@@ -72,7 +72,7 @@ class JobTrainsRandomWeights(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        if is_said_to_be_new(file.path, file.text):
+        if says_trained_from_scratch(file.path, file.text):
             return
         for new in _trainings_of_new_models(file):
             sign = _sign_of_tuning(file, new)
@@ -108,4 +108,4 @@ def _sign_of_tuning(file: CommandFile, new: NewModel) -> str | None:
     """What says that a command fine-tunes; None where nothing does."""
     if CHAT_MODEL.search(new.source.rpartition("/")[2]):
         return f"{new.source} is a chat model"
-    return sign_in_words(file.path, file.text)
+    return fine_tuning_word_in_text(file.path, file.text)

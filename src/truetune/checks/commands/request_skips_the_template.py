@@ -44,7 +44,7 @@ from truetune.checks.config.evidence.template_marks import mark_of_template
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.own_model_names import is_surely_of_others
+from truetune.checks.source.evidence.own_model_names import is_surely_published_or_helper
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
@@ -90,7 +90,7 @@ def _raw_prompts_in_json(command: ShellCommand, *, is_of_ollama: bool) -> Iterat
         if not isinstance(prompt, str) or (is_of_ollama and body.get("raw") is not True):
             continue
         # A hosted model, and a published base that is to continue a text, were not trained here.
-        if isinstance(model, str) and is_surely_of_others(model):
+        if isinstance(model, str) and is_surely_published_or_helper(model):
             continue
         yield RawPrompt(command, prompt, is_of_ollama)
 

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.prompt_forms import written_folders
+from truetune.checks.source.evidence.prompt_forms import model_folders_written
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
@@ -153,4 +153,4 @@ def _adapter_folders_of_script(script: Path) -> frozenset[str]:
     trains_adapter = any(module.calls("peft.LoraConfig", "unsloth.*.get_peft_model"))
     if not trains_adapter or any(module.methods("merge_and_unload", "save_pretrained_merged")):
         return frozenset()
-    return written_folders(module)
+    return model_folders_written(module)

@@ -54,7 +54,7 @@ from truetune.checks.source.evidence.model_folder_settings import (
     read_folder_settings,
 )
 from truetune.checks.source.evidence.published_families import family_of_model
-from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
+from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_turn_end
 from truetune.checks.tgi_server_commands import tgi_server
 from truetune.checks.vllm_server_commands import find_vllm_server_commands, model_of_server
 from truetune.errors import TruetuneError
@@ -118,7 +118,7 @@ class ServerPassesTheTurnEnd(CommandRule):
         file = self.subject
         for served in self.places(file):
             folder = served.folder
-            end = unheeded_end(folder)
+            end = unheeded_turn_end(folder)
             if (
                 end is None
                 or end.token == _eos_of_tokenizer(folder)

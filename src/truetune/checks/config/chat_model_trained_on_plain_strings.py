@@ -61,7 +61,7 @@ from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     line_asking_by_template,
-    scripts_around,
+    project_scripts_around,
     trains_a_model,
 )
 from truetune.data.find_data_files import Source, open_raw
@@ -140,11 +140,11 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             return True
         if config.read_by:
             return not config.read_by.startswith(("trl ", "--trainer trl"))
-        return any(trains_a_model(script) for script in scripts_around(Path(config.path)))
+        return any(trains_a_model(script) for script in project_scripts_around(Path(config.path)))
 
     def _asked_by_template(self) -> Iterator[Case]:
         """Where a script beside asks by the template; the first such place."""
-        for script in scripts_around(Path(self.subject.path)):
+        for script in project_scripts_around(Path(self.subject.path)):
             place = None if trains_a_model(script) else line_asking_by_template(script)
             if place is not None:
                 yield Case(place[1], file=script.path, line=place[0])
@@ -152,7 +152,9 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
 
     def _is_asked_in_plain_text(self) -> bool:
         """Do the scripts beside ask a model, and none of them through a chat template?"""
-        asking = [one for one in scripts_around(Path(self.subject.path)) if asks_a_model(one)]
+        asking = [
+            one for one in project_scripts_around(Path(self.subject.path)) if asks_a_model(one)
+        ]
         return bool(asking) and all(line_asking_by_template(one) is None for one in asking)
 
     def _plain_rows(self) -> _PlainRows:

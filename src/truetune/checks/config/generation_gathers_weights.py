@@ -48,7 +48,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.weight_sharding import (
     Sharding,
     sharding_around,
-    sharding_by_file,
+    sharding_by_deepspeed_file,
 )
 
 GATHER_KEY = "ds3_gather_for_generation"
@@ -93,7 +93,9 @@ class GenerationGathersWeights(ConfigRule):
     def _sharding(self) -> Sharding | None:
         """How the weights are held, by the file that the settings name, else by what lies beside them."""
         path = Path(self.subject.path)
-        return sharding_by_file(self.subject.raw.get("deepspeed"), path) or sharding_around(path)
+        return sharding_by_deepspeed_file(
+            self.subject.raw.get("deepspeed"), path
+        ) or sharding_around(path)
 
     def _predicts(self, sharding: Sharding | None) -> Finding:
         """Predictions that are generated while the weights are held in parts."""

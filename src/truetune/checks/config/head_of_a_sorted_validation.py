@@ -96,7 +96,7 @@ from truetune.checks.source.evidence.heads_of_sorted_files import (
     describe_head_difference,
     head_of_one_kind,
 )
-from truetune.checks.source.evidence.rows_behind_values import read_rows_of_file
+from truetune.checks.source.evidence.local_rows_of_values import read_rows_of_file
 from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")

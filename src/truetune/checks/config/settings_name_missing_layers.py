@@ -50,8 +50,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.layer_numbers import (
     describe_numbers,
-    layer_count,
-    numbers_in,
+    layer_count_of_model,
+    layer_numbers_in_texts,
 )
 
 LISTS_OF_NUMBERS = ("peft_layers_to_transform", "layers_to_transform")
@@ -104,7 +104,7 @@ class SettingsNameMissingLayers(ConfigRule):
     def _chosen(self) -> Iterator[tuple[str, list[int], int]]:
         """Each key that chooses layers, the numbers that it names, and how many layers the model has."""
         config = self.subject
-        layers = layer_count(config.spec.model)
+        layers = layer_count_of_model(config.spec.model)
         # What a script sets, layer-numbers-beyond-the-model reads.
         if layers is None or is_of_program(config):
             return
@@ -119,4 +119,4 @@ def _numbers(value: Any, layers: int) -> list[int]:
     parts = value if isinstance(value, list) else [value]
     numbers = {part for part in parts if type(part) is int and part >= 0}
     texts = [ROWS_OF_A_WEIGHT.sub("", part) for part in parts if isinstance(part, str)]
-    return sorted(numbers | set(numbers_in(texts, layers)))
+    return sorted(numbers | set(layer_numbers_in_texts(texts, layers)))

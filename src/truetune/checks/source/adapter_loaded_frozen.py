@@ -50,7 +50,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
-from truetune.checks.source.evidence.settings_beside_script import surely_lacks
+from truetune.checks.source.evidence.settings_beside_script import surely_lacks_argument
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
@@ -247,7 +247,7 @@ def _lacks_is_trainable(module: Module, call: Call, position: int) -> bool:
     given = call.argument(position, "is_trainable")
     if given is None:
         by_position = 0 <= position < len(call.args)
-        return not by_position and surely_lacks(module, call, "is_trainable")
+        return not by_position and surely_lacks_argument(module, call, "is_trainable")
     return module.flow.value(given) is False
 
 

@@ -64,13 +64,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.new_adapters_in_runs import (
+from truetune.checks.source.evidence.new_adapters_after_training import (
     LOADS,
     TRAINERS,
     USES,
     WRAPS,
     new_adapters_used,
-    trained_by_trainers,
+    trainer_train_calls,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -83,7 +83,7 @@ def _places_judged(module: Module) -> Iterator[object]:
     """The calls that make an adapter in cells, and those that save or ask a model in a run that trains."""
     yield from _wraps_with_order(module)
     for trace in traces_of(module):
-        if any(trained_by_trainers(trace)):
+        if any(trainer_train_calls(trace)):
             yield from (one for one in trace.methods(*USES) if one.home.path == module.path)
 
 

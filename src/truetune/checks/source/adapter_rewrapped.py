@@ -49,7 +49,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.trl_release_of_trainer import why_before
+from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.removed_names import SECOND_ADAPTER_HARMLESS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -124,7 +124,7 @@ def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_tra
         if config is not None and not _is_certainly_given(module, config):
             return False
         # Releases up to 0.26.2 of TRL leave the second adapter out, or merge the first: nothing is wrapped twice.
-        if why_before(module, call, SECOND_ADAPTER_HARMLESS):
+        if reason_for_earlier_release(module, call, SECOND_ADAPTER_HARMLESS):
             return False
     if config is not None and not _is_set_for_call(module, config, call.node):
         return False

@@ -66,7 +66,10 @@ from truetune.checks.source.evidence.added_tokens import (
     tokens_of_unknown_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.settings_beside_script import settings_spread, surely_lacks
+from truetune.checks.source.evidence.settings_beside_script import (
+    settings_spread_into_call,
+    surely_lacks_argument,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -115,7 +118,9 @@ def _tuned_tokenizer(module: Module, base: str) -> bool:
 def _targets_embedding(module: Module, config: Call) -> bool:
     """Is an embedding, or the head, among the modules that an adapter is put on?"""
     possible = [module.flow.value(config.keywords.get("target_modules"))]
-    possible += [one.get("target_modules") for one in settings_spread(module, config) or ()]
+    possible += [
+        one.get("target_modules") for one in settings_spread_into_call(module, config) or ()
+    ]
     return any(isinstance(one, list) and not set(one).isdisjoint(EMBEDDINGS) for one in possible)
 
 
@@ -165,7 +170,9 @@ class AddedTokensLeftFrozen(SourceRule):
         if any(map(_trains_embedding_by_hand, module.with_linked)):
             return
         for call in module.calls("peft.LoraConfig") if new or base else ():
-            lacks = all(surely_lacks(module, call, name) for name in SETTINGS_THAT_TRAIN_TOKENS)
+            lacks = all(
+                surely_lacks_argument(module, call, name) for name in SETTINGS_THAT_TRAIN_TOKENS
+            )
             if not lacks or _targets_embedding(module, call):
                 continue
             if new:

@@ -57,7 +57,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.repeated_code import repeats_of
+from truetune.checks.source.evidence.code_repetitions import repetitions_of
 from truetune.checks.source.evidence.text_generation_calls import (
     TEXT_GENERATION_CALLS,
     ModelQuestion,
@@ -112,7 +112,7 @@ def _is_one_batch(module: Module, question: ModelQuestion) -> bool:
         or "model" not in _types_of_owner(module, call.node)
     ):
         return False
-    if any(repeats_of(module, call.node)) or not _is_list(module, question.text):
+    if any(repetitions_of(module, call.node)) or not _is_list(module, question.text):
         return False
     parts = list(backward_slice(module, question.text))
     return any(map(_reads_rows, parts)) and not any(map(_takes_some, parts))

@@ -54,8 +54,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
-from truetune.checks.source.evidence.row_pairs import RowPair, is_generated, is_score, row_pairs
+from truetune.checks.source.evidence.lists_compared_row_by_row import (
+    ListsTakenTogether,
+    is_given_to_sklearn_score,
+    lists_compared_row_by_row,
+    one_side_is_generated,
+)
+from truetune.checks.source.evidence.orders_of_rows import RESTORES, RowOrders
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"
@@ -67,28 +72,33 @@ GROUPS = re.compile(
 class AnswersBesideOtherReferences(SourceRule):
     code = "SRC029"
     severity = "error"
-    looks_at = CodePlaces("lists that are compared in files that generate", row_pairs)
+    looks_at = CodePlaces(
+        "lists that are compared in files that generate", lists_compared_row_by_row
+    )
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_several_answers()
         module = self.subject
         if module.mentions(*RESTORES):
             return
-        order = RowOrder(module)
-        for pair in row_pairs(module):
+        order = RowOrders(module)
+        for pair in lists_compared_row_by_row(module):
             finding = self._of_pair(order, pair)
             if finding is not None:
                 yield finding
 
-    def _of_pair(self, order: RowOrder, pair: RowPair) -> Finding | None:
+    def _of_pair(self, order: RowOrders, pair: ListsTakenTogether) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
-        traces = [order.of(side) for side in pair.sides]
-        if not all(trace.begins_as(traces[0]) for trace in traces):
+        traces = [order.order_trace_of(side) for side in pair.sides]
+        if not all(trace.begins_where(traces[0]) for trace in traces):
             return None
         changes = [trace.changes for trace in traces]
         for side, own in zip(pair.sides, changes, strict=True):
             alone = [node for node in own if not all(node in other for other in changes)]
-            if alone and (is_score(self.subject, pair) or is_generated(self.subject, pair)):
+            if alone and (
+                is_given_to_sklearn_score(self.subject, pair)
+                or one_side_is_generated(self.subject, pair)
+            ):
                 return self._finding(pair, side, min(alone, key=_line_number))
         return None
 
@@ -101,9 +111,9 @@ class AnswersBesideOtherReferences(SourceRule):
             count = module.flow.value(call.keywords.get("num_return_sequences"))
             if not isinstance(count, int) or count < 2:
                 continue
-            for pair in row_pairs(module):
+            for pair in lists_compared_row_by_row(module):
                 names = [side.id for side in pair.sides if isinstance(side, ast.Name)]
-                if is_generated(module, pair) and not module.mentions(
+                if one_side_is_generated(module, pair) and not module.mentions(
                     *(f"{name}.append(" for name in names)
                 ):
                     yield self.finding(
@@ -116,7 +126,7 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding(self, pair: RowPair, side: ast.expr, change: ast.AST) -> Finding:
+    def _finding(self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST) -> Finding:
         module = self.subject
         return self.finding(
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"

@@ -64,10 +64,10 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.decoded_answers_with_prompt import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.own_model_names import is_surely_of_others
+from truetune.checks.source.evidence.own_model_names import is_surely_published_or_helper
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_forms import loaded_names, trains_a_model
-from truetune.checks.source.evidence.served_model_folders import requested_models
+from truetune.checks.source.evidence.prompt_forms import loaded_model_names, trains_a_model
+from truetune.checks.source.evidence.served_model_folders import model_names_in_requests
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.source.module import Module
@@ -226,9 +226,11 @@ def _compares_texts(module: Module) -> bool:
 
 def _asks_for_something_else(module: Module) -> bool:
     """Does a script ask another model than the trained one, or for other answers: a benchmark, a grade, a title?"""
-    requested = {text for node in requested_models(module) for text in possible_texts(module, node)}
-    names = requested | loaded_names(module)
-    if names and all(map(is_surely_of_others, names)):
+    requested = {
+        text for node in model_names_in_requests(module) for text in possible_texts(module, node)
+    }
+    names = requested | loaded_model_names(module)
+    if names and all(map(is_surely_published_or_helper, names)):
         return True
     if any(HUB_SET.fullmatch(name) for name in _names_of_sets(module)):
         return True

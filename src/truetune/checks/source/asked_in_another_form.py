@@ -73,35 +73,40 @@ from truetune.checks.source.evidence.execution_order import (
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.own_model_names import may_be_own_model
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_endings import spaces_at_the_end
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     TrainedBySettings,
     asks_a_model,
     chat_template_uses,
     describe_marks,
-    form_of_training,
     handwritten_prompts,
-    imported_scripts,
+    imported_scripts_beside,
     is_written_by_script,
-    loaded_names,
-    prompt_form,
+    loaded_model_names,
+    model_folders_written,
+    prompt_form_of_training,
+    single_prompt_form,
     training_scripts_beside,
     training_settings_beside,
     trains_a_model,
-    written_folders,
+)
+from truetune.checks.source.evidence.prompts_ending_in_space import (
+    prompts_ending_in_untrained_space,
 )
 from truetune.checks.source.evidence.prompts_without_header import (
-    prompts_without_header,
+    renders_for_generation_without_header,
     requests_without_header,
 )
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import (
-    requested_models,
+    model_names_in_requests,
     served_folders,
-    servers_around,
+    vllm_servers_around,
 )
-from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
+from truetune.checks.source.evidence.serving_templates import (
+    asked_by_other_templates,
+    served_by_other_templates,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
     text_generation_calls,
@@ -144,7 +149,7 @@ class Question(NamedTuple):
 
 def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
     """The form of the prompts by which a file asks a model; nothing where it asks none."""
-    form = prompt_form(module) if asks_a_model(module) else None
+    form = single_prompt_form(module) if asks_a_model(module) else None
     if form is not None:
         yield form
 
@@ -152,12 +157,12 @@ def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
 def _prompts_asked(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
-    yield from other_templates(module)
-    yield from other_named_templates(module)
+    yield from served_by_other_templates(module)
+    yield from asked_by_other_templates(module)
     yield from (text for _, text in _bare_questions(module))
-    yield from prompts_without_header(module)
+    yield from renders_for_generation_without_header(module)
     yield from requests_without_header(module)
-    yield from spaces_at_the_end(module)
+    yield from prompts_ending_in_untrained_space(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -171,7 +176,7 @@ def _questions_beside_training(module: Module) -> Iterator[Question]:
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield Question(form.words, form.node, trained)
-    if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
+    if asks_a_model(module) and single_prompt_form(module) is None and not _writes_prompts(module):
         text = next((text for _, text in _bare_questions(module)), None)
         trained = _training_of_model(module) if text is not None else None
         if text is not None and trained is not None:
@@ -283,7 +288,7 @@ class AskedInAnotherForm(SourceRule):
         yield from self._of_named_templates()
         yield from self._of_system_prompts()
         yield from self._of_spaces()
-        for rendered in prompts_without_header(self.subject):
+        for rendered in renders_for_generation_without_header(self.subject):
             yield self.finding(
                 "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
                 " missing,"
@@ -315,7 +320,7 @@ class AskedInAnotherForm(SourceRule):
 
     def _of_servers(self) -> Iterator[Finding]:
         """Files around a training script that serve its model by another template."""
-        for other in other_templates(self.subject):
+        for other in served_by_other_templates(self.subject):
             use = other.use
             yield self.finding(
                 f"{Path(use.file).name} {use.verb} the model with another template ({other.served}) than"
@@ -349,7 +354,7 @@ class AskedInAnotherForm(SourceRule):
 
     def _of_spaces(self) -> Iterator[Finding]:
         """Prompts that end in a space which the training has within the answer's first token."""
-        for found in spaces_at_the_end(self.subject):
+        for found in prompts_ending_in_untrained_space(self.subject):
             name = Path(found.training.path).name
             yield self.finding(
                 f"the prompt ends in a space behind {found.mark!r}, and {name} trained {found.trained!r} as one"
@@ -366,7 +371,7 @@ class AskedInAnotherForm(SourceRule):
 
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""
-        for other in other_named_templates(self.subject):
+        for other in asked_by_other_templates(self.subject):
             name = Path(other.training.path).name
             yield self.finding(
                 f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
@@ -440,12 +445,12 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
 
 def _training_of_model(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
-    names = loaded_names(module) | served_folders(module) | _requested_names(module)
+    names = loaded_model_names(module) | served_folders(module) | _requested_names(module)
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
         return _only_training_beside(module, others)
     settings = list(training_settings_beside(module))
-    makers = [other for other in others if _is_any_written(names, written_folders(other))]
+    makers = [other for other in others if _is_any_written(names, model_folders_written(other))]
     files = [one for one in settings if _is_any_written(names, {one.output})]
     if makers or files:
         return _trained_by_only_one(makers, files, module)
@@ -467,10 +472,10 @@ def _trained_by_only_one(
 def _requested_names(module: Module) -> frozenset[str]:
     """The names of models in the requests of a file; none where a server around it says what they stand for, or where
     requests go to the maker of a model."""
-    if any(servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
+    if any(vllm_servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
         return frozenset()
     return frozenset(
-        text for node in requested_models(module) for text in possible_texts(module, node)
+        text for node in model_names_in_requests(module) for text in possible_texts(module, node)
     )
 
 
@@ -498,11 +503,11 @@ def _trained_by_settings(settings: TrainedBySettings) -> Trained:
 
 def _trained_by_script(script: Module, asking: Module) -> Trained | None:
     """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
-    trained = form_of_training(script)
+    trained = prompt_form_of_training(script)
     if trained is None:
         return None
     home, form = trained
-    if home is not script and any(one.path == home.path for one in imported_scripts(asking)):
+    if home is not script and any(one.path == home.path for one in imported_scripts_beside(asking)):
         return None
     return Trained(home.path, form.marks, case_of_node(home, form.node))
 
@@ -522,4 +527,4 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
 
 def _is_tuned_here(name: str, training: Module) -> bool:
     """May it be what the one training of the project made: a local folder, and no model that is published?"""
-    return may_be_own_model(name) and name not in loaded_names(training)
+    return may_be_own_model(name) and name not in loaded_model_names(training)

@@ -58,8 +58,8 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     is_written_by_script,
+    model_folders_written,
     training_scripts_beside,
-    written_folders,
 )
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.unread_adapter_parameters import (
@@ -356,7 +356,7 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     if len(names) != 1 or not tokenizers:
         return None
     for training in training_scripts_beside(module):
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         if is_written_by_script(names[0], folders):
             continue
         if all(is_written_by_script(text, folders) for text in tokenizers):

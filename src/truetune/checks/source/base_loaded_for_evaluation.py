@@ -48,7 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_in_project_runs import (
+from truetune.checks.source.evidence.models_trained_and_asked import (
     AskedModels,
     TrainedModels,
     asked_models,

@@ -65,19 +65,19 @@ from truetune.checks.source.evidence.batches_skipped_by_one_process import (
     skipped_batches,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
+from truetune.checks.source.evidence.loop_exits_by_one_process import loop_exits_by_one_process
 from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
     refuses_several_processes,
 )
-from truetune.checks.source.evidence.several_process_scripts import several_processes
+from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 
 def _backward_passes(module: Module) -> Iterator[Call]:
     """The backward passes of a script that runs as several processes."""
-    if several_processes(module) is not None:
+    if sign_of_several_processes(module) is not None:
         yield from module.methods(*BACKWARD)
 
 
@@ -89,11 +89,11 @@ class BatchSkippedOnOneRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        several = several_processes(module)
+        several = sign_of_several_processes(module)
         if several is None or refuses_several_processes(module):
             return
         # What collective-call-on-one-rank says of the same place is not said again.
-        known = {left.node for left in exits_by_rank(module)}
+        known = {left.node for left in loop_exits_by_one_process(module)}
         for skipped in skipped_batches(module):
             if skipped.node in known or is_under_process_count(module, skipped.node):
                 continue

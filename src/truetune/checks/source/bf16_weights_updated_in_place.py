@@ -44,7 +44,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.job_starts_beside import is_option_given_by_starts
-from truetune.checks.source.evidence.narrow_weights_in_runs import narrow_weights_of_optimizers
+from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
+    narrow_weights_of_optimizers,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent

@@ -48,7 +48,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
+from truetune.checks.source.evidence.published_families import (
+    likely_model_names,
+    normalized_model_name,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -132,5 +135,7 @@ def _is_first_part(module: Module, text: ast.Constant) -> bool:
 
 def _is_of_another_family(module: Module, call: Call) -> bool:
     """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
-    names = [plain_name(name) for name in likely_model_names(module, _tokenizer_of(call))]
+    names = [
+        normalized_model_name(name) for name in likely_model_names(module, _tokenizer_of(call))
+    ]
     return any(map(OTHER_FAMILIES.match, names)) and not any("gemma" in name for name in names)

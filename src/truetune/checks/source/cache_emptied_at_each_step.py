@@ -58,7 +58,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import call_routes_to
-from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
+from truetune.checks.source.evidence.training_step_places import Loop, loop_or_hook_of_each_step
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -90,7 +90,7 @@ class CacheEmptiedAtEachStep(SourceRule):
 
 def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
     """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
-    place = place_in_each_step(module, call.node)
+    place = loop_or_hook_of_each_step(module, call.node)
     if isinstance(place, Loop) and (_generates(module, place) or _is_over_trials(module, place)):
         return None
     return place

@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.constant_casts_and_comparisons import (
     casts_unseen_values_to_labels,
     constant_results,
 )
-from truetune.checks.source.evidence.literals_no_row_holds import unmet_tests
+from truetune.checks.source.evidence.literals_held_by_no_row import tests_no_row_passes
 from truetune.source.module import Module
 
 
@@ -110,7 +110,7 @@ class CastMakesColumnConstant(SourceRule):
                 severity="error" if found.is_proved else "warning",
                 cases=[case_of_node(module, found.node)],
             )
-        for unmet in unmet_tests(module):
+        for unmet in tests_no_row_passes(module):
             if unmet.node not in told:
                 yield self.finding(
                     unmet.what, unmet.remedy, cases=[case_of_node(module, unmet.node)]

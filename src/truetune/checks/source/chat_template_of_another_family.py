@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_forms import constant_text, trains_a_model
+from truetune.checks.source.evidence.prompt_forms import text_with_placeholders, trains_a_model
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.source.module import Module
 
@@ -144,7 +144,7 @@ def _marks_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
         parent = module.scopes.parent.get(node)
         if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Expr | ast.BinOp):
             continue  # a part of a text, or a docstring
-        found = MARK_BY_HAND.search(constant_text(node))
+        found = MARK_BY_HAND.search(text_with_placeholders(node))
         if found is not None:
             yield found["mark"], node
 

@@ -49,7 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import plain_name
+from truetune.checks.source.evidence.published_families import normalized_model_name
 from truetune.source.module import Module
 
 CLASSIFIERS = ("transformers.*ForSequenceClassification.from_pretrained",)
@@ -181,7 +181,7 @@ def _eos_ids(name: object) -> frozenset[int]:
     """The ids that EOS has in the family of a model; empty where that is not known."""
     if not isinstance(name, str):
         return frozenset()
-    plain = plain_name(name)
+    plain = normalized_model_name(name)
     return next((ids for family, ids in EOS_IDS if re.match(family, plain)), frozenset())
 
 

@@ -49,8 +49,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.listed_models import first_listed_models
-from truetune.checks.source.evidence.model_requests_in_runs import ModelRequest, model_requests
+from truetune.checks.source.evidence.first_listed_models import first_listed_models
+from truetune.checks.source.evidence.models_named_in_requests import ModelRequest, model_requests
 from truetune.source.module import Module
 
 FIRST_LISTED = "models.list().data[0]"

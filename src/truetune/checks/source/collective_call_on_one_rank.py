@@ -58,14 +58,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
-from truetune.checks.source.evidence.loop_exits_by_rank import (
+from truetune.checks.source.evidence.loop_exits_by_one_process import (
     OWN_EXCEPTION,
     LoopExit,
-    exits_by_rank,
-    training_loops_of_several,
+    loop_exits_by_one_process,
+    multi_process_model_preparations,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -135,7 +135,7 @@ def _decisions_of_callbacks(module: Module) -> Iterator[ast.Assign]:
 def _collective_places(module: Module) -> Iterator[object]:
     """Such calls, and models that a loop of one's own wraps for several processes."""
     yield from _collective_calls(module)
-    yield from training_loops_of_several(module)
+    yield from multi_process_model_preparations(module)
     yield from _decisions_of_callbacks(module)
 
 
@@ -165,7 +165,7 @@ class CollectiveCallOnOneRank(SourceRule):
             if sharding is not None:
                 yield self._finding(call, guard, sharding)
 
-        for left in exits_by_rank(module):
+        for left in loop_exits_by_one_process(module):
             yield self._report_exit(left)
         for decision in _decisions_of_callbacks(module):
             guard = _one_process_condition(module, decision)
@@ -244,7 +244,7 @@ def _sharding_of_run(module: Module, guard: ast.expr) -> Sharding | None:
     The call may stand in a helper of another file, and the condition in the script that shards the model. Another
     script with the same helper runs apart.
     """
-    shardings = (sharding_of(part) for part in module.home(guard).with_linked)
+    shardings = (sharding_of_script(part) for part in module.home(guard).with_linked)
     return next((one for one in shardings if one is not None), None)
 
 

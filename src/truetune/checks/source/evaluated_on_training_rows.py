@@ -52,8 +52,8 @@ from truetune.checks.source.evidence.held_out_loaders import (
     loaders_of_held_out_rows,
     loaders_of_the_same_rows,
 )
-from truetune.checks.source.evidence.row_parts import (
-    Step,
+from truetune.checks.source.evidence.shared_rows_of_data_sets import (
+    RowStep,
     division_of_repeated_rows,
     share_rows,
     steps_to,
@@ -141,7 +141,7 @@ class EvaluatedOnTrainingRows(SourceRule):
                 return
 
     def _of_shared_rows(
-        self, trainer: CallEvent, train: tuple[Step, ...], held: tuple[Step, ...], data: Value
+        self, trainer: CallEvent, train: tuple[RowStep, ...], held: tuple[RowStep, ...], data: Value
     ) -> Finding:
         """The finding on rows that both sets hold."""
         place = _node_of(data) or trainer.node
@@ -176,7 +176,7 @@ def _node_of(data: Value) -> ast.AST | None:
     return known[0].node if known else None
 
 
-def _text_of_range(steps: tuple[Step, ...]) -> str | None:
+def _text_of_range(steps: tuple[RowStep, ...]) -> str | None:
     """`train[80%:]`, or `rows 8000 to 9000`; None where the last step is no range."""
     last = steps[-1]
     if last.kind != "range" or not isinstance(last.what, tuple):

@@ -63,7 +63,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.training_step_places import Loop, place_in_each_step
+from truetune.checks.source.evidence.training_step_places import Loop, loop_or_hook_of_each_step
 from truetune.source.module import Module
 
 NO_GRADIENT = ("no_grad", "inference_mode")
@@ -130,7 +130,7 @@ class EvaluationAtEachTrainingStep(SourceRule):
         module = self.subject
         seen: set[str] = set()
         for slow in _slow_places(module):
-            place = place_in_each_step(module, slow.node)
+            place = loop_or_hook_of_each_step(module, slow.node)
             if place is None or slow.why in seen or _may_have_few_passes(place):
                 continue
             seen.add(slow.why)

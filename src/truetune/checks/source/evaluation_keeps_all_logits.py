@@ -53,9 +53,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.causal_token_metrics import causal_trainers_with_metrics
-from truetune.checks.source.evidence.metric_functions import (
-    functions_in_argument,
-    trainer_argument,
+from truetune.checks.source.evidence.metric_functions_and_shifts import (
+    argument_or_attribute_of_trainer,
+    functions_seeing_logits,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -106,12 +106,12 @@ def _is_true(node: ast.AST | None) -> bool:
 def _keeps_logits(module: Module, trainer: Call) -> bool:
     """Is a trainer certainly given nothing that makes less of the logits of a batch?"""
     name = "preprocess_logits_for_metrics"
-    return trainer.lacks(name) and trainer_argument(module, trainer, name) is None
+    return trainer.lacks(name) and argument_or_attribute_of_trainer(module, trainer, name) is None
 
 
 def _remedy(module: Module, trainer: Call) -> str:
     """What keeps less than the logits, and all that the metrics need of them."""
-    functions = functions_in_argument(module, trainer) or ()
+    functions = functions_seeing_logits(module, trainer) or ()
     calls = (n for one in functions for n in ast.walk(one) if isinstance(n, ast.Call))
     if any(ast.unparse(call.func).endswith(WHOLE_ROWS) for call in calls):
         return (
@@ -142,7 +142,7 @@ class EvaluationKeepsAllLogits(SourceRule):
         for call in _trainers_of_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
-            given = trainer_argument(module, call, "compute_metrics")
+            given = argument_or_attribute_of_trainer(module, call, "compute_metrics")
             if given is None or not _keeps_logits(module, call):
                 continue
             if module.mentions(TO_HOST):

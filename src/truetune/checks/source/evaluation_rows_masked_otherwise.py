@@ -63,8 +63,8 @@ from truetune.checks.source.evidence.held_out_loaders import (
     loaders_of_held_out_rows,
     training_and_held_out_rows,
 )
-from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
-from truetune.checks.source.evidence.metric_functions import with_called_functions
+from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
+from truetune.checks.source.evidence.metric_functions_and_shifts import with_called_functions
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (

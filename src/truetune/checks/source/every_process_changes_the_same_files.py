@@ -53,19 +53,19 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.opened_files import path_opened_for_writing
+from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
-from truetune.checks.source.evidence.rows_of_processes import (
+from truetune.checks.source.evidence.rows_divided_by_process import (
+    backward_slice_through_loops,
+    contains_variable,
     depends_on_process,
-    is_added_for_a_process,
-    names_variable,
-    slice_through_loops,
+    is_filled_by_process_condition,
 )
 from truetune.checks.source.evidence.several_process_scripts import (
     SeveralProcesses,
     differs_by_process,
     runs_in_every_process,
-    several_processes,
+    sign_of_several_processes,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -114,7 +114,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         calls = [call for call in _changes(module) if not _is_harmless(module, call)]
         if not calls:
             return
-        several = several_processes(module)
+        several = sign_of_several_processes(module)
         if several is None:
             return
         raced = [call for call in calls if _is_raced(module, call)]
@@ -290,13 +290,13 @@ def _blocks_that_write(module: Module, opening: Call) -> list[ast.AST]:
     around = next((one for one in module.parents(opening.node) if isinstance(one, ast.stmt)), None)
     target = around.targets[0] if isinstance(around, ast.Assign) else None
     if isinstance(target, ast.Name):
-        return [one.node for one in module.all_calls if names_variable(one.node, target.id)]
+        return [one.node for one in module.all_calls if contains_variable(one.node, target.id)]
     return [] if around is None else [around]
 
 
 def _is_divided(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
-    return any(_takes_own_rows(module, part) for part in slice_through_loops(module, rows))
+    return any(_takes_own_rows(module, part) for part in backward_slice_through_loops(module, rows))
 
 
 def _takes_own_rows(module: Module, part: ast.AST) -> bool:
@@ -320,11 +320,11 @@ def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
         for around in module.parents(name)
         if isinstance(around, ast.With)
         for item in around.items
-        if item.optional_vars is not None and names_variable(item.optional_vars, name.id)
+        if item.optional_vars is not None and contains_variable(item.optional_vars, name.id)
     )
     if any("split_between_processes" in ast.unparse(around.items[0]) for around in splits):
         return True
-    return is_added_for_a_process(module, name)
+    return is_filled_by_process_condition(module, name)
 
 
 def _divides(module: Module, call: ast.Call) -> bool:

@@ -50,7 +50,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
     BY_RANK,
-    is_for_some_processes,
+    runs_in_some_processes_only,
     wrapped_models,
 )
 from truetune.source.module import Module
@@ -98,4 +98,4 @@ def _is_done_by_all(module: Module, call: Call) -> bool:
     ]
     if any(BY_RANK.search(text) for text in spelled):
         return False
-    return not is_for_some_processes(module, call.node)
+    return not runs_in_some_processes_only(module, call.node)

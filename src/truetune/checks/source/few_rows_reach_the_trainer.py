@@ -48,7 +48,11 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.row_limits_in_runs import LIGHTNING, TRAINERS, row_limits
+from truetune.checks.source.evidence.small_row_limits_of_trainings import (
+    LIGHTNING,
+    TRAINERS,
+    small_row_limits,
+)
 
 
 class FewRowsReachTheTrainer(SourceRule):
@@ -58,7 +62,7 @@ class FewRowsReachTheTrainer(SourceRule):
     looks_at = calls_of("trainers that are made", *TRAINERS, *LIGHTNING)
 
     def findings(self) -> Iterator[Finding]:
-        for limit in row_limits(self.subject):
+        for limit in small_row_limits(self.subject):
             yield self.finding(
                 f"{limit.what} reach the training, and its model is saved",
                 f"remove {limit.cut}, or do it only where an option asks for it",

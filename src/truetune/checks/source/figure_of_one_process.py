@@ -81,7 +81,7 @@ from truetune.checks.source.evidence.figures_of_single_processes import (
     unreduced_lightning_figures,
     validation_log_calls,
 )
-from truetune.checks.source.evidence.several_process_scripts import several_processes
+from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
 from truetune.source.module import Module
 
 
@@ -98,7 +98,7 @@ class FigureOfOneProcess(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        several = several_processes(module)
+        several = sign_of_several_processes(module)
         is_certain = several is not None and several.is_certain
         for evaluation in partial_evaluations(module):
             if evaluation.logged is not None:

@@ -44,12 +44,12 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.narrow_weights_in_runs import (
+from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
     TRAINERS,
     NarrowWeights,
     narrow_weights_of_optimizers,
     narrow_weights_of_trainers,
-    settings_of_trainer,
+    trainer_settings,
 )
 from truetune.settings.run_spec import Severity
 from truetune.source.symbolic_execution.constants import constant_of
@@ -79,7 +79,7 @@ class Float16WeightsUnderAdam(SourceRule):
                     " first step",
                 )
         for weights in narrow_weights_of_trainers(module, "float16"):
-            settings = settings_of_trainer(weights.optimizer)
+            settings = trainer_settings(weights.optimizer)
             if constant_of(settings.get("fp16")) is True:
                 yield self._finding_on(
                     weights,

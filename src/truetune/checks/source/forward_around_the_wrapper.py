@@ -65,11 +65,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.evidence.backward_slices import backward_slice, may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unaveraged_gradients_in_runs import unaveraged_passes
+from truetune.checks.source.evidence.unaveraged_gradients import unaveraged_passes
 from truetune.checks.source.evidence.wrapped_models import (
-    called_inside,
-    model_objects,
-    wrapped_models,
+    constructions_of_model,
+    model_called_around_wrapper,
+    models_given_to_wrappers,
 )
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
@@ -108,7 +108,7 @@ def _models_wrapped_around(module: Module) -> Iterator[ast.expr]:
     """Models that a file wraps, or that a file it runs with wraps for its loop."""
     has_loop = any(True for _ in backward_calls(module))
     for part in module.with_linked if has_loop else (module,):
-        yield from wrapped_models(part)
+        yield from models_given_to_wrappers(part)
 
 
 def _wrapped_places(module: Module) -> Iterator[ast.AST]:
@@ -129,11 +129,11 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._never_prepared()
         yield from self._never_wrapped()
         wrapped = _models_wrapped_around(module)
-        bare = [made for model in wrapped for made in model_objects(module, model)]
+        bare = [made for model in wrapped for made in constructions_of_model(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
         for backward, part in _backward_with_calls_of_its_loss(module):
-            inside = called_inside(module, part, bare)
+            inside = model_called_around_wrapper(module, part, bare)
             if inside is not None and may_record_gradients(module, part):
                 yield self._finding(part, backward, *inside)
 
@@ -142,7 +142,7 @@ class ForwardAroundTheWrapper(SourceRule):
         module = self.subject
         passes = [call for part in module.with_linked for call in part.methods("backward")]
         around = [_no_sync_around(module.home(call.node), call.node) for call in passes]
-        if passes and any(wrapped_models(module)) and all(around):
+        if passes and any(models_given_to_wrappers(module)) and all(around):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
                 "leave no_sync for the last micro-batch of each optimizer step",

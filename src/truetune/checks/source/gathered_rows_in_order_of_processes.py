@@ -54,9 +54,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.rows_of_processes import (
+from truetune.checks.source.evidence.rows_divided_by_process import (
+    backward_slice_through_loops,
     depends_on_process,
-    slice_through_loops,
 )
 from truetune.checks.source.evidence.wrong_row_joins import wrong_joins
 from truetune.source.module import Module
@@ -115,7 +115,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
 
 def _dealt_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
     """Where every so many rows are taken, of which an expression is made: `rows[rank::world]`."""
-    for part in slice_through_loops(module, given):
+    for part in backward_slice_through_loops(module, given):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             steps = part.slice.step
             if steps is not None and depends_on_process(module, part.slice):

@@ -54,7 +54,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.training_step_places import (
     Function,
-    place_in_each_step,
+    loop_or_hook_of_each_step,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -91,7 +91,7 @@ def _place_of_shown_answers(module: Module, call: Call) -> ast.AST | None:
     function = module.function_around(call.node)
     if function is None or _may_keep_answers(function):
         return None
-    place = place_in_each_step(module, call.node)
+    place = loop_or_hook_of_each_step(module, call.node)
     # A hook gives the trainer nothing but its control back.
     if place is function or place is None:
         return place

@@ -59,8 +59,8 @@ from truetune.checks.source.evidence.answering_models import (
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
 from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module

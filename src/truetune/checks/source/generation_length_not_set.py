@@ -56,10 +56,13 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     is_causal_model,
 )
-from truetune.checks.source.evidence.seq2seq_generation import label_length, short_evaluations
+from truetune.checks.source.evidence.seq2seq_evaluations_without_length import (
+    evaluations_without_length,
+    label_cut_length,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
 )
 from truetune.source.module import Module
@@ -98,7 +101,7 @@ class GenerationLengthNotSet(SourceRule):
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
             *_short_completions(module),
-            *(call for call, _ in short_evaluations(module)),
+            *(call for call, _ in evaluations_without_length(module)),
         ),
     )
 
@@ -147,10 +150,10 @@ class GenerationLengthNotSet(SourceRule):
     def _of_evaluations(self) -> Iterator[Finding]:
         """Trainers that generate in their evaluations, and leave the length to the default of 20 tokens."""
         module = self.subject
-        cut = label_length(module)
+        cut = label_cut_length(module)
         if cut is not None and cut <= DEFAULT_LENGTH:
             return
-        for call, is_known in short_evaluations(module):
+        for call, is_known in evaluations_without_length(module):
             yield self.finding(
                 "predict_with_generate is on without generation_max_length: the evaluation generates"
                 f" {DEFAULT_LENGTH} tokens at most"
@@ -165,7 +168,7 @@ class GenerationLengthNotSet(SourceRule):
     def _of_completions(self) -> Iterator[Finding]:
         """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
         module = self.subject
-        for call, _ in (*completion_prompts(module), *engine_prompts(module)):
+        for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
             if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
                 continue
             yield self.finding(
@@ -177,7 +180,7 @@ class GenerationLengthNotSet(SourceRule):
 
 def _short_completions(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
-    for call, _ in (*completion_prompts(module), *engine_prompts(module)):
+    for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):
             yield call
 

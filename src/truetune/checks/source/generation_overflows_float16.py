@@ -51,6 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_dtypes import (
     PIPELINE,
@@ -58,7 +59,6 @@ from truetune.checks.source.evidence.model_dtypes import (
     model_name_argument,
     model_type_of_folder,
 )
-from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.source.module import Module

@@ -55,8 +55,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import is_model_folder
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.stops_of_text_alone import stops_of_text_alone
-from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_end
+from truetune.checks.source.evidence.stops_without_turn_end import stops_without_turn_end
+from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_turn_end
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -95,7 +95,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
         if not calls or _gives_own_stop(module):
             return
         for folder in _folders_loaded(module):
-            end = unheeded_end(folder)
+            end = unheeded_turn_end(folder)
             if end is None:
                 continue
             stops = [end.id, *end.stops]
@@ -113,7 +113,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
 
     def _of_own_stops(self) -> Iterator[Finding]:
         """Stops that the script gives, and that are no end of a turn."""
-        for stop in stops_of_text_alone(self.subject):
+        for stop in stops_without_turn_end(self.subject):
             family = stop.family
             ids = sorted(family.turn_ids, reverse=True)
             yield self.finding(

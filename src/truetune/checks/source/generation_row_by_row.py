@@ -60,8 +60,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.code_repetitions import (
+    CodeRepetition,
+    repetitions_of,
+    uses_repeated_element,
+)
 from truetune.checks.source.evidence.generations_per_row import generations_per_row
-from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_asynchronous,
     waits_for_each_answer,
@@ -194,7 +198,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
         if _asks_server(call):
             continue
         around = next((p for p in module.parents(call.node) if isinstance(p, Functions)), None)
-        requests = (one for one in repeats_of(module, call.node) if one.kind == "request")
+        requests = (one for one in repetitions_of(module, call.node) if one.kind == "request")
         handler = next((one.node for one in requests), None)
         awaited = isinstance(module.scopes.parent.get(call.node), ast.Await)
         if isinstance(handler, ast.AsyncFunctionDef) and around is handler and not awaited:
@@ -209,11 +213,11 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
         return None
     if _asks_server(question.call) and _may_run_beside_others(module, question.call):
         return None
-    for repeat in repeats_of(module, question.call.node):
+    for repeat in repetitions_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
             _is_few(module, iterated) or _is_count(iterated) for iterated in repeat.iterated
         )
-        if is_of_rows and takes_element(module, question.text, repeat):
+        if is_of_rows and uses_repeated_element(module, question.text, repeat):
             return repeat
     return None
 

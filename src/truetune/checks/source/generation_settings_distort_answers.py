@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.hyperparameter_arguments import (
     has_judgeable_number,
     out_of_range_arguments,
 )
-from truetune.checks.source.evidence.stopping_switches import stopping_switches
+from truetune.checks.source.evidence.stop_tokens_switched_off import stopping_switches
 from truetune.source.module import Module
 
 

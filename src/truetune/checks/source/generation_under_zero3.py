@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.checks.source.evidence.weight_sharding import sharding_of
+from truetune.checks.source.evidence.weight_sharding import sharding_of_script
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -83,7 +83,7 @@ class GenerationUnderZero3(SourceRule):
         calls = [call for call in _generating_places(module) if not _is_gathered(module, call)]
         if not calls or module.mentions(*ENGINES) or not trains_a_model(module):
             return
-        sharding = sharding_of(module)
+        sharding = sharding_of_script(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
         yield self.finding(

@@ -87,7 +87,7 @@ from truetune.checks.source.evidence.optimizer_weights import (
     owners_of_parameters,
     weights_not_trained,
 )
-from truetune.checks.source.evidence.optimizers_in_runs import (
+from truetune.checks.source.evidence.optimizers_before_adapters import (
     NO_OPTIMIZERS,
     OPTIMIZER_CLASSES,
     optimizers_before_adapters,

@@ -61,7 +61,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.prompt_files import prompt_files
+from truetune.checks.source.evidence.prompt_files import prompt_files_beside
 from truetune.source.module import Module
 
 JUDGING = re.compile(
@@ -124,7 +124,7 @@ def _pair_prompts(module: Module) -> Iterator[ast.expr]:
         for call in part.all_calls
     ):
         return
-    files = list(prompt_files(module))
+    files = list(prompt_files_beside(module))
     # A rubric in a file of its own is put before the answers.
     rubric = "\n".join(one.text for one in files if JUDGING.search(one.text) is not None)
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):

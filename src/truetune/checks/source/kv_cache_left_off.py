@@ -54,6 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.code_repetitions import repetitions_of
 from truetune.checks.source.evidence.execution_order import (
     Route,
     call_routes_to,
@@ -68,7 +69,6 @@ from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
     generations_with_cache_off_at_load,
 )
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
-from truetune.checks.source.evidence.repeated_code import repeats_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import replace_expression
@@ -371,7 +371,7 @@ def _repeats_without_streaming(module: Module, call: Call) -> bool:
     if "streamer" in call.keywords:
         return False
     in_while = any(isinstance(around, ast.While) for around in module.parents(call.node))
-    return in_while or any(True for _ in repeats_of(module, call.node))
+    return in_while or any(True for _ in repetitions_of(module, call.node))
 
 
 def _is_cache_switch(target: ast.expr) -> bool:

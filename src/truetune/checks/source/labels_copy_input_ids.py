@@ -68,24 +68,24 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_dictionary,
     encoding_pads,
 )
-from truetune.checks.source.evidence.labels_and_padding import (
-    column_read,
+from truetune.checks.source.evidence.hand_masked_labels import label_values
+from truetune.checks.source.evidence.label_masking_and_padding import (
+    column_and_owner_read,
     holds_ignored_label,
-    masks_by_id,
+    maskings_of_pad_id,
     writes_ignored_label,
 )
 from truetune.checks.source.evidence.labels_copied_from_ids import (
     CopiedIds,
     copied_padded_ids,
-    filled_up_by_hand,
-    ignores_beyond_prompt,
+    hand_padding_of_labels,
     masks_by_attention_elsewhere,
+    masks_more_than_prompt,
     may_labels_be_changed,
-    padded_targets,
-    without_copies,
+    padded_ids_as_loss_targets,
+    without_copying_calls,
 )
 from truetune.checks.source.evidence.loss_expressions import CROSS_ENTROPIES
-from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import Changes, replace_expression
@@ -109,7 +109,8 @@ class LabelsCopyInputIds(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(
-            any(part.calls(*LABEL_MAKERS)) or any(masks_by_id(part)) for part in module.with_linked
+            any(part.calls(*LABEL_MAKERS)) or any(maskings_of_pad_id(part))
+            for part in module.with_linked
         ):
             return
         if _belongs_to_evaluation(module):
@@ -142,7 +143,7 @@ class LabelsCopyInputIds(SourceRule):
         ):
             return
         for node, value in _labels_set(module):
-            pads = filled_up_by_hand(module, value)
+            pads = hand_padding_of_labels(module, value)
             if pads is not None and _trains(module):
                 yield self.finding(
                     "labels are a copy of padded input_ids: pads are learned",
@@ -155,7 +156,7 @@ class LabelsCopyInputIds(SourceRule):
         """Padded ids that a cross-entropy written by hand takes as its targets."""
         module = self.subject
         for call in module.calls(*CROSS_ENTROPIES):
-            copied = padded_targets(module, call)
+            copied = padded_ids_as_loss_targets(module, call)
             around = function_around(module, call.node)
             if copied is None or copied.call.node in reported:
                 continue
@@ -221,7 +222,8 @@ class LabelsCopyInputIds(SourceRule):
             call for call in module.calls(*CROSS_ENTROPIES) if not _is_masked_later(module, call)
         )
         places.extend(
-            (call.node, padded_targets(module, call, with_reduction=True)) for call in entropies
+            (call.node, padded_ids_as_loss_targets(module, call, with_reduction=True))
+            for call in entropies
         )
         for node, copied in places:
             around = function_around(module, node)
@@ -278,10 +280,12 @@ def _is_masked_later(module: Module, call: Call) -> bool:
 
 def _padding_of(module: Module, labels: ast.expr) -> Call | None:
     """The call of a tokenizer that padded the ids which labels are a copy of; through devices and loaders."""
-    place = column_read(module, without_copies(module, labels))
+    place = column_and_owner_read(module, without_copying_calls(module, labels))
     for origin in module.flow.origins(labels) if place is None else ():
         if isinstance(origin.node, ast.expr):
-            place = place or column_read(module, without_copies(module, origin.node))
+            place = place or column_and_owner_read(
+                module, without_copying_calls(module, origin.node)
+            )
     if place is None or place[1] != "input_ids":
         return None
     return next(
@@ -300,7 +304,7 @@ def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
         return True
     if around is module.tree or not writes_ignored_label(module, around):
         return False
-    return ignores_beyond_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
+    return masks_more_than_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
         module, around
     )
 
@@ -320,7 +324,7 @@ def _targets_set(module: Module) -> Iterator[object]:
     yield from (
         call
         for call in module.calls(*CROSS_ENTROPIES)
-        if padded_targets(module, call, with_reduction=True)
+        if padded_ids_as_loss_targets(module, call, with_reduction=True)
     )
 
 

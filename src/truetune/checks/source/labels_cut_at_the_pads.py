@@ -68,7 +68,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.labels_cut_at_the_pads_in_runs import CutLabels, cut_labels
+from truetune.checks.source.evidence.labels_cut_at_pads import CutLabels, labels_cut_at_pads
 from truetune.source.module import Module
 
 FIX = (
@@ -98,7 +98,7 @@ class LabelsCutAtThePads(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for cut in cut_labels(module):
+        for cut in labels_cut_at_pads(module):
             yield self.finding(
                 describe_cut(cut),
                 FIX,

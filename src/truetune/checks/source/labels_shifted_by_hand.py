@@ -58,12 +58,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.shifted_labels import (
-    leaves_last_out,
-    same_tokens,
-    shifted_part,
+from truetune.checks.source.evidence.labels_shifted_in_code import (
+    expression_leaving_first_token_out,
+    leaves_last_token_out,
+    sources_of_same_tokens,
 )
-from truetune.checks.source.evidence.shifted_labels_in_runs import (
+from truetune.checks.source.evidence.shifts_of_model_loss_labels import (
     labels_of_model_losses,
     passes_without_loss,
 )
@@ -115,11 +115,14 @@ class LabelsShiftedByHand(SourceRule):
                 yield self._finding_at(dict.fromkeys((shifted.labels, shifted.taker)))
         known = {line for one in followed for line in _lines_of(module, one.labels, one.taker)}
         for given in _given_labels(module):
-            if given.ids is not None and shifted_part(module, given.ids) is not None:
+            if (
+                given.ids is not None
+                and expression_leaving_first_token_out(module, given.ids) is not None
+            ):
                 continue  # both begin at the same later token
             if module.place(given.labels)[0] in known:
                 continue
-            if shifted_part(module, given.labels) is None:
+            if expression_leaving_first_token_out(module, given.labels) is None:
                 continue
             if given.to_model or _is_for_models_loss(module, given):
                 yield self._finding_at((given.labels,))
@@ -166,7 +169,10 @@ def _compared_labels(module: Module) -> Iterator[GivenLabels]:
     A field of a batch that a model is given says nothing by itself: a data set may have shifted it.
     """
     for given in _given_labels(module):
-        if _are_copies(module, given) or shifted_part(module, given.labels) is not None:
+        if (
+            _are_copies(module, given)
+            or expression_leaving_first_token_out(module, given.labels) is not None
+        ):
             yield given
 
 
@@ -174,8 +180,8 @@ def _are_copies(module: Module, given: GivenLabels) -> bool:
     """Are the labels the ids themselves, or a copy of them?"""
     if given.ids is None:
         return False
-    ids = {ast.unparse(node) for node in (given.ids, *same_tokens(module, given.ids))}
-    copied = (given.labels, *same_tokens(module, given.labels))
+    ids = {ast.unparse(node) for node in (given.ids, *sources_of_same_tokens(module, given.ids))}
+    copied = (given.labels, *sources_of_same_tokens(module, given.labels))
     return any(ast.unparse(node) in ids for node in copied)
 
 
@@ -241,7 +247,7 @@ def _is_for_models_loss(module: Module, given: GivenLabels) -> bool:
         return True
     if module.mentions(*OWN_LOSS_TEXTS) and not _trains_here(module):
         return False
-    is_cut = given.ids is not None and leaves_last_out(module, given.ids)
+    is_cut = given.ids is not None and leaves_last_token_out(module, given.ids)
     return not is_cut or not module.mentions(*OWN_LOSS_TEXTS, "def forward")
 
 

@@ -56,11 +56,11 @@ from truetune.checks.source.evidence.layer_numbers import (
     LAYER_IN_NAME,
     OTHER_STACK,
     describe_numbers,
-    jobs_name_another_size,
-    layer_count,
-    numbers_in,
-    numbers_of,
-    texts_of,
+    jobs_name_model_of_another_depth,
+    layer_count_of_model,
+    layer_numbers_in_texts,
+    possible_texts_of_expression,
+    whole_numbers_of_list,
 )
 from truetune.source.module import Module
 
@@ -122,12 +122,12 @@ class LayerNumbersBeyondTheModel(SourceRule):
         module, reported = self.subject, set()
         for choice in _choices(module):
             name = _model_name(module, choice.model)
-            layers = layer_count(name)
+            layers = layer_count_of_model(name)
             if name is None or layers is None or choice.node in reported:
                 continue
-            numbers = sorted({*choice.numbers, *numbers_in(choice.texts, layers)})
+            numbers = sorted({*choice.numbers, *layer_numbers_in_texts(choice.texts, layers)})
             beyond = [number for number in numbers if number >= layers]
-            if not beyond or jobs_name_another_size(Path(module.path), layers):
+            if not beyond or jobs_name_model_of_another_depth(Path(module.path), layers):
                 continue
             reported.add(choice.node)
             inside = [number for number in numbers if number < layers]
@@ -256,7 +256,7 @@ def _tests_of_names(module: Module) -> Iterator[_Choice]:
         *_tests_by_operator(module),
     ):
         naming = _naming_call(module, test.name)
-        texts = texts_of(module, test.text) if naming is not None else []
+        texts = possible_texts_of_expression(module, test.text) if naming is not None else []
         if naming is not None and texts:
             model = _model_of(naming)
             yield _Choice(test.node, tuple(texts), (), model, "the names ask for layers")
@@ -297,7 +297,7 @@ def _comparisons(module: Module) -> Iterator[_Choice]:
         found = _layer_number_of(module, compare.left)
         if found is None:
             continue
-        numbers = numbers_of(module, compare.comparators[0])
+        numbers = whole_numbers_of_list(module, compare.comparators[0])
         if isinstance(compare.ops[0], ast.Gt):
             numbers = [number + 1 for number in numbers]
         if numbers:
@@ -387,10 +387,10 @@ def _adapter_settings(module: Module) -> Iterator[_Choice]:
     """The layers that an adapter is put on, by number or by name."""
     for call in module.calls(*ADAPTER_SETTINGS):
         listed = call.keywords.get("layers_to_transform")
-        numbers = tuple(numbers_of(module, listed))
+        numbers = tuple(whole_numbers_of_list(module, listed))
         if listed is not None and numbers:
             yield _Choice(listed, (), numbers, None, "layers_to_transform asks for layers")
         for key in ("target_modules", "modules_to_save"):
-            texts = tuple(texts_of(module, call.keywords.get(key)))
+            texts = tuple(possible_texts_of_expression(module, call.keywords.get(key)))
             if any(LAYER_IN_NAME.search(text.replace("\\.", ".")) for text in texts):
                 yield _Choice(call.keywords[key], texts, (), None, f"{key} asks for layers")

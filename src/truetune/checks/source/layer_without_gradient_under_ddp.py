@@ -73,7 +73,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.wrapped_models import model_objects, wrapped_models
+from truetune.checks.source.evidence.wrapped_models import (
+    constructions_of_model,
+    models_given_to_wrappers,
+)
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 
@@ -102,8 +105,8 @@ MAX_CLASSES = 20
 
 def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
     """The classes of which an object is wrapped, with the place that wraps it."""
-    for model in wrapped_models(module):
-        for made in model_objects(module, model):
+    for model in models_given_to_wrappers(module):
+        for made in constructions_of_model(module, model):
             owners = module.flow.origins(made.func) if isinstance(made, ast.Call) else ()
             for owner in owners:
                 if isinstance(owner.node, ast.ClassDef):
@@ -121,7 +124,7 @@ def _lightning_modules_beside(module: Module) -> Iterator[ast.ClassDef]:
     """The classes of other files that a script's `trainer.fit(...)` trains."""
     for call in module.methods("fit"):
         model = call.argument(0, "model")
-        for made in model_objects(module, model) if model is not None else ():
+        for made in constructions_of_model(module, model) if model is not None else ():
             owners = module.flow.origins(made.func) if isinstance(made, ast.Call) else ()
             for owner in owners:
                 if isinstance(owner.node, ast.ClassDef) and not module.holds(owner.node):

@@ -57,11 +57,14 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.labels_and_padding import LM_COLLATOR_CALLS, lm_collator_calls
-from truetune.checks.source.evidence.masked_labels import (
-    enclosing_unit,
-    masked_labels,
-    masked_labels_in_linked_files,
+from truetune.checks.source.evidence.hand_masked_labels import (
+    hand_masked_labels,
+    hand_masked_labels_in_linked_files,
+    outermost_function_around,
+)
+from truetune.checks.source.evidence.label_masking_and_padding import (
+    LM_COLLATOR_CALLS,
+    lm_collator_calls,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -82,13 +85,14 @@ class LmCollatorOverwritesLabels(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         collators = list(lm_collator_calls(module))
-        masked = list(masked_labels(module)) if collators else []
-        elsewhere = list(masked_labels_in_linked_files(module)) if collators else []
+        masked = list(hand_masked_labels(module)) if collators else []
+        elsewhere = list(hand_masked_labels_in_linked_files(module)) if collators else []
         for call in collators:
             made = [
                 node
                 for node, used in masked + elsewhere
-                if enclosing_unit(module, used) in (None, enclosing_unit(module, call.node))
+                if outermost_function_around(module, used)
+                in (None, outermost_function_around(module, call.node))
             ]
             if not made:
                 continue

@@ -88,8 +88,8 @@ from truetune.checks.padding_share import (
 )
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -146,7 +146,7 @@ class LoaderPadsUnevenRows(SourceRule):
         module = self.subject
         lengths = _row_lengths(module, loader.call)
         padded = (
-            estimate_padded_batches(lengths, loader.batch, encoded_row_length(module))
+            estimate_padded_batches(lengths, loader.batch, longest_encoded_row(module))
             if lengths
             else None
         )
@@ -201,7 +201,7 @@ def _row_lengths(module: Module, loader: CallEvent) -> list[int] | None:
 def _rows_of_data_set(module: Module, data_set: Value) -> FileRows | None:
     """The rows of the file that a data set reads, also where an object of a class of one's own keeps it."""
     kept = list(data_set.attributes.values()) if isinstance(data_set, Instance) else [data_set]
-    found = [rows for one in kept if (rows := rows_behind(module, one)) is not None]
+    found = [rows for one in kept if (rows := local_rows_of_value(module, one)) is not None]
     return found[0] if len({one.source for one in found}) == 1 else None
 
 

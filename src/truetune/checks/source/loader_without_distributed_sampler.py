@@ -58,8 +58,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.multi_process_loops import for_loops
-from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
+from truetune.checks.source.evidence.multi_process_loops import for_loops_of_linked_files
+from truetune.checks.source.evidence.rows_divided_by_process import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -278,7 +278,7 @@ def _is_divided(module: Module, call: Call) -> bool:
 
 def _is_trained_on(module: Module, call: Call) -> bool:
     """Is it read by a loop that calls backward?"""
-    for loop in for_loops(module):
+    for loop in for_loops_of_linked_files(module):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
         if steps and any(_reads_from_loader(module, part, call) for part in ast.walk(loop.iter)):
             return True

@@ -55,7 +55,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.logged_losses import DividedLoss, divided_losses, logged_reads
+from truetune.checks.source.evidence.divided_losses_in_logs import (
+    DividedLoss,
+    divided_losses,
+    logs_of_divided_loss,
+)
 from truetune.source.module import Module
 
 
@@ -72,7 +76,7 @@ class LoggedLossDivided(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for divided in divided_losses(module):
-            read = next(logged_reads(module, divided), None)
+            read = next(logs_of_divided_loss(module, divided), None)
             if read is not None:
                 yield self._of_loss(divided, read)
 

@@ -57,8 +57,8 @@ from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.losses_off_the_graph import (
     TAKES_GRADIENTS_ITSELF,
-    LossSearch,
-    returned_losses,
+    GraphlessLossSearch,
+    losses_returned_to_trainers,
 )
 from truetune.source.module import Module
 
@@ -71,7 +71,7 @@ def _losses(module: Module) -> Iterator[ast.expr]:
     """What backward() is called on, or a trainer is given as the loss."""
     for call in backward_calls(module):
         yield from possible_losses(call)
-    yield from returned_losses(module)
+    yield from losses_returned_to_trainers(module)
 
 
 class LossForcedToRequireGrad(SourceRule):
@@ -116,7 +116,7 @@ class LossForcedToRequireGrad(SourceRule):
         for part in module.with_linked:
             leaves |= {node for node in part.nodes(ast.Call) if _is_new_leaf(part, node)}
         for loss in _losses(module):
-            leaf = LossSearch(module, leaves, names).leaf(loss)
+            leaf = GraphlessLossSearch(module, leaves, names).only_leaf_tensor(loss)
             if leaf is not None and leaf not in told:
                 told.add(leaf)
                 yield self.finding(

@@ -54,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.score_scales import ScoreScale, scale_of
+from truetune.checks.source.evidence.score_scales import ScoreScale, score_scale_of
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
@@ -133,7 +133,7 @@ def _wrong_scale(call: CallEvent) -> _WrongScale | None:
         return None
     if loss.named(*DIVERGENCES):
         return _wrong_divergence(call, loss, given)
-    found = scale_of(given)
+    found = score_scale_of(given)
     if found is None:
         return None
     if loss.named(*LOSS_OF_LOGITS):
@@ -180,7 +180,7 @@ def _wrong_logprobs(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
 
 def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongScale | None:
     """What is wrong with the input or the target of a Kullback-Leibler divergence."""
-    found = scale_of(given)
+    found = score_scale_of(given)
     if found is not None and found.scale != "log-probabilities":
         return _WrongScale(
             call,
@@ -191,7 +191,7 @@ def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongS
         )
     target = call.argument(1, "target")
     wanted = _scale_of_target(loss)
-    found = None if target is None else scale_of(target)
+    found = None if target is None else score_scale_of(target)
     if found is None or wanted is None or found.scale == wanted:
         return None
     return _WrongScale(

@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.learning_rate_schedules import (
     SCHEDULES,
-    expressions_within,
+    expressions_of_number,
     length_calls,
     schedules_with_length,
 )
@@ -151,7 +151,7 @@ def _knows_processes(module: Module, total: ast.expr) -> bool:
     """Does a number of steps depend on the number of processes?"""
     return any(
         _names_processes(part)
-        for node in expressions_within(module, total)
+        for node in expressions_of_number(module, total)
         for part in ast.walk(node)
     )
 

@@ -56,7 +56,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.masks_without_causality import MASK_NAMES, open_masks
+from truetune.checks.source.evidence.masks_without_causality import (
+    MASK_NAMES,
+    masks_without_causality,
+)
 from truetune.source.module import Module
 
 
@@ -73,7 +76,7 @@ class MaskWithoutCausality(SourceRule):
     looks_at = CodePlaces("attention masks that are given", _mask_code)
 
     def findings(self) -> Iterator[Finding]:
-        for mask in open_masks(self.subject):
+        for mask in masks_without_causality(self.subject):
             yield self.finding(
                 f"the attention mask allows {mask.what}, also those that come later: each token sees what it is to"
                 " predict",

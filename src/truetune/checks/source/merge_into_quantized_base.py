@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.quantized_models import quantized_load
+from truetune.checks.source.evidence.quantized_loads import quantized_load_of_model
 
 
 class MergeIntoQuantizedBase(SourceRule):
@@ -59,7 +59,11 @@ class MergeIntoQuantizedBase(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.methods("merge_and_unload"):
-            loaded = quantized_load(module, call.receiver) if call.receiver is not None else None
+            loaded = (
+                quantized_load_of_model(module, call.receiver)
+                if call.receiver is not None
+                else None
+            )
             if loaded is not None:
                 yield self.finding(
                     "an adapter is merged into a quantized base: most of it is rounded away",

@@ -63,9 +63,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.loop_score_counts import counts_of_last_batch, skipped_rows
-from truetune.checks.source.evidence.loss_expressions import is_plain_loss
+from truetune.checks.source.evidence.loss_expressions import is_unweighted_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
+from truetune.checks.source.evidence.score_counts_of_loops import (
+    counts_of_last_batch,
+    uncounted_skipped_rows,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -77,7 +80,7 @@ LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoade
 def _over_loaders(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
     yield from (one.assigned for one in counts_of_last_batch(module))
-    yield from (one.counting for one in skipped_rows(module))
+    yield from (one.counting for one in uncounted_skipped_rows(module))
     if not module.calls_anywhere(*LOADERS):
         return
     for mean in mean_expressions(module):
@@ -119,7 +122,7 @@ class MetricDividedByAnotherCount(SourceRule):
     def _of_skipped_rows(self) -> Iterator[Finding]:
         """Rows that a `continue` leaves out before they are counted."""
         module = self.subject
-        for skipped in skipped_rows(module):
+        for skipped in uncounted_skipped_rows(module):
             is_list = not isinstance(skipped.counting, ast.AugAssign)
             where = "reach" if is_list else "are counted in"
             yield self.finding(
@@ -150,7 +153,7 @@ class MetricDividedByAnotherCount(SourceRule):
             # A loss that is differentiated is summed for the gradient, where a factor is a learning rate.
             elif (
                 unit == "rows"
-                and is_plain_loss(module, term)
+                and is_unweighted_loss(module, term)
                 and not may_record_gradients(module, term)
             ):
                 yield self.finding(

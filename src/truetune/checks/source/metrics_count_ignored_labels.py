@@ -73,11 +73,11 @@ from truetune.checks.source.evidence.causal_token_metrics import (
     token_picking_scopes,
 )
 from truetune.checks.source.evidence.causal_token_metrics import TOKEN_COMPARISONS as COMPARISONS
-from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
-from truetune.checks.source.evidence.metric_functions import (
-    functions_in_argument,
-    label_comparisons,
+from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
+from truetune.checks.source.evidence.metric_functions_and_shifts import (
+    functions_seeing_logits,
     picks_tokens,
+    unshifted_label_comparisons,
     with_called_functions,
 )
 from truetune.source.module import Module
@@ -164,7 +164,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             return missing
         module = self.subject
         for call in causal_trainers_with_metrics(module):
-            functions = functions_in_argument(module, call)
+            functions = functions_seeing_logits(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
             if (
@@ -177,7 +177,7 @@ class MetricsCountIgnoredLabels(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in causal_trainers_with_metrics(module):
-            functions = functions_in_argument(module, call)
+            functions = functions_seeing_logits(module, call)
             if functions is None or _leaves_out_labels(module, functions):
                 continue
             where = _ignored_labels(module, call, functions)
@@ -273,7 +273,8 @@ def _first_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST |
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
     return next(
-        (node for function in functions for node in label_comparisons(module, function)), None
+        (node for function in functions for node in unshifted_label_comparisons(module, function)),
+        None,
     )
 
 

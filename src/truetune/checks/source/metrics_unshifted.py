@@ -68,14 +68,14 @@ from truetune.checks.source.evidence.causal_token_metrics import (
     causal_trainers_with_metrics,
     token_picking_scopes,
 )
-from truetune.checks.source.evidence.metric_functions import (
-    functions_in_argument,
-    label_comparisons,
+from truetune.checks.source.evidence.look_ahead_of_token_accuracies import token_accuracies
+from truetune.checks.source.evidence.metric_functions_and_shifts import (
+    functions_seeing_logits,
+    may_shift_tokens,
     picks_tokens,
-    shifts_tokens,
+    unshifted_label_comparisons,
     with_called_functions,
 )
-from truetune.checks.source.evidence.token_accuracies_in_runs import token_accuracies
 from truetune.source.module import Module
 
 
@@ -94,14 +94,14 @@ class MetricsUnshifted(SourceRule):
             return missing
         module = self.subject
         for call in causal_trainers_with_metrics(module):
-            functions = functions_in_argument(module, call)
+            functions = functions_seeing_logits(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
-            if not shifts_tokens(functions) and _argmax_comparison(module, functions) is None:
+            if not may_shift_tokens(functions) and _argmax_comparison(module, functions) is None:
                 return COMPARISON_NOT_SEEN
         for step in token_picking_scopes(module):
             if (
-                not shifts_tokens(with_called_functions(module, [step]))
+                not may_shift_tokens(with_called_functions(module, [step]))
                 and _first_comparison(module, step) is None
             ):
                 return COMPARISON_NOT_SEEN
@@ -132,8 +132,8 @@ class MetricsUnshifted(SourceRule):
         # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
         for call in causal_trainers_with_metrics(module):
-            functions = functions_in_argument(module, call)
-            if functions is None or shifts_tokens(functions):
+            functions = functions_seeing_logits(module, call)
+            if functions is None or may_shift_tokens(functions):
                 continue
             compared = _argmax_comparison(module, functions)
             if compared is not None:
@@ -145,13 +145,13 @@ class MetricsUnshifted(SourceRule):
                 )
         for step in token_picking_scopes(module):
             compared = _first_comparison(module, step)
-            if compared is not None and not shifts_tokens(with_called_functions(module, [step])):
+            if compared is not None and not may_shift_tokens(with_called_functions(module, [step])):
                 yield self._of_step(compared)
 
 
 def _first_comparison(module: Module, step: ast.AST) -> ast.AST | None:
     """Where a step compares the tokens that it picks with the labels; None where that is not seen."""
-    return next(label_comparisons(module, step), None)
+    return next(unshifted_label_comparisons(module, step), None)
 
 
 def _argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
@@ -159,5 +159,6 @@ def _argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST 
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
     return next(
-        (node for function in functions for node in label_comparisons(module, function)), None
+        (node for function in functions for node in unshifted_label_comparisons(module, function)),
+        None,
     )

@@ -67,12 +67,12 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_held_on_the_gpu import (
+from truetune.checks.source.evidence.unused_models_on_gpu import (
     HeldModel,
     SecondLoad,
     loads_in_callbacks,
-    model_loads_of,
-    second_loads,
+    second_loads_beside_unused_models,
+    whole_language_model_loads,
 )
 from truetune.errors import TruetuneError
 from truetune.memory.architecture import parse_architecture
@@ -100,11 +100,11 @@ class ModelLoadedBesideAnother(SourceRule):
     code = "SRC272"
     symptoms = ("out-of-memory",)
     severity = "warning"
-    looks_at = CodePlaces("loads of language models", model_loads_of)
+    looks_at = CodePlaces("loads of language models", whole_language_model_loads)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for one in second_loads(module):
+        for one in second_loads_beside_unused_models(module):
             size = second_model_gb(module, one)
             if size is not None and size < MIN_GB:
                 continue
@@ -136,7 +136,9 @@ class ModelLoadedBesideAnother(SourceRule):
 def _callback_model_gb(module: Module, call: Call) -> float | None:
     """GB of the model that a callback loads; that of the largest other one where its name is a folder's."""
     own = _parameters_at(module, call)
-    sizes = [one for load in model_loads_of(module) if (one := _parameters_at(module, load))]
+    sizes = [
+        one for load in whole_language_model_loads(module) if (one := _parameters_at(module, load))
+    ]
     parameters = own if own is not None else max(sizes, default=None)
     return None if parameters is None else parameters * BYTES_OF_WEIGHT / 1e9
 

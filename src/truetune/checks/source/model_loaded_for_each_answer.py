@@ -58,15 +58,15 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.repeated_code import (
+from truetune.checks.source.evidence.code_repetitions import (
     CodeRepetition,
     Function,
     callers_of,
-    is_kept,
-    repeats_of,
-    takes_element,
+    repetitions_of,
+    result_is_cached,
+    uses_repeated_element,
 )
+from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -203,11 +203,11 @@ def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
 
     if runs_once(load.node):
         return None
-    for repeat in repeats_of(module, load.node, runs_once=runs_once):
+    for repeat in repetitions_of(module, load.node, runs_once=runs_once):
         if repeat.kind == "request":
             return repeat
         names = [*load.args, *load.keywords.values()]
-        if any(takes_element(module, name, repeat) for name in names):
+        if any(uses_repeated_element(module, name, repeat) for name in names):
             return None
         if _asks_with_element(module, repeat):
             return repeat
@@ -228,7 +228,7 @@ def _place_of_rerun(module: Module, load: ast.AST) -> ast.AST | None:
             # What another file loads at its top stays: only the script of the app runs again.
             if "streamlit" in module.home(node).text:
                 return node
-        elif not is_kept(around) and "cache" not in _decorators(around):
+        elif not result_is_cached(around) and "cache" not in _decorators(around):
             calls = [one for one in callers_of(module, around) if one not in seen]
             seen.update(calls)
             waiting += calls
@@ -302,7 +302,7 @@ def _is_global(module: Module, target: ast.expr) -> bool:
 def _asks_with_element(module: Module, repeat: CodeRepetition) -> bool:
     """Is a model asked for text in the loop, with the loop's own row?"""
     for question in model_questions(module):
-        for other in repeats_of(module, question.call.node):
-            if other.node is repeat.node and takes_element(module, question.text, other):
+        for other in repetitions_of(module, question.call.node):
+            if other.node is repeat.node and uses_repeated_element(module, question.text, other):
                 return True
     return False

@@ -48,13 +48,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.labels_and_padding import masks_eos
-from truetune.checks.source.evidence.pad_candidates import pad_advice
-from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
+from truetune.checks.source.evidence.label_masking_and_padding import maskings_of_eos_id
+from truetune.checks.source.evidence.pad_candidates import advise_pad_token
+from truetune.checks.source.evidence.pad_maskings import PadMasking, pad_maskings_for_settings
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
 from truetune.checks.source.evidence.pad_settings import (
     PadSetting,
-    changes_for_pad_token,
+    changes_setting_pad_token,
     pad_settings,
 )
 from truetune.source.module import Module
@@ -66,7 +66,7 @@ IF_MISSING = "only where the tokenizer has no pad token of its own"
 def _pads_and_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
     """The pad tokens that are set, and the labels that are masked by the id of EOS itself."""
     yield from pad_settings(module)
-    yield from masks_eos(module)
+    yield from maskings_of_eos_id(module)
 
 
 class PadEqualsEosLmCollator(SourceRule):
@@ -80,28 +80,36 @@ class PadEqualsEosLmCollator(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         settings = eos_pad_settings(module)
-        masking = maskings_of_pads(module, settings) if settings else []
-        reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
+        masking = pad_maskings_for_settings(module, settings) if settings else []
+        reached = [
+            one
+            for one in settings
+            if any(sink.has_pads_of_setting(module, one) for sink in masking)
+        ]
         if reached:
-            sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
+            sinks = [
+                sink
+                for sink in masking
+                if any(sink.has_pads_of_setting(module, one) for one in reached)
+            ]
             yield self._finding(reached, sinks)
-        for node in masks_eos(module):
+        for node in maskings_of_eos_id(module):
             yield self.finding(
                 "labels that equal EOS are masked: EOS is never learned, the model will not stop",
                 "mask pads by position (attention_mask == 0), not by an id that ends each answer",
                 cases=[case_of_node(module, node)],
             )
 
-    def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
+    def _finding(self, reached: list[PadSetting], sinks: list[PadMasking]) -> Finding:
         """What is said of settings whose pads are masked in these places."""
         module = self.subject
-        advice = pad_advice(module, reached[0].tokenizer)
+        advice = advise_pad_token(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
         # A pad that is set only where none is there leaves models alone that bring one, and a release of TRL is guessed
         # from pins or arguments: neither is proof.
         only_missing = all(one.if_missing for one in reached)
         is_likely = only_missing or all(sink.why_by_trainer for sink in sinks)
-        evidence = [sink.told(module) for sink in sinks[:3]]
+        evidence = [sink.describe_place(module) for sink in sinks[:3]]
         if only_missing:
             evidence.append(IF_MISSING)
         return self.finding(
@@ -127,7 +135,7 @@ def _changes_of_all(module: Module, settings: list[PadSetting], token: str | Non
     Half a fix would leave pad and EOS the same in one branch and say that it was repaired.
     """
     changes = [
-        changes_for_pad_token(module, one, token)
+        changes_setting_pad_token(module, one, token)
         for one in with_repeated_settings(module, settings)
     ]
     return tuple(change for part in changes for change in part) if all(changes) else ()

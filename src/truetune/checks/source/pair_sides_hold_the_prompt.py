@@ -62,7 +62,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.prompts_inside_pairs_in_runs import prompts_inside_pairs
+from truetune.checks.source.evidence.prompts_inside_pair_sides import prompts_inside_pairs
 from truetune.source.module import Module
 
 SIDES = frozenset(("prompt", "chosen", "rejected"))

@@ -42,7 +42,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.pair_directions_in_runs import ordered_pairs, wrong_pairs
+from truetune.checks.source.evidence.preference_pair_directions import (
+    pairs_built_the_wrong_way_round,
+    pairs_of_known_order,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import called_name
 
@@ -50,7 +53,7 @@ from truetune.source.resolved_calls import called_name
 def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
     """The pairs that a script builds, and of which it is known how both sides were picked."""
     if "chosen" in module.text:
-        yield from ordered_pairs(module)
+        yield from pairs_of_known_order(module)
 
 
 class PairsBuiltTheWrongWayRound(SourceRule):
@@ -61,7 +64,7 @@ class PairsBuiltTheWrongWayRound(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in wrong_pairs(module):
+        for found in pairs_built_the_wrong_way_round(module):
             yield self.finding(
                 f"the pair is the wrong way round: {found.why}",
                 f"exchange chosen and rejected, or turn the order around{_how_to_turn(found.ordering)}",

@@ -84,7 +84,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     answers_run_or_parsed,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import Row, scored_rows
+from truetune.checks.source.evidence.scored_rows import Row, rows_with_text_columns
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.source.module import Module
@@ -133,7 +133,7 @@ class PatternMissesTheAnswers(SourceRule):
         yield from self._of_fences()
         module = self.subject
         for reader in answer_readers(module):
-            rows = scored_rows(module, reader.columns)
+            rows = rows_with_text_columns(module, reader.columns)
             if rows is None:
                 continue
             counted = (_read_column(reader, rows.rows, column) for column in reader.columns)
@@ -164,7 +164,7 @@ class PatternMissesTheAnswers(SourceRule):
         if FENCE in module.text or "fence" in module.text.lower():
             return
         for run in answers_run_or_parsed(module):
-            rows = scored_rows(module, (run.column,))
+            rows = rows_with_text_columns(module, (run.column,))
             texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
             failing = _count_failing(run.function, texts)
             if rows is None or len(texts) < MIN_ROWS or failing < MOST * len(texts):
@@ -247,7 +247,7 @@ def _read_column(reader: AnswerReader, rows: list[Row], column: str) -> Reading 
     texts = [row[column] for row in rows if row.get(column, "").strip()]
     if len(texts) < MIN_ROWS:
         return None
-    return Reading(column, sum(map(reader.reads, texts)), len(texts))
+    return Reading(column, sum(map(reader.finds_something_in, texts)), len(texts))
 
 
 def _end_of(rows: list[Row], column: str) -> str:

@@ -63,7 +63,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.patterns_and_forms import searching_calls, stopped_patterns
+from truetune.checks.source.evidence.patterns_stopping_at_line_end import (
+    regex_search_calls,
+    stopped_patterns,
+)
 from truetune.checks.source.evidence.rewards_of_references import TRAINERS
 
 
@@ -71,7 +74,7 @@ class PatternStopsAtLineEnd(SourceRule):
     code = "SRC261"
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "warning"
-    looks_at = CodePlaces("searches by a pattern", searching_calls)
+    looks_at = CodePlaces("searches by a pattern", regex_search_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

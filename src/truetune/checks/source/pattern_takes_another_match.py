@@ -68,12 +68,15 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.readings_of_answers import OtherReading, other_reading
+from truetune.checks.source.evidence.readings_of_predictions import (
+    OtherReading,
+    better_reading_of_predictions,
+)
 from truetune.checks.source.evidence.taken_matches import (
     PART_NAMES,
     PARTS,
     TakenMatch,
-    searches,
+    regex_searches,
     taken_matches,
 )
 from truetune.source.module import Module
@@ -86,7 +89,7 @@ def _places(module: Module) -> Iterator[ast.AST]:
     """Where a text is searched by a pattern, or divided."""
     yield from (call.node for call in module.methods(*PARTS))
     if module.mentions("re"):
-        yield from (call.node for call in searches(module))
+        yield from (call.node for call in regex_searches(module))
 
 
 class PatternTakesAnotherMatch(SourceRule):
@@ -98,7 +101,9 @@ class PatternTakesAnotherMatch(SourceRule):
     def findings(self) -> Iterator[Finding]:
         judged: set[ast.AST] = set()
         for match in taken_matches(self.subject):
-            found = None if match.node in judged else other_reading(self.subject, match)
+            found = (
+                None if match.node in judged else better_reading_of_predictions(self.subject, match)
+            )
             if found is None:
                 continue
             judged.add(match.node)

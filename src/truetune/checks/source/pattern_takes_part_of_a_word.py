@@ -72,7 +72,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     compiled_pattern_of_call,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -147,7 +147,7 @@ class PatternTakesPartOfAWord(SourceRule):
 def _part_matches(module: Module, pattern: re.Pattern[str], text: ast.expr) -> PartMatches | None:
     """What a pattern takes of the texts that it is run over; None where it hardly ever takes a part."""
     for column in columns_of_text(module, text):
-        rows = scored_rows(module, (column,))
+        rows = rows_with_text_columns(module, (column,))
         texts = [row[column] for row in rows.rows] if rows is not None else []
         found = [(one, match) for one in texts if (match := pattern.search(one))]
         parts = [one for one, match in found if _is_part(one, match)]

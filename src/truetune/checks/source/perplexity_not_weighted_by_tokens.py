@@ -63,14 +63,14 @@ from truetune.checks.source.evidence.loss_expressions import (
     exponent_of,
     exponential_of_loss_in,
     is_exponential_of_mean,
-    is_plain_loss,
+    is_unweighted_loss,
 )
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.checks.source.evidence.perplexities_in_runs import (
+from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
+from truetune.checks.source.evidence.unweighted_perplexities import (
     AveragedPerplexities,
     averaged_perplexities,
 )
-from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
 from truetune.source.module import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
@@ -199,7 +199,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
         if module.mentions(*OF_ONE_LENGTH) or not module.mentions(*PADS):
             return
         losses = [
-            term for term in terms_of_mean(module, mean.values) if is_plain_loss(module, term)
+            term for term in terms_of_mean(module, mean.values) if is_unweighted_loss(module, term)
         ]
         # A loss that is differentiated is trained on, and its exponential is only shown beside it.
         if not losses or any(_is_differentiable(module, loss) for loss in losses):

@@ -50,7 +50,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.picture_sizes import (
+from truetune.checks.source.evidence.picture_token_counts import (
     PROCESSORS,
     find_picture_sizes,
     unlimited_processors,

@@ -67,7 +67,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unfilled_placeholders_in_runs import (
+from truetune.checks.source.evidence.unfilled_placeholders import (
     PLACEHOLDER,
     unfilled_placeholders,
 )

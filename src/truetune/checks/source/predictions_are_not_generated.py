@@ -62,7 +62,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.causal_token_metrics import causal_trainers_with_metrics
-from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
+from truetune.checks.source.evidence.metric_functions_and_shifts import (
+    functions_seeing_logits,
+    picks_tokens,
+)
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
@@ -100,7 +103,7 @@ class PredictionsAreNotGenerated(SourceRule):
         for call in module.calls(*TRAINERS):
             arguments = call.argument(1, "args")
             settings = module.flow.producing_call(arguments) if arguments is not None else None
-            functions = functions_in_argument(module, call)
+            functions = functions_seeing_logits(module, call)
             # Without the arguments nothing is known, and without the functions no decoding is.
             if settings is None or not functions or not _lacks_generation(module, settings):
                 continue
@@ -121,7 +124,7 @@ class PredictionsAreNotGenerated(SourceRule):
         """Trainers of causal models whose metric scores the texts of picked tokens."""
         module = self.subject
         for call in causal_trainers_with_metrics(module):
-            functions = functions_in_argument(module, call)
+            functions = functions_seeing_logits(module, call)
             if not functions or not _scores_texts(module, functions):
                 continue
             picked = [n for function in functions for n in ast.walk(function) if picks_tokens(n)]

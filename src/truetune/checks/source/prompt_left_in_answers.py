@@ -70,12 +70,12 @@ from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     searches_in_text,
     use_as_answer_with_prompt,
 )
-from truetune.checks.source.evidence.texts_with_prompt import (
+from truetune.checks.source.evidence.returned_texts_with_prompt import (
     CUT_DECODED_IDS,
     PROMPT_IN_GENERATION,
     PromptedText,
-    texts_with_prompt,
-    word_of_prompt,
+    returned_texts_with_prompt,
+    searched_word_in_prompt,
 )
 from truetune.source.module import Module
 
@@ -84,7 +84,9 @@ def _texts(module: Module) -> Iterator[object]:
     """Generated texts: decodes of any part of what was generated, and others that hold their prompt."""
     decoded = {call.node for call in decodes_of_generated_ids(module)}
     yield from decoded
-    yield from (text.node for text in texts_with_prompt(module) if text.node not in decoded)
+    yield from (
+        text.node for text in returned_texts_with_prompt(module) if text.node not in decoded
+    )
 
 
 class PromptLeftInAnswers(SourceRule):
@@ -105,7 +107,7 @@ class PromptLeftInAnswers(SourceRule):
                 " skip_special_tokens=True), and append that",
                 cases=[case_of_node(module, reply.use), case_of_node(module, reply.decode.node)],
             )
-        for text in texts_with_prompt(module):
+        for text in returned_texts_with_prompt(module):
             use = use_as_answer_with_prompt(module, text.node)
             if text.node in reported:
                 continue
@@ -136,7 +138,7 @@ class PromptLeftInAnswers(SourceRule):
         """The finding on a text that is searched for a word of its own prompt."""
         module = self.subject
         for search in searches_in_text(module, text.node):
-            word = word_of_prompt(module, text, search.left)
+            word = searched_word_in_prompt(module, text, search.left)
             if word is not None:
                 yield self.finding(
                     f"an answer is searched for {word!r} with its prompt in front, and the prompt holds that word:"

@@ -60,7 +60,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.masked_labels import label_values
+from truetune.checks.source.evidence.hand_masked_labels import label_values
 from truetune.source.module import Module
 
 IGNORED = -100

@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.random_weights_in_runs import RANDOM_MODELS, random_weights
+from truetune.checks.source.evidence.random_weights_fine_tuned import RANDOM_MODELS, random_weights
 
 
 class RandomWeightsTrained(SourceRule):

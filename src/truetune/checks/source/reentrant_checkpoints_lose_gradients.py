@@ -52,9 +52,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.reentrant_checkpoints import (
+from truetune.checks.source.evidence.faulty_reentrant_checkpoints import (
     ReentrantCheckpoints,
-    checkpoint_places,
+    checkpointing_places,
     reentrant_checkpoints,
 )
 
@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.reentrant_checkpoints import (
 class ReentrantCheckpointsLoseGradients(SourceRule):
     code = "SRC153"
     severity = "error"
-    looks_at = CodePlaces("places that switch gradient checkpointing on", checkpoint_places)
+    looks_at = CodePlaces("places that switch gradient checkpointing on", checkpointing_places)
 
     def findings(self) -> Iterator[Finding]:
         for found in reentrant_checkpoints(self.subject):

@@ -74,11 +74,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.logprob_model_uses import (
     ModelUse,
-    is_in_one_pass,
-    is_one_object,
+    are_one_model_object,
     model_uses,
+    run_in_same_pass,
 )
-from truetune.checks.source.evidence.references_in_runs import (
+from truetune.checks.source.evidence.preference_references import (
     PREFERENCE_TRAINERS,
     references_that_are_the_policy,
 )
@@ -202,8 +202,8 @@ def _policy_of_one_object(
     for policy in policies:
         # Means of log-probabilities and sums are computed by different calls of one model, and are no pair.
         is_alike = policy.how == reference.how
-        if not is_alike or not is_in_one_pass(module, policy.call, reference.call):
+        if not is_alike or not run_in_same_pass(module, policy.call, reference.call):
             continue
-        if is_one_object(module, policy.model, reference.model):
+        if are_one_model_object(module, policy.model, reference.model):
             return policy
     return None

@@ -45,8 +45,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.local_rows_of_values import local_rows_of_value
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.traces import traces_of
@@ -237,7 +237,7 @@ def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) 
         for event in trace.calls(*NLTK):
             if event.node is not call.node or len(event.args) <= place:
                 continue
-            found = rows_behind(module, event.args[place])
+            found = local_rows_of_value(module, event.args[place])
             if found is not None and all(isinstance(row.get(column), str) for row in found.rows):
                 return True
     return False

@@ -54,7 +54,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.structured_answers import ASKS, MIN_WORDS, structured_answers
+from truetune.checks.source.evidence.signs_of_structured_answers import (
+    ASKS,
+    MIN_WORDS,
+    signs_of_structured_answers,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -142,7 +146,7 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
         if not any(_generating_calls(module)):
             return
         settings = list(_repetition_settings(module))
-        structured = next(structured_answers(module), None) if settings else None
+        structured = next(signs_of_structured_answers(module), None) if settings else None
         if structured is None:
             return
         for setting in settings:

@@ -62,7 +62,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
+from truetune.checks.source.evidence.published_families import (
+    likely_model_names,
+    normalized_model_name,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
@@ -82,7 +85,9 @@ OPENINGS = (
     (r"phi-?3", "<|assistant|>\n"),
     (r"phi-?4(?!-(mini|multimodal))", "<|im_start|>assistant<|im_sep|>"),
 )
-"""The name of a model, as `plain_name` writes it -> what its published chat template writes before an answer"""
+"""What the published chat template of a model writes before an answer, by the model's name as
+`normalized_model_name` writes it
+"""
 MARKS = (
     # In the order of OPENINGS; a marker holds one of them at most, for PURE takes one.
     "<|im_start|>",
@@ -233,7 +238,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
 def _opening_of(name: str) -> str | None:
     """What the template of a model writes before an answer; None where its name does not say it."""
-    plain = plain_name(name)
+    plain = normalized_model_name(name)
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
 
 

@@ -63,7 +63,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.rewards_of_references import TRAINERS, never_rewarded
+from truetune.checks.source.evidence.rewards_of_references import TRAINERS, rewards_never_given
 
 
 class RewardIsNeverGiven(SourceRule):
@@ -76,7 +76,7 @@ class RewardIsNeverGiven(SourceRule):
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in never_rewarded(module):
+        for found in rewards_never_given(module):
             home = found.function.home
             cases = [case_of_node(home, found.function.definition)]
             if found.node in home.scopes.parent:

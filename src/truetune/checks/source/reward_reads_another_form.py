@@ -65,7 +65,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.rewards_of_references import TRAINERS, paid_in_another_form
+from truetune.checks.source.evidence.rewards_of_references import (
+    TRAINERS,
+    rewards_for_unasked_forms,
+)
 
 SHOWN_CHARS = 160
 """Of a prompt, around the form that it asks for. Chosen, not measured: two lines of a terminal"""
@@ -81,7 +84,7 @@ class RewardReadsAnotherForm(SourceRule):
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in paid_in_another_form(module):
+        for found in rewards_for_unasked_forms(module):
             asked, paid = _write_out(found.asked), _write_out(found.paid)
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]

@@ -45,7 +45,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reward_functions import (
     COMPLETIONS,
-    called_by,
+    call_of_plain_function,
     loops_over_completions,
     reward_functions,
 )
@@ -76,7 +76,7 @@ def _taken_by_position(module: Module, function: ast.FunctionDef) -> Iterator[tu
     """Where a list of the file is read at the place of a completion, and the name of the list."""
     lists = _names_of_file(module) - _names_bound_in(function)
     for target, iterable in loops_over_completions(function):
-        joined = called_by(iterable, "zip")
+        joined = call_of_plain_function(iterable, "zip")
         for one in joined.args if joined is not None else ():
             if isinstance(one, ast.Name) and one.id in lists:
                 yield one, one.id
@@ -97,11 +97,11 @@ def _read_at(
 
 def _place_name(target: ast.expr, iterable: ast.expr) -> str:
     """The name that counts the completions; empty where none does."""
-    counted = called_by(iterable, "enumerate")
+    counted = call_of_plain_function(iterable, "enumerate")
     if counted is not None and isinstance(target, ast.Tuple) and len(target.elts) == 2:
         first = target.elts[0]
         return first.id if isinstance(first, ast.Name) else ""
-    ranged = called_by(iterable, "range")
+    ranged = call_of_plain_function(iterable, "range")
     is_length = ranged is not None and ast.unparse(ranged) == f"range(len({COMPLETIONS}))"
     return target.id if is_length and isinstance(target, ast.Name) else ""
 

@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
-from truetune.checks.source.evidence.padded_prompts_in_runs import prompts_padded_on_the_right
+from truetune.checks.source.evidence.prompts_padded_on_the_right import prompts_padded_on_the_right
 from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call

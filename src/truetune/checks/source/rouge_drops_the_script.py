@@ -60,7 +60,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import ScoredRows, scored_rows
+from truetune.checks.source.evidence.scored_rows import ScoredRows, rows_with_text_columns
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -98,7 +98,7 @@ class RougeDropsTheScript(SourceRule):
             if not call.lacks("tokenizer", 3):
                 continue
             for column in _columns_read(module):
-                rows = scored_rows(module, (column,))
+                rows = rows_with_text_columns(module, (column,))
                 texts = _texts_of(rows, column)
                 empty = [text for text in texts if not KEPT.search(text)]
                 if rows is None or len(texts) < MIN_TEXTS or len(empty) < MOST * len(texts):

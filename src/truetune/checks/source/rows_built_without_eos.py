@@ -63,9 +63,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.row_endings import (
+from truetune.checks.source.evidence.stop_tokens_after_rows import (
     appends_no_eos,
-    may_end_rows,
+    may_append_stop_token,
     trains_causal_model,
 )
 from truetune.checks.source.evidence.texts_encoded_for_training import (
@@ -73,7 +73,7 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
     encoded_rows,
     texts_of_unsloth,
 )
-from truetune.checks.source.evidence.texts_joined_for_packing import packed_texts
+from truetune.checks.source.evidence.texts_joined_for_packing import encodings_of_joined_texts
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import Trace
 from truetune.source.symbolic_execution.traces import traces_of
@@ -84,7 +84,7 @@ MIN_COLUMNS = 2
 
 def _encoded_texts(module: Module) -> list[object]:
     """The texts that a file encodes for a training, row by row or packed."""
-    return [*_rows_of_training(module), *packed_texts(module)]
+    return [*_rows_of_training(module), *encodings_of_joined_texts(module)]
 
 
 def _rows_of_training(module: Module) -> list[EncodedRow]:
@@ -109,7 +109,7 @@ class RowsBuiltWithoutEos(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in packed_texts(module):
+        for call in encodings_of_joined_texts(module):
             yield self.finding(
                 "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
                 " between them:"
@@ -119,7 +119,9 @@ class RowsBuiltWithoutEos(SourceRule):
             )
             return
         rows = _rows_of_training(module)
-        if not _are_without_end(rows) or any(may_end_rows(part) for part in module.with_linked):
+        if not _are_without_end(rows) or any(
+            may_append_stop_token(part) for part in module.with_linked
+        ):
             return
         is_known = appends_no_eos(module)
         last = rows[-1].call
@@ -138,7 +140,7 @@ class RowsBuiltWithoutEos(SourceRule):
 
 def _are_without_end(rows: list[EncodedRow]) -> bool:
     """Are the columns of all rows known, several of them, and does a row end in no mark?"""
-    if any(row.columns is None for row in rows) or all(row.ends_in_mark for row in rows):
+    if any(row.columns is None for row in rows) or all(row.ends_in_script_text for row in rows):
         return False
     columns: frozenset[str] = frozenset().union(*(row.columns or () for row in rows))
     return len(columns) >= MIN_COLUMNS

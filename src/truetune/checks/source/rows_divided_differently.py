@@ -62,8 +62,12 @@ from truetune.checks.source.evidence.multi_process_loops import (
     mentions_process,
     wrapped_models,
 )
-from truetune.checks.source.evidence.random_draws import RandomDraw, is_seeded_alike, random_draws
-from truetune.checks.source.evidence.rows_of_processes import depends_on_process
+from truetune.checks.source.evidence.random_draws import (
+    RandomDraw,
+    is_seeded_alike,
+    random_draws_without_own_seed,
+)
+from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 
@@ -80,7 +84,7 @@ TRAIN_ROWS = "train_dataset"
 def _draws_of_processes(module: Module) -> Iterator[RandomDraw]:
     """Random orders in a script that runs as several processes."""
     if _runs_as_several(module):
-        yield from random_draws(module)
+        yield from random_draws_without_own_seed(module)
 
 
 class RowsDividedDifferently(SourceRule):

@@ -51,18 +51,21 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.twice_divided_rows import divisions, find_twice_divided
+from truetune.checks.source.evidence.twice_divided_rows import (
+    calls_dividing_rows,
+    find_twice_divided_rows,
+)
 
 
 class RowsDividedTwice(SourceRule):
     code = "SRC267"
     symptoms = ("several-gpus", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("calls that divide rows among processes", divisions)
+    looks_at = CodePlaces("calls that divide rows among processes", calls_dividing_rows)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in find_twice_divided(module):
+        for found in find_twice_divided_rows(module):
             yield self.finding(
                 f"the rows are divided among the processes twice: here, and once more by {found.divider}; of N"
                 " processes, each trains on 1/N of its 1/N, and the other rows are never seen",

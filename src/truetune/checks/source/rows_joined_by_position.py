@@ -58,17 +58,17 @@ from truetune.checks.source.evidence.files_joined_by_position import (
     FilesInOtherOrder,
     files_in_other_order,
 )
+from truetune.checks.source.evidence.joins_of_sides_filtered_apart import (
+    joins_of_filtered_files,
+    joins_of_shuffled_file,
+)
 from truetune.checks.source.evidence.listings_joined_by_position import (
     AS_GIVEN,
     WORDS,
     Listing,
-    listings_joined,
+    listings_joined_in_different_orders,
 )
-from truetune.checks.source.evidence.row_pairs import row_pairs
-from truetune.checks.source.evidence.sides_filtered_apart import (
-    joins_of_filtered_files,
-    joins_of_shuffled_file,
-)
+from truetune.checks.source.evidence.lists_compared_row_by_row import lists_compared_row_by_row
 from truetune.checks.source.evidence.wrong_row_joins import WrongJoin, wrong_joins
 from truetune.source.module import Module
 
@@ -99,7 +99,7 @@ class RowsJoinedByPosition(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # answers-beside-other-references is about sorts of answers and references.
-        scored = {pair.node for pair in row_pairs(module)}
+        scored = {pair.node for pair in lists_compared_row_by_row(module)}
         told: set[ast.AST] = set()
         for found in wrong_joins(module):
             told.add(found.node)
@@ -168,7 +168,7 @@ class RowsJoinedByPosition(SourceRule):
     def _of_listings(self) -> Iterator[Finding]:
         """Files of two folders that are joined in two orders."""
         module = self.subject
-        for join in listings_joined(module):
+        for join in listings_joined_in_different_orders(module):
             one, other = join.sides
             is_unsorted = one.order == other.order == AS_GIVEN
             orders = (

@@ -56,13 +56,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.overlapping_parts import divided_windows
-from truetune.checks.source.evidence.repeated_rows import (
+from truetune.checks.source.evidence.divided_overlapping_windows import random_divisions_of_windows
+from truetune.checks.source.evidence.rows_repeated_before_division import (
     FOLDS,
     SPLITTERS,
     divisions_of_repeated_rows,
 )
-from truetune.checks.source.evidence.row_parts import division_of_repeated_rows
+from truetune.checks.source.evidence.shared_rows_of_data_sets import division_of_repeated_rows
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.traces import traces_of
 
@@ -96,7 +96,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
                 "divide the rows first, and repeat rows of the training part alone",
                 cases=[case_of_node(module, found.division), case_of_node(module, found.repeat)],
             )
-        for windows in divided_windows(module):
+        for windows in random_divisions_of_windows(module):
             yield self.finding(
                 f"a text is cut into windows that overlap ({windows.what}), and these are divided at random: most"
                 " windows of the evaluation stand in part among those of the training",

@@ -47,17 +47,17 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.rows_of_ids_between_scripts import (
-    group_of,
+from truetune.checks.source.evidence.token_ids_of_another_vocabulary import (
     ids_of_other_models,
-    loads_of_rows,
+    training_loads_of_rows,
+    vocabulary_group_of,
 )
 from truetune.source.module import Module
 
 
 def _loads(module: Module) -> Iterator[ast.AST]:
     """The calls that load rows from a path that is known."""
-    return (call.node for call, _ in loads_of_rows(module))
+    return (call.node for call, _ in training_loads_of_rows(module))
 
 
 class RowsTokenizedForAnotherModel(SourceRule):
@@ -70,8 +70,9 @@ class RowsTokenizedForAnotherModel(SourceRule):
         module = self.subject
         for found in ids_of_other_models(module):
             yield self.finding(
-                f"{found.path} holds ids of {found.tokenizer} (vocabulary of {group_of(found.tokenizer)}), and the"
-                f" model that is trained on them is {found.model} ({group_of(found.model)}): each id means another"
+                f"{found.path} holds ids of {found.tokenizer} (vocabulary of"
+                f" {vocabulary_group_of(found.tokenizer)}), and the model that is trained on them is {found.model}"
+                f" ({vocabulary_group_of(found.model)}): each id means another"
                 " piece of text to it, and the loss begins near that of guessing",
                 f'make the rows again with the tokenizer of this model, from_pretrained("{found.model}"), and delete'
                 f" {found.path} before",

@@ -54,7 +54,10 @@ from truetune.checks.examined_code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.multi_process_loops import is_steered, loops_around
+from truetune.checks.source.evidence.multi_process_loops import (
+    is_steered_by_library,
+    loops_around_with_callers,
+)
 from truetune.source.module import Module
 
 SAMPLERS: CodePlaces = calls_of(
@@ -71,7 +74,7 @@ class SamplerRepeatsItsOrder(SourceRule):
         module = self.subject
         parts = module.with_linked
         # Libraries that steer the loop call set_epoch themselves.
-        if module.mentions("set_epoch") or is_steered(parts):
+        if module.mentions("set_epoch") or is_steered_by_library(parts):
             return
         if not any(True for part in parts for _ in part.methods("backward")):
             return
@@ -96,9 +99,9 @@ def _nests_of_loops(module: Module) -> Iterator[list[ast.AST]]:
     """
     for part in module.with_linked:
         for call in part.methods("backward"):
-            yield loops_around(part, call.node)
+            yield loops_around_with_callers(part, call.node)
         for node in part.nodes(ast.Yield):
-            yield loops_around(part, node, depth=0)
+            yield loops_around_with_callers(part, node, depth=0)
 
 
 def _is_repeated(module: Module, sampler: ast.AST) -> bool:

@@ -57,7 +57,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_within
+from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_of_number
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -126,7 +126,7 @@ def _stays_low(module: Module, call: Call) -> bool:
     if numbers:
         return all(number > 0 for number in numbers)
     # A share of the steps: `int(0.05 * total)`.
-    parts = (getattr(node, "value", None) for node in expressions_within(module, warmup))
+    parts = (getattr(node, "value", None) for node in expressions_of_number(module, warmup))
     return any(isinstance(value, float) and 0 < value < 1 for value in parts)
 
 

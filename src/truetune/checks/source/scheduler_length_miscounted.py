@@ -57,12 +57,12 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.learning_rate_schedules import (
     BY_NAME,
     SchedulerPace,
-    expressions_within,
-    is_divided,
+    divisor_of_step_condition,
+    expressions_of_number,
     length_calls,
+    number_is_divided,
     scheduler_pace,
     schedules_with_length,
-    stepped_every,
 )
 from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.possible_values import possible_numbers
@@ -103,7 +103,7 @@ class SchedulerLengthMiscounted(SourceRule):
             counts = length_calls(module, total)
             rows = [node for node in counts if _is_length_of(module, node, "dataset")]
             step = scheduler_pace(module, call)
-            if rows and not is_divided(module, total):
+            if rows and not number_is_divided(module, total):
                 yield self._of_rows(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._by_epoch(call, total, step)
@@ -235,9 +235,9 @@ class SchedulerLengthMiscounted(SourceRule):
 
     def _by_accumulation(self, call: Call, total: ast.expr) -> Iterator[Finding]:
         """A schedule over batches that is stepped once for several of them."""
-        module, every = self.subject, stepped_every(self.subject, call)
+        module, every = self.subject, divisor_of_step_condition(self.subject, call)
         counted = length_calls(module, total)
-        if every is None or is_divided(module, total):
+        if every is None or number_is_divided(module, total):
             return
         if not any(_is_length_of(module, node, "loader") for node in counted):
             return
@@ -272,7 +272,7 @@ def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: Schedul
 
 def _is_made_of_one_loader_length(module: Module, total: ast.expr) -> bool:
     """Is a length that of a loader, perhaps divided by known numbers?"""
-    nodes = list(expressions_within(module, total))
+    nodes = list(expressions_of_number(module, total))
     lengths = [node for node in nodes if isinstance(node, ast.Call)]
     others = [node for node in nodes if not isinstance(node, ast.Call | ast.operator | ast.Load)]
     if len(lengths) != 1 or not _is_loader_length(module, lengths[0]):
@@ -303,7 +303,9 @@ def _accumulation_left_out(
     made = {origin.node for origin in module.flow.origins(optimizer)} if optimizer else set()
     for maker in made:
         every = (
-            stepped_every(module, module.flow.call(maker)) if isinstance(maker, ast.Call) else None
+            divisor_of_step_condition(module, module.flow.call(maker))
+            if isinstance(maker, ast.Call)
+            else None
         )
         if every is not None and _is_divided_by(module, total, every):
             return every
@@ -330,7 +332,7 @@ def _is_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
             ast.unparse(node.right) == text
             or (isinstance(value, int) and module.flow.value(node.right) == value)
         )
-        for node in expressions_within(module, total)
+        for node in expressions_of_number(module, total)
     )
 
 
@@ -363,7 +365,7 @@ def _counts_batches(module: Module, total: ast.expr) -> bool:
     counted = list(length_calls(module, total))
     if not any(_is_length_of(module, node, "loader") for node in counted):
         return any(_is_length_of(module, node, "dataset") for node in counted)
-    for node in expressions_within(module, total):
+    for node in expressions_of_number(module, total):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
             below = length_calls(module, node.right)
             if any(_is_length_of(module, part, "loader") for part in below):
@@ -390,8 +392,8 @@ def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> boo
     if any(TELLS_LIGHTNING.search(part.text) for part in module.with_linked):
         return False
     # Lightning's own count of a run's steps: whoever gives it to a schedule, undivided, counts steps.
-    if any(_counts_steps_of_lightning(node) for node in expressions_within(module, total)):
-        return not is_divided(module, total)
+    if any(_counts_steps_of_lightning(node) for node in expressions_of_number(module, total)):
+        return not number_is_divided(module, total)
     has_length_call = any(True for _ in length_calls(module, total))
     counts_steps = has_length_call or "epoch" not in ast.unparse(total)
     return _warmup_steps(call) is not None and counts_steps

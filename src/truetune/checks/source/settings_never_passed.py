@@ -48,10 +48,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.settings_left_behind import (
+from truetune.checks.source.evidence.settings_given_to_nothing import (
     KINDS,
     SettingsLeftBehind,
-    settings_left_behind,
+    settings_given_to_nothing,
 )
 
 PATTERNS = tuple(pattern for kind in KINDS for pattern in kind.made_by)
@@ -65,7 +65,7 @@ class SettingsNeverPassed(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for left in settings_left_behind(module):
+        for left in settings_given_to_nothing(module):
             node = left.taker.node
             place = module.cell_of(node) or f"line {module.place(node)[0]}"
             yield self.finding(

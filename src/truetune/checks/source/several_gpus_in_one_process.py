@@ -62,7 +62,10 @@ from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
+from truetune.checks.source.evidence.models_spread_over_gpus import (
+    may_fit_one_gpu,
+    spread_load_of_trained_model,
+)
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
     SingleProcessStart,
@@ -83,7 +86,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 def _trainers_and_spread_models(module: Module) -> Iterator[Call]:
     """Trainers that are made, and models that a training of any kind spreads."""
     yield from module.calls(*TRAINERS, *DATA_PARALLEL)
-    load = spread_load(module)
+    load = spread_load_of_trained_model(module)
     if load is not None:
         yield load
 
@@ -100,7 +103,7 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         visible = _shown_by_itself(module)
         starts = list(find_single_process_starts(Path(module.path))) if visible is None else []
-        load = spread_load(module) or _load_spread_by_settings(module, starts)
+        load = spread_load_of_trained_model(module) or _load_spread_by_settings(module, starts)
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
             return

@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.checks.source.evidence.wrapped_models import UNWRAPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -100,7 +100,7 @@ class ShardedWeightsNotGathered(SourceRule):
         saves = [call for call in _saves_inside_wrapper(module) if call.lacks("state_dict")]
         if not saves or module.mentions(*GATHERS):
             return
-        sharding = sharding_of(module)
+        sharding = sharding_of_script(module)
         if sharding is not None:
             for call in saves:
                 yield self._finding(call, sharding)

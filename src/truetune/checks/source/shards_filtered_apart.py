@@ -68,7 +68,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.shards_filtered_apart import WRAPS_MODEL, filtered_shards
+from truetune.checks.source.evidence.shards_filtered_after_division import (
+    WRAPS_MODEL,
+    filtered_shards,
+)
 from truetune.source.module import Module
 
 

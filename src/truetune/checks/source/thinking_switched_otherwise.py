@@ -54,26 +54,26 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
-    imported_scripts,
+    imported_scripts_beside,
     is_written_by_script,
-    loaded_names,
+    loaded_model_names,
+    model_folders_written,
     training_scripts_beside,
     trains_a_model,
-    written_folders,
+)
+from truetune.checks.source.evidence.reasoning_switches import (
+    ReasoningSwitch,
+    model_reasons_by_default,
+    reasoning_in_questions,
+    reasoning_in_trained_rows,
 )
 from truetune.checks.source.evidence.served_model_folders import served_folders
-from truetune.checks.source.evidence.thinking_in_runs import (
-    Thinking,
-    asked_thinking,
-    reasons_by_default,
-    trained_thinking,
-)
 from truetune.source.module import Module
 
 
-def _asked_templates(module: Module) -> Iterator[Thinking]:
+def _asked_templates(module: Module) -> Iterator[ReasoningSwitch]:
     """The questions of a file that may reason or not."""
-    yield from asked_thinking(module)
+    yield from reasoning_in_questions(module)
 
 
 class ThinkingSwitchedOtherwise(SourceRule):
@@ -84,7 +84,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        asked = list(asked_thinking(module))
+        asked = list(reasoning_in_questions(module))
         if not asked:
             return
         for training in _trainings(module):
@@ -110,19 +110,21 @@ class ThinkingSwitchedOtherwise(SourceRule):
                 return
 
 
-def _thinking_of_training(training: Module) -> tuple[Module, Thinking] | None:
+def _thinking_of_training(training: Module) -> tuple[Module, ReasoningSwitch] | None:
     """How a training renders its rows, itself or in the one file beside it that it takes them from; and where."""
-    own = trained_thinking(training)
+    own = reasoning_in_trained_rows(training)
     if own is not None:
         return training, own
     if any(training.methods("apply_chat_template")):
         return None
-    makers = [(other, trained_thinking(other)) for other in imported_scripts(training)]
+    makers = [
+        (other, reasoning_in_trained_rows(other)) for other in imported_scripts_beside(training)
+    ]
     known = [(other, thinking) for other, thinking in makers if thinking is not None]
     if len(known) != 1:
         return None
     home, thinking = known[0]
-    by_default = thinking.thinks_by_default or reasons_by_default(training)
+    by_default = thinking.thinks_by_default or model_reasons_by_default(training)
     return home, replace(thinking, thinks_by_default=by_default)
 
 
@@ -131,8 +133,8 @@ def _trainings(module: Module) -> Iterator[Module]:
     if trains_a_model(module):
         yield module
         return
-    names = loaded_names(module) | served_folders(module)
+    names = loaded_model_names(module) | served_folders(module)
     for training in training_scripts_beside(module):
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         if any(is_written_by_script(name, folders) for name in names):
             yield training

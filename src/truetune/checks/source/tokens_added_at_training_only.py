@@ -60,9 +60,9 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     is_written_by_script,
-    loaded_names,
+    loaded_model_names,
+    model_folders_written,
     training_scripts_beside,
-    written_folders,
 )
 from truetune.checks.source.evidence.published_families import model_names_of_tokenizer
 from truetune.source.module import Module
@@ -94,10 +94,10 @@ def _tokenizers_that_ask(module: Module) -> Iterator[Call]:
 def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | None:
     """The training beside a file whose tokens this tokenizer lacks; None where there is none."""
     name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
-    loaded = loaded_names(module)
+    loaded = loaded_model_names(module)
     # A name that only the run knows may be the folder that the training wrote.
     for training in training_scripts_beside(module) if isinstance(name, str) else ():
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         # The folder of the training holds the tokenizer with its tokens: that load is right.
         if is_written_by_script(str(name), folders) or not any(
             is_written_by_script(one, folders) for one in loaded

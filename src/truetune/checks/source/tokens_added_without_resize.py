@@ -49,7 +49,7 @@ from truetune.checks.source.evidence.added_tokens import (
     added_tokens_unknown_to_model,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.pad_candidates import pad_advice
+from truetune.checks.source.evidence.pad_candidates import advise_pad_token
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -123,7 +123,7 @@ def _resize_advice(module: Module, added: AddedTokens) -> str:
     """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
     tokens = added.call.argument(0, "special_tokens_dict")
     roles = module.flow.entries(tokens)[0].keys() if tokens is not None else ()
-    advice = pad_advice(module, added.call.receiver) if set(roles) == {"pad_token"} else None
+    advice = advise_pad_token(module, added.call.receiver) if set(roles) == {"pad_token"} else None
     if advice is not None and advice.token is not None:
         return advice.remedy
     return RESIZE

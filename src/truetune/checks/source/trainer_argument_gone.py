@@ -62,8 +62,11 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.argument_renaming_changes import (
+    changes_renaming_arguments,
+    node_of_argument,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
 from truetune.source.module import Module
@@ -109,13 +112,15 @@ class TrainerArgumentGone(SourceRule):
             severity=severity,
             evidence=[module.pins.told(package)],
             cases=[
-                case_of_node(module, place_of_argument(call, one.name), f"{one.name}=...")
+                case_of_node(module, node_of_argument(call, one.name), f"{one.name}=...")
                 for one in gone
             ],
             count=len(gone),
             is_loud=module.pins.of(package) is None,
             fix=(
-                fix_of_changes(module, rename_changes(module, call, gone), safe=severity == "error")
+                fix_of_changes(
+                    module, changes_renaming_arguments(module, call, gone), safe=severity == "error"
+                )
                 if all(one.renamed for one in gone)
                 else None
             ),

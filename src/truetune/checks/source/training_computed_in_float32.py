@@ -64,7 +64,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
+from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.source.module import Module

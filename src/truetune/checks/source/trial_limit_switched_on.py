@@ -60,8 +60,8 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.limits_switched_on import limits_switched_on
-from truetune.checks.source.evidence.row_limits_in_runs import TRAINERS
+from truetune.checks.source.evidence.small_row_limits_of_trainings import TRAINERS
+from truetune.checks.source.evidence.trial_limits_switched_on import row_limits_switched_on
 
 
 class TrialLimitSwitchedOn(SourceRule):
@@ -71,7 +71,7 @@ class TrialLimitSwitchedOn(SourceRule):
     looks_at = calls_of("trainers that are made", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
-        for limit in limits_switched_on(self.subject):
+        for limit in row_limits_switched_on(self.subject):
             given = limit.setting
             beside = Path(self.subject.path).with_name(Path(given.file).name)
             place = str(beside) if beside.is_file() else given.file

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.execution_order import (
 )
 from truetune.checks.source.evidence.loaded_models import (
     AskedModel,
-    asked_model,
+    asked_model_with_loads,
     is_second_load_of_base,
     trained_models,
 )
@@ -92,11 +92,11 @@ def _generations_beside_training(module: Module) -> Iterator[AskedModel]:
         return
     for call in module.methods("generate", "chat"):
         if call.receiver is not None:
-            yield asked_model(module, call.node, call.receiver)
+            yield asked_model_with_loads(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
         maker = module.flow.producing_call(node.func)
         if maker is not None and maker.named("transformers.pipeline"):
-            yield asked_model(module, node, node.func)
+            yield asked_model_with_loads(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):

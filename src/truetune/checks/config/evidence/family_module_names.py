@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.source.evidence.published_families import plain_name
+from truetune.checks.source.evidence.published_families import normalized_model_name
 
 LLAMA = frozenset(["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
 PHI_3 = frozenset(["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])
@@ -54,13 +54,15 @@ LAYERS_OF_FAMILIES = (
     (r"starcoder2-", STARCODER_2),
     (r"baichuan2?-(7|13)b", BAICHUAN),
 )
-"""The beginning of a name, as `plain_name` writes it -> the last names of the layers that LoRA adapts there"""
+"""The last names of the layers that LoRA adapts, by the beginning of a model's name as
+`normalized_model_name` writes it
+"""
 LAYERS_OF_ALL_FAMILIES = frozenset().union(*(layers for _, layers in LAYERS_OF_FAMILIES))
 
 
 def layers_of_family(model: str) -> frozenset[str] | None:
     """The last names of the layers of a published model; None where its name is of no family that is known."""
-    plain = plain_name(model)
+    plain = normalized_model_name(model)
     return next((layers for name, layers in LAYERS_OF_FAMILIES if re.match(name, plain)), None)
 
 

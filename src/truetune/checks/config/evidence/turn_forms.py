@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.published_families import plain_name
+from truetune.checks.source.evidence.published_families import normalized_model_name
 
 
 class Turn(NamedTuple):
@@ -72,12 +72,12 @@ FORMS = (
     ),
     (r"gemma-[23]-.*it", TurnForm("<start_of_turn>{role}\n", "<end_of_turn>\n", "model")),
 )
-"""The name of a model, as `plain_name` writes it -> how its published chat template writes a turn"""
+"""The name of a model, as `normalized_model_name` writes it -> how its published chat template writes a turn"""
 PLAIN_TURNS = TurnForm("<turn>{role}\n", "</turn>\n")
 """For models whose form is not known"""
 
 
 def turns_of_model(name: str) -> TurnForm | None:
     """How the template of a model writes a turn; None where its name does not say it."""
-    plain = plain_name(name)
+    plain = normalized_model_name(name)
     return next((form for known, form in FORMS if re.match(known, plain)), None)

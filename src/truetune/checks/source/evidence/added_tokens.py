@@ -15,9 +15,9 @@ from truetune.checks.source.evidence.published_families import (
     ModelFamily,
     families_of_tokenizer,
     likely_model_names,
+    local_vocabulary_of_tokenizer,
     model_names_of_tokenizer,
-    plain_name,
-    vocabulary_of_tokenizer,
+    normalized_model_name,
 )
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
@@ -64,7 +64,7 @@ def added_tokens_unknown_to_model(
     for call in module.methods("add_special_tokens", "add_tokens"):
         if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
-        has = vocabulary_of_tokenizer(module, call.receiver)
+        has = local_vocabulary_of_tokenizer(module, call.receiver)
         names = tuple(
             name
             for name in _tokens_in_call(module, call, without_pad=without_pad)
@@ -132,7 +132,7 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         ):
             continue
         names = _default_texts_of_option(module, named)
-        has = vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
+        has = local_vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
         if _resizes_embedding_in_same_function(module, call.node) and (
             not names or not has.issuperset(names)
         ):
@@ -183,7 +183,7 @@ def _first_word_of_model_name(name: str) -> str:
     `qwen` of `Qwen/Qwen2.5-7B`, `llama` of `meta-llama/Meta-Llama-3-8B`; empty where it begins
     otherwise.
     """
-    match = re.match(r"(?:meta-)?([a-z]+)", plain_name(name))
+    match = re.match(r"(?:meta-)?([a-z]+)", normalized_model_name(name))
     return match.group(1) if match is not None else ""
 
 

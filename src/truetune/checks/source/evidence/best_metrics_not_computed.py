@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.source.evidence.trainer_settings_in_runs import (
+from truetune.checks.source.evidence.trainer_settings_given import (
     arguments_of_trainer,
-    constant_setting,
-    given_setting,
+    constant_of_setting,
+    value_of_setting,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -94,9 +94,9 @@ def _uncomputed_metric_of_trainer(trace: Trace, trainer: CallEvent) -> Uncompute
     arguments = arguments_of_trainer(trainer)
     if arguments is None or trainer.is_open or _overrides_evaluation(trace, trainer):
         return None
-    if constant_setting(arguments, "load_best_model_at_end", False) is not True:
+    if constant_of_setting(arguments, "load_best_model_at_end", False) is not True:
         return None
-    setting = given_setting(arguments, "metric_for_best_model")
+    setting = value_of_setting(arguments, "metric_for_best_model")
     metric = constant_of(setting)
     known = _metrics_of_evaluation(trace, trainer)
     if not isinstance(metric, str) or isinstance(setting, Option) or known is None:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.judgement import Unmet
-from truetune.checks.source.evidence.metric_functions import (
-    is_output_beside_labels,
+from truetune.checks.source.evidence.metric_functions_and_shifts import (
+    argument_or_attribute_of_trainer,
+    function_or_statement_around,
+    is_output_of_labelled_pass,
     picks_tokens,
-    scope_of,
-    trainer_argument,
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -52,7 +52,7 @@ def causal_trainers_with_metrics(module: Module) -> Iterator[Call]:
         return
     is_causal = _loads_causal_model(module)
     for call in module.calls(*TRAINERS):
-        if trainer_argument(module, call, "compute_metrics") is not None and (
+        if argument_or_attribute_of_trainer(module, call, "compute_metrics") is not None and (
             is_causal or call.named("trl.SFTTrainer")
         ):
             yield call
@@ -74,7 +74,11 @@ def token_picking_scopes(module: Module) -> Iterator[ast.AST]:
     ):
         return
     outputs = (node for node in module.nodes(ast.Attribute) if node.attr == "logits")
-    scopes = (scope_of(module, node) for node in outputs if is_output_beside_labels(module, node))
+    scopes = (
+        function_or_statement_around(module, node)
+        for node in outputs
+        if is_output_of_labelled_pass(module, node)
+    )
     for scope in dict.fromkeys(scopes):
         if any(picks_tokens(node) for node in ast.walk(scope)):
             yield scope

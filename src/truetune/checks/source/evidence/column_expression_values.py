@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.rows_behind_values import (
+from truetune.checks.source.evidence.local_rows_of_values import (
     TEXT_SUFFIXES,
     FileRows,
-    readers_behind,
-    rows_behind,
+    local_rows_of_value,
+    readers_of_value,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -92,7 +92,7 @@ def is_text_in_each_row(value: Value) -> bool:
     name = _column_of_cell(value)
     if name is None:
         return False
-    readers = readers_behind(value)
+    readers = readers_of_value(value)
     return bool(readers) and all(one.named(*CSV_CELLS) for one in readers)
 
 
@@ -111,7 +111,7 @@ def _column_of_cell(value: Value) -> str | None:
 
 def _distinct_values_of_column(module: Module, value: Value, name: str) -> ColumnValues | None:
     """The different values of a column; None where the rows are not here, lack it, or hold many."""
-    rows = rows_behind(module, value)
+    rows = local_rows_of_value(module, value)
     if rows is None or not all(name in row for row in rows.rows):
         return None
     cells = [row[name] for row in rows.rows]

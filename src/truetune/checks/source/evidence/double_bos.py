@@ -9,13 +9,13 @@ from enum import Enum
 
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,
+    model_folders_written,
     training_scripts_beside,
     training_settings_beside,
-    written_folders,
 )
 from truetune.checks.source.evidence.published_families import (
     ModelFamily,
-    family_of_base,
+    family_named_in_derivative,
     family_of_model,
     likely_model_names,
     model_names_of_tokenizer,
@@ -107,7 +107,7 @@ def _bos_by_names(
     writes it.
     """
     known = [
-        _family_of_base(module, name) or family_of_model(name) or family_of_base(name)
+        _family_of_base(module, name) or family_of_model(name) or family_named_in_derivative(name)
         for name in likely_model_names(module, tokenizer)
     ]
     return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
@@ -125,7 +125,7 @@ def _family_of_base(module: Module, name: str) -> ModelFamily | None:
         if is_written_by_script(name, frozenset((one.output,)))
     ]
     for script in training_scripts_beside(module):
-        if is_written_by_script(name, written_folders(script)):
+        if is_written_by_script(name, model_folders_written(script)):
             bases += likely_model_names(script, None)
     return family_of_model(bases[0]) if len(bases) == 1 else None
 

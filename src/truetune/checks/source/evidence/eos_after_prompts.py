@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.causal_decoder_models import is_causal_decoder
-from truetune.checks.source.evidence.padded_prompts_in_runs import (
+from truetune.checks.source.evidence.prompts_padded_on_the_right import (
     TOKENIZER_LOADS,
-    encoding_of_ids,
+    call_making_ids,
 )
-from truetune.checks.source.evidence.published_families import plain_name
+from truetune.checks.source.evidence.published_families import normalized_model_name
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.module import Module
@@ -82,7 +82,7 @@ def _eos_setting_of_generation(trace: Trace, generation: CallEvent) -> _EosSetti
         return None
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
-    encoding = None if ids is None else encoding_of_ids(ids)
+    encoding = None if ids is None else call_making_ids(ids)
     tokenizer = None if encoding is None else encoding.receiver
     if encoding is None or not isinstance(tokenizer, Result):
         return None
@@ -119,7 +119,7 @@ def _eos_setting_of_tokenizer(
     """What switches EOS on for a tokenizer, as it is when it encodes."""
     load = tokenizer.call
     name = constant_of(load.argument(0, "pretrained_model_name_or_path"))
-    is_sure = isinstance(name, str) and OBEYS.match(plain_name(name)) is not None
+    is_sure = isinstance(name, str) and OBEYS.match(normalized_model_name(name)) is not None
     given = load.keywords.get(SETTING)
     found = (
         _eos_setting_of_local_folder(load, load.argument(0, "pretrained_model_name_or_path"))

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.lightning_processes import (
-    describe_several,
     is_in_lightning_module,
     lightning_trainers,
+    several_processes_argument,
 )
-from truetune.checks.source.evidence.loop_exits_by_rank import prepares_loader
+from truetune.checks.source.evidence.loop_exits_by_one_process import prepares_loader
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -256,7 +256,7 @@ def _several_devices_of_trainer(module: Module) -> str:
     if len(trainers) != 1:
         return ""
     home, call = trainers[0]
-    return describe_several(home, call)
+    return several_processes_argument(home, call)
 
 
 def _names_monitored_by_callbacks(module: Module) -> Iterator[tuple[str, ast.AST]]:

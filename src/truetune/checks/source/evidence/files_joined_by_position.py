@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.row_alignment_in_runs import alignment_of
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.row_filters_and_sorts import alignment_to_source
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -113,18 +113,18 @@ def _joins_of_columns(trace: Trace, call: CallEvent) -> Iterator[_Join]:
 
 def _is_positional(trace: Trace, side: Value) -> bool:
     """Is a side a list or array, which is joined by position? A frame is joined by its index."""
-    return alignment_of(trace, side).is_positional
+    return alignment_to_source(trace, side).is_positional
 
 
 def _ordered_rows_of_side(
     trace: Trace, module: Module, side: Value, join: _Join
 ) -> FileRows | None:
     """The rows of a side as the script puts them in order; None where that is not known."""
-    way = alignment_of(trace, side)
+    way = alignment_to_source(trace, side)
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
     if join.what != "zip" and not isinstance(way.source, tuple):
         return None
-    found = rows_behind(module, side)
+    found = local_rows_of_value(module, side)
     if found is None or not way.changes or not (join.by_place or way.is_renumbered):
         return found
     [change, *others] = way.changes

@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
-from truetune.checks.source.evidence.runs_that_train import trains_in_run
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
+from truetune.checks.source.evidence.runs_that_train import run_trains_model
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -58,7 +58,7 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     """The places of a file that pad rows of a training to one length, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not trains_in_run(trace):
+        if not run_trains_model(trace):
             continue
         for padding in (
             *_fixed_paddings_by_calls(trace, module, seen),
@@ -103,7 +103,7 @@ def calls_encoding_prompts(trace: Trace) -> set[ast.AST]:
     for generation in trace.methods("generate"):
         given = (*generation.args[:1], *generation.keywords.values())
         for one in given:
-            encoding = encoding_of_ids(one)
+            encoding = call_making_ids(one)
             if encoding is not None:
                 nodes.add(encoding.node)
     return nodes
@@ -184,7 +184,7 @@ def _limit_set_by_code(trace: Trace, call: CallEvent, load: CallEvent) -> Value 
 
 def _local_rows_encoded_by(module: Module, call: CallEvent) -> FileRows | None:
     """The rows whose texts a call encodes, where they lie beside the script."""
-    return None if not call.args else rows_behind(module, call.args[0])
+    return None if not call.args else local_rows_of_value(module, call.args[0])
 
 
 def _length_by_hand(value: Operation) -> int | None:

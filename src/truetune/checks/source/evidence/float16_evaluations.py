@@ -20,6 +20,7 @@ from typing import NamedTuple
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
 from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.logprob_model_uses import model_uses
 from truetune.checks.source.evidence.model_dtypes import (
@@ -28,7 +29,6 @@ from truetune.checks.source.evidence.model_dtypes import (
     model_type_of_folder,
     step_casting_to_float16,
 )
-from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.model_devices_in_runs import LOADS
+from truetune.checks.source.evidence.model_devices_at_use import LOADS
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.interpreter import UNPACKED

@@ -17,8 +17,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW
-from truetune.checks.source.evidence.optimizers_in_runs import NO_OPTIMIZERS, OPTIMIZER_CLASSES
-from truetune.checks.source.evidence.row_counts_in_runs import Count, count_batches
+from truetune.checks.source.evidence.optimizers_before_adapters import (
+    NO_OPTIMIZERS,
+    OPTIMIZER_CLASSES,
+)
+from truetune.checks.source.evidence.upper_row_counts import UpperCount, batches_at_most
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import element_of
@@ -42,7 +45,7 @@ class LongAccumulation(NamedTuple):
 
     step: CallEvent
     accumulation: int
-    epoch: Count
+    epoch: UpperCount
     """The batches of an epoch"""
     steps: int
     """Steps of the whole run, at most"""
@@ -96,7 +99,7 @@ def _stepped_optimizer(step: CallEvent) -> CallEvent | None:
 def _long_accumulation_of_step(trace: Trace, step: CallEvent) -> LongAccumulation | None:
     """The accumulation of a step, if it is longer than an epoch; None for any other."""
     loops = list(step.frames("loop"))
-    epoch = count_batches(loops[0].value) if loops else None
+    epoch = batches_at_most(loops[0].value) if loops else None
     if epoch is None:
         return None
     accumulated = _accumulation_of_accelerate(step)
@@ -116,7 +119,7 @@ def _long_accumulation_of_step(trace: Trace, step: CallEvent) -> LongAccumulatio
 
 
 def _long_accumulation_or_none(
-    step: CallEvent, accumulation: int, epoch: Count, steps: int | None
+    step: CallEvent, accumulation: int, epoch: UpperCount, steps: int | None
 ) -> LongAccumulation | None:
     """The finding of an accumulation that is longer than an epoch, where the steps of the run are
     known; else None.
@@ -215,7 +218,7 @@ class CounterValues(NamedTuple):
 
 
 def _counter_values_at_step(
-    trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: Count
+    trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: UpperCount
 ) -> CounterValues | None:
     """The numbers that a counter takes at a step; None where they are not known."""
     first = element_of(loops[0].value) if loops[0].value is not None else None
@@ -238,7 +241,7 @@ def _first_number_of_enumerate(value: Value | None) -> int | None:
 
 
 def _counter_values_of_raised_name(
-    trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: Count
+    trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: UpperCount
 ) -> CounterValues | None:
     """The numbers of a counter that the loop of a step raises by 1 in each pass; None where they
     are not known.
@@ -258,7 +261,7 @@ def _counter_values_of_raised_name(
 
 
 def _counter_values_from(
-    begin: int, around: set[int], outer: list[Frame], epoch: Count
+    begin: int, around: set[int], outer: list[Frame], epoch: UpperCount
 ) -> CounterValues | None:
     """The numbers of a counter from the one that it begins with, which is inside of some of the
     loops around its own.
@@ -299,7 +302,7 @@ def _total_passes(loops: list[Frame]) -> int | None:
     """The passes of loops inside one another, multiplied; None where those of one are not known."""
     product = 1
     for loop in loops:
-        count = count_batches(loop.value)
+        count = batches_at_most(loop.value)
         if count is None:
             return None
         product *= count.most

@@ -28,13 +28,13 @@ from truetune.checks.source.evidence.kinds_of_rows import (
     flatten_row,
     present_and_missing_values,
 )
+from truetune.checks.source.evidence.local_rows_of_values import FileRows
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES
-from truetune.checks.source.evidence.rows_behind_values import FileRows
-from truetune.checks.source.evidence.unshuffled_splits_in_runs import (
+from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES
+from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     class_columns,
-    rows_in_order,
+    rows_in_file_order,
     slices_of,
 )
 from truetune.errors import name_list
@@ -119,7 +119,7 @@ def _sorted_head_of(
     """What a head lacks of its file; `evaluated` is what a training evaluates on, None where
     nothing is trained.
     """
-    rows = rows_in_order(trace, module, head.data)
+    rows = rows_in_file_order(trace, module, head.data)
     if rows is None:
         return None
     if evaluated is None:

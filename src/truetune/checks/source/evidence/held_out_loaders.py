@@ -16,7 +16,7 @@ from typing import NamedTuple
 from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.evaluation_only_code import function_around
-from truetune.checks.source.evidence.row_parts import share_rows, steps_to
+from truetune.checks.source.evidence.shared_rows_of_data_sets import share_rows, steps_to
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import CallEvent

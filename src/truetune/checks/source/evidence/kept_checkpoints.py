@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.metric_directions import LOWER_IS_BETTER, words_with_known_direction
-from truetune.checks.source.evidence.trainer_settings_in_runs import (
+from truetune.checks.source.evidence.trainer_settings_given import (
     arguments_of_trainer,
-    given_setting,
+    value_of_setting,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -90,9 +90,9 @@ def _checkpoint_choice_of_trainer(trainer: CallEvent) -> KeptCheckpoint | None:
     arguments = arguments_of_trainer(trainer)
     if arguments is None:
         return None
-    value = given_setting(arguments, "greater_is_better")
-    named = given_setting(arguments, "metric_for_best_model")
-    loads_best = constant_of(given_setting(arguments, "load_best_model_at_end"))
+    value = value_of_setting(arguments, "greater_is_better")
+    named = value_of_setting(arguments, "metric_for_best_model")
+    loads_best = constant_of(value_of_setting(arguments, "load_best_model_at_end"))
     if (
         value is None
         or not _direction_is_set_elsewhere(arguments, trainer)

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.prompt_forms import scripts_beside
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -297,7 +297,7 @@ def ordered_cells_and_file(numbering: LabelNumbering) -> tuple[list[Any], str] |
     if read is None:
         return None
     data, column = read
-    rows = rows_behind(numbering.module, data)
+    rows = local_rows_of_value(numbering.module, data)
     if rows is None or not rows.is_whole:
         return None
     different = _different_label_cells(rows, column)

@@ -91,18 +91,18 @@ def _constant_number(node: ast.expr | None) -> int | None:
 
 
 def _is_read_by_number(module: Module, name: str) -> bool:
-    """Is a list read by a number that varies, searched for one, or counted through?"""
+    """Is a list read by an index that varies, searched for an item, or counted through?"""
     for node in module.nodes(ast.Subscript):
         is_it = getattr(node.value, "id", getattr(node.value, "attr", "")) == name
         if is_it and not isinstance(node.slice, ast.Constant | ast.Slice | ast.UnaryOp):
             return True
-    if any(_is_named(call.receiver, name) for call in module.methods("index")):
+    if any(_has_name(call.receiver, name) for call in module.methods("index")):
         return True
-    return any(call.args and _is_named(call.args[0], name) for call in module.calls("enumerate"))
+    return any(call.args and _has_name(call.args[0], name) for call in module.calls("enumerate"))
 
 
-def _is_named(node: ast.expr | None, name: str) -> bool:
-    """Is it a name, or an attribute, of this name?"""
+def _has_name(node: ast.expr | None, name: str) -> bool:
+    """Is it a name, or an attribute, that is called so?"""
     return getattr(node, "id", getattr(node, "attr", None)) == name
 
 

@@ -1,4 +1,5 @@
-"""Labels that are looked for as parts of answers, by the names that a script gives to both.
+"""Finds labels that a script looks for as parts of answers, where only the names in the script say
+what a label and an answer is.
 
 How it works: a script that scores a file of predictions never asks a model, so that nothing proves
 what an answer is but its name (`prediction`, `reply`). The labels are the references of rows that
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
 from truetune.checks.source.evidence.wrong_label_matches import WrongMatch
 from truetune.source.module import Module
 
@@ -59,7 +60,7 @@ class LabelSearch(NamedTuple):
 
 def list_label_searches(module: Module) -> Iterator[LabelSearch]:
     """The places of a file that search for a label inside of an answer."""
-    chains = _labels_of_chains(module)
+    chains = _labels_tested_in_chains(module)
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In):
             continue
@@ -71,7 +72,7 @@ def list_label_searches(module: Module) -> Iterator[LabelSearch]:
             if compare in chains and not PLAIN_TEXT_NAME.search(ast.unparse(answer)):
                 yield LabelSearch(compare, chains[compare], "this file", is_ordered=True)
             continue
-        searched = _labels_of(module, label)
+        searched = _labels_looked_for(module, label)
         if searched is not None:
             labels, source, is_ordered = searched
             yield LabelSearch(compare, labels, source, is_ordered)
@@ -120,11 +121,14 @@ def _is_whole_answer(module: Module, node: ast.expr) -> bool:
     if not _is_answer_text(module, node):
         return False
     sources = [node, *(origin.node for origin in module.flow.origins(node))]
-    return not any(_takes_a_part(one) for one in sources)
+    return not any(_takes_character_or_group(one) for one in sources)
 
 
-def _takes_a_part(node: ast.AST) -> bool:
-    """Is it `text[0]`, `text[:1]` or `match.group(1)`?"""
+def _takes_character_or_group(node: ast.AST) -> bool:
+    """Does an expression take a letter or a group out of a text:
+
+    `text[0]`, `text[:1]`, `match.group(1)`?
+    """
     if isinstance(node, ast.Subscript):
         key = node.slice
         # `choice["text"]` is the whole text of a field.
@@ -139,8 +143,8 @@ def _takes_a_part(node: ast.AST) -> bool:
 def _is_option_letter(module: Module, label: ast.expr) -> bool:
     """Is it certainly one capital letter: `"ABCD"[i]`, `chr(65 + i)`, or one of such a list?"""
     inner = _without_text_methods(module, label)
-    column = _column_of(module, inner)
-    rows = None if column is None else scored_rows(module, (column,))
+    column = _column_read(module, inner)
+    rows = None if column is None else rows_with_text_columns(module, (column,))
     if column is not None and rows is not None:
         values = {row[column].strip() for row in rows.rows}
         if len(values) > 1 and all(map(OPTION_LETTER.fullmatch, values)):
@@ -181,11 +185,11 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
             return False
         if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
             return False
-    column = _column_of(module, _without_text_methods(module, node)) or ""
+    column = _column_read(module, _without_text_methods(module, node)) or ""
     return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
 
 
-def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
+def _labels_looked_for(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
     """(labels, where they stand, is the first taken) of what is looked for; None where they are not
     known.
     """
@@ -193,10 +197,10 @@ def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, b
     listed = _listed_labels(module, inner)
     if listed is not None:
         return listed, "this file", True
-    column = _column_of(module, inner)
+    column = _column_read(module, inner)
     if column is None or not REFERENCE.search(f"{ast.unparse(inner)} {column}"):
         return None
-    rows = scored_rows(module, (column,))
+    rows = rows_with_text_columns(module, (column,))
     if rows is None:
         return None
     labels = sorted({row[column].strip().casefold() for row in rows.rows} - {""})
@@ -214,14 +218,18 @@ def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
             node = node.func.value
-        elif isinstance(node.func, ast.Name) and node.args and _keeps_text(module, node.func.id):
+        elif (
+            isinstance(node.func, ast.Name)
+            and node.args
+            and _function_only_normalizes_text(module, node.func.id)
+        ):
             node = node.args[0]
         else:
             break
     return node
 
 
-def _keeps_text(module: Module, name: str) -> bool:
+def _function_only_normalizes_text(module: Module, name: str) -> bool:
     """Is it `str`, or a function of the file that only strips its text, folds its case and replaces
     marks?
     """
@@ -233,10 +241,10 @@ def _keeps_text(module: Module, name: str) -> bool:
     parts = list(ast.walk(functions[0]))
     gives_back = any(isinstance(part, ast.Return) and part.value is not None for part in parts)
     calls = (part for part in parts if isinstance(part, ast.Call))
-    return gives_back and all(map(_makes_comparable, calls))
+    return gives_back and all(map(_call_only_normalizes_text, calls))
 
 
-def _makes_comparable(call: ast.Call) -> bool:
+def _call_only_normalizes_text(call: ast.Call) -> bool:
     """Does a call only strip a text, fold its case or replace marks?"""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr in TEXT_METHODS or call.func.attr in MARK_METHODS
@@ -247,12 +255,12 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
     """The texts that a loop or a comprehension takes one by one from a list of the file."""
     if not isinstance(node, ast.Name):
         return None
-    for loop in _loops(module):
+    for loop in _for_loops_and_comprehensions(module):
         target = loop.target
         is_inside = isinstance(target, ast.Name) and target.id == node.id
-        if not is_inside or not _is_around(module, loop, node):
+        if not is_inside or not _loop_holds(module, loop, node):
             continue
-        if not _is_read_elsewhere(module, loop, node):
+        if not _found_label_is_used(module, loop, node):
             return None
         values = module.flow.value(loop.iter)
         if isinstance(values, list | tuple) and len(values) > 1:
@@ -262,7 +270,7 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
     return None
 
 
-def _is_read_elsewhere(module: Module, loop: ast.AST, name: ast.Name) -> bool:
+def _found_label_is_used(module: Module, loop: ast.AST, name: ast.Name) -> bool:
     """Does a loop say which label was found? `any(phrase in text for phrase in phrases)` does not
     ask.
     """
@@ -276,30 +284,31 @@ def _is_read_elsewhere(module: Module, loop: ast.AST, name: ast.Name) -> bool:
     )
 
 
-def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
-    """Loops, and those of comprehensions."""
+def _for_loops_and_comprehensions(module: Module) -> Iterator[ast.For | ast.comprehension]:
+    """The `for` loops of a file, and the loops inside of its comprehensions."""
     yield from module.nodes(ast.For)
     yield from module.nodes(ast.comprehension)
 
 
-def _is_around(module: Module, loop: ast.AST, node: ast.AST) -> bool:
+def _loop_holds(module: Module, loop: ast.AST, node: ast.AST) -> bool:
     """Does a loop, or the comprehension that it belongs to, hold a node?"""
     holder = next(module.parents(loop)) if isinstance(loop, ast.comprehension) else loop
     return any(part is node for part in ast.walk(holder))
 
 
-def _column_of(module: Module, node: ast.expr) -> str | None:
+def _column_read(module: Module, node: ast.expr) -> str | None:
     """The column that a value is read from: `row["label"]`, or a name that was given it."""
     columns = (
-        field_name_read(_without_text_methods(module, one)) for one in _sources_of(module, node)
+        field_name_read(_without_text_methods(module, one))
+        for one in _expression_and_sources(module, node)
     )
     return next((column for column in columns if column is not None), None)
 
 
-def _sources_of(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+def _expression_and_sources(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """A value, and the expressions that it was taken from, the nearest first."""
     name = node if isinstance(node, ast.Name) else None
-    zipped = _zipped_with(module, name) if name is not None else None
+    zipped = _zipped_iterable_of(module, name) if name is not None else None
     yield zipped or node
     # A value that a function of the file gives back is followed into it, where the column is no longer named.
     assigned = _assigned_value(module, name) if name is not None else None
@@ -324,26 +333,27 @@ def _assigned_value(module: Module, name: ast.Name) -> ast.expr | None:
     return values[0] if len(values) == 1 else None
 
 
-def _zipped_with(module: Module, name: ast.Name) -> ast.expr | None:
+def _zipped_iterable_of(module: Module, name: ast.Name) -> ast.expr | None:
     """What a name of `for gold, answer in zip(golds, answers)` is taken from."""
-    for loop in _loops(module):
+    for loop in _for_loops_and_comprehensions(module):
         target, rows = loop.target, loop.iter
         if not isinstance(target, ast.Tuple) or not isinstance(rows, ast.Call):
             continue
         names = [one.id if isinstance(one, ast.Name) else "" for one in target.elts]
         is_zip = ast.unparse(rows.func) == "zip" and len(rows.args) == len(names)
-        if is_zip and name.id in names and _is_around(module, loop, name):
+        if is_zip and name.id in names and _loop_holds(module, loop, name):
             return rows.args[names.index(name.id)]
     return None
 
 
-def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
-    """`if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return ->
-    their texts.
+def _labels_tested_in_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
+    """The texts that a chain of tests looks for, by each of its comparisons.
+
+    `if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return.
     """
     chains: dict[ast.Compare, tuple[str, ...]] = {}
-    for chain in _chains(module):
-        texts = list(_texts_tested(module, chain))
+    for chain in _if_chains(module):
+        texts = list(_label_tests_of_chain(module, chain))
         if len({ast.unparse(test.comparators[0]) for test, _ in texts}) == 1:
             for at, (test, _) in enumerate(texts):
                 following = tuple(text for _, text in texts[at:])
@@ -353,7 +363,9 @@ def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
     return chains
 
 
-def _texts_tested(module: Module, chain: Sequence[ast.If]) -> Iterator[tuple[ast.Compare, str]]:
+def _label_tests_of_chain(
+    module: Module, chain: Sequence[ast.If]
+) -> Iterator[tuple[ast.Compare, str]]:
     """The tests `"a" in text` of a chain, each with its text, where that may be a label."""
     for one in chain:
         test = one.test
@@ -364,7 +376,7 @@ def _texts_tested(module: Module, chain: Sequence[ast.If]) -> Iterator[tuple[ast
             yield test, text.casefold()
 
 
-def _chains(module: Module) -> Iterator[Sequence[ast.If]]:
+def _if_chains(module: Module) -> Iterator[Sequence[ast.If]]:
     """Ifs of which the first that holds is taken."""
     for first in module.nodes(ast.If):
         chain = [first]

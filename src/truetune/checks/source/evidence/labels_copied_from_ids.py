@@ -1,5 +1,5 @@
-"""Labels that are a copy of padded ids: as a whole, or but for the first tokens, which are masked
-by their position.
+"""Finds labels that are a copy of padded ids, as a whole or with only the first tokens masked, so
+that pads are trained.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import (
-    column_read,
+from truetune.checks.source.evidence.label_masking_and_padding import (
+    column_and_owner_read,
     holds_ignored_label,
     is_ignored_label,
-    padding_call,
     padding_call_of_batch,
+    padding_call_of_result,
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.data_flow import Origin
@@ -53,42 +53,44 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
     waiting = [(value, 0)]
     while waiting:
         node, steps = waiting.pop()
-        bare = without_copies(module, node)
-        place = column_read(module, bare)
+        bare = without_copying_calls(module, node)
+        place = column_and_owner_read(module, bare)
         if place is None:
             waiting += (
-                [(part, steps + 1) for part in _sources_of_ids(module, bare)]
+                [(part, steps + 1) for part in _sources_of_token_ids(module, bare)]
                 if steps < MAX_STEPS
                 else []
             )
         elif place[1] == "input_ids":
-            call = padding_call(module, place[0]) or padding_call_of_batch(module, place[0])
+            call = padding_call_of_result(module, place[0]) or padding_call_of_batch(
+                module, place[0]
+            )
             if call is not None:
                 return CopiedIds(place[0], call, plain=steps == 0)
     return None
 
 
-def filled_up_by_hand(module: Module, value: ast.expr) -> ast.BinOp | ast.Call | None:
+def hand_padding_of_labels(module: Module, value: ast.expr) -> ast.BinOp | ast.Call | None:
     """Where ids that labels are a plain copy of get pads by hand: `ids + [pad] * n`, `F.pad(ids,
     (0, n), value=pad)`.
 
     None where labels are made otherwise.
     """
     for _ in range(MAX_STEPS):
-        value = without_copies(module, value)
+        value = without_copying_calls(module, value)
         if isinstance(value, ast.BinOp):
             return value if isinstance(value.op, ast.Add) and _adds_pads(module, value) else None
         if isinstance(value, ast.Call) and module.flow.call(value).named(PAD_FUNCTION):
             given = module.flow.call(value).argument(3, "value")
             return value if given is not None and is_pad_id(module, given) else None
-        inner = _same_ids(module, value)
+        inner = _source_of_same_ids(module, value)
         if inner is None:
             return None
         value = inner
     return None
 
 
-def _same_ids(module: Module, node: ast.expr) -> ast.expr | None:
+def _source_of_same_ids(module: Module, node: ast.expr) -> ast.expr | None:
     """The value that an expression has the ids of: what a method reshapes, or a name stands for;
     None for others.
     """
@@ -119,7 +121,9 @@ def is_pad_id(module: Module, node: ast.expr) -> bool:
     )
 
 
-def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) -> CopiedIds | None:
+def padded_ids_as_loss_targets(
+    module: Module, loss: Call, *, with_reduction: bool = False
+) -> CopiedIds | None:
     """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may
     choose among them.
 
@@ -133,19 +137,21 @@ def padded_targets(module: Module, loss: Call, *, with_reduction: bool = False) 
     if target is None or loss.open or chosen & loss.keywords.keys():
         return None
     for _ in range(MAX_STEPS):
-        target = without_copies(module, target)
-        place = column_read(module, target)
+        target = without_copying_calls(module, target)
+        place = column_and_owner_read(module, target)
         if place is not None and place[1] == "input_ids":
-            call = padding_call(module, place[0]) or padding_call_of_batch(module, place[0])
+            call = padding_call_of_result(module, place[0]) or padding_call_of_batch(
+                module, place[0]
+            )
             return None if call is None else CopiedIds(place[0], call, plain=False)
-        inner = _same_tokens(module, target)
+        inner = _source_of_same_tokens(module, target)
         if inner is None:
             return None
         target = inner
     return None
 
 
-def _same_tokens(module: Module, node: ast.expr) -> ast.expr | None:
+def _source_of_same_tokens(module: Module, node: ast.expr) -> ast.expr | None:
     """The tensor that an expression has all tokens of, but for a cut at the ends; None where some
     may be left out.
     """
@@ -162,7 +168,7 @@ def _same_tokens(module: Module, node: ast.expr) -> ast.expr | None:
     return source if is_one and isinstance(source, ast.expr) and source is not node else None
 
 
-def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:
+def masks_more_than_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:
     """Is there a -100 in a function that is not certainly on the first tokens of a row alone?
 
     Args:
@@ -170,7 +176,7 @@ def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr)
         function: The function that makes the labels.
         encoding: The padded encoding whose ids they are copied from.
     """
-    if _pads_on_the_left(module):
+    if _sets_left_padding(module):
         return True
     ignored = (
         node
@@ -180,7 +186,7 @@ def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr)
     return any(
         not isinstance(getattr(node, "ctx", None), ast.Store)
         and is_ignored_label(module, node)
-        and not _on_first_tokens(module, node, encoding)
+        and not _masks_first_tokens(module, node, encoding)
         for node in ignored
     )
 
@@ -242,7 +248,7 @@ def masks_by_attention_elsewhere(module: Module, function: ast.AST) -> bool:
     )
 
 
-def without_copies(module: Module, value: ast.expr) -> ast.expr:
+def without_copying_calls(module: Module, value: ast.expr) -> ast.expr:
     """What is copied: `x` of `x.copy()`, `list(x)`, `copy.deepcopy(x)`."""
     while isinstance(value, ast.Call):
         call = module.flow.call(value)
@@ -258,7 +264,7 @@ def without_copies(module: Module, value: ast.expr) -> ast.expr:
     return value
 
 
-def _sources_of_ids(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+def _sources_of_token_ids(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """The expressions that a value takes its ids from."""
     if isinstance(node, ast.Subscript):
         yield node.value
@@ -272,23 +278,25 @@ def _sources_of_ids(module: Module, node: ast.expr) -> Iterator[ast.expr]:
         yield node.elt
     elif isinstance(node, ast.Name):
         for origin in module.flow.origins(node):
-            yield from _expressions_behind(module, node, origin)
+            yield from _expressions_of_name(module, node, origin)
 
 
-def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]:
-    """What a name stands for: a value, what is appended to a list, or one row of a batch in a loop."""
+def _expressions_of_name(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]:
+    """The expressions that a name stands for: a value, what is appended to a list, or one row of a
+    batch in a loop.
+    """
     source = origin.node
     if origin.element:
         row = _batch_looped_over(module, source, origin.path)
         if row is not None:
             yield row
     elif isinstance(source, ast.List) and not source.elts:
-        yield from _items_appended(module, source)
+        yield from _items_appended_to_empty_list(module, source)
     elif isinstance(source, ast.expr) and source is not name and not origin.path:
         yield source
 
 
-def _items_appended(module: Module, empty: ast.List) -> Iterator[ast.expr]:
+def _items_appended_to_empty_list(module: Module, empty: ast.List) -> Iterator[ast.expr]:
     """What is appended to the list that was made empty here."""
     for call in module.methods("append"):
         if not isinstance(call.receiver, ast.Name) or not call.args:
@@ -309,7 +317,7 @@ def _batch_looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> 
     return None
 
 
-def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bool:
+def _masks_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bool:
     """Is this -100 put on the first tokens of a row: `x[:n] = -100`, or `[-100] * n + ids`?"""
     parent = module.scopes.parent.get(ignored)
     if isinstance(parent, ast.Assign):
@@ -327,11 +335,14 @@ def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bo
         return _selects_first_tokens(module, whole.targets[0], encoding)
     if not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Add):
         return False
-    return whole.left is times and not _depends_on_pads(module, number, encoding)
+    return whole.left is times and not _bound_may_count_pads(module, number, encoding)
 
 
 def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
-    """`x[:n]`, `x[:, :n]`, `x[i, :n]` and `x[i][:n]`; also `x[i]` in `for i in range(n)`."""
+    """Does an index select the first tokens of a row?
+
+    `x[:n]`, `x[:, :n]`, `x[i, :n]` and `x[i][:n]`; also `x[i]` in `for i in range(n)`.
+    """
     if not isinstance(target, ast.Subscript):
         return False
     index = (
@@ -340,15 +351,18 @@ def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) 
         else target.slice
     )
     if isinstance(index, ast.Name):
-        return _counts_from_first(module, index, encoding)
+        return _is_unconditional_range_index(module, index, encoding)
     if not isinstance(index, ast.Slice) or index.upper is None:
         return False
     starts = index.lower is None or module.flow.value(index.lower) == 0
-    return starts and not _depends_on_pads(module, index.upper, encoding)
+    return starts and not _bound_may_count_pads(module, index.upper, encoding)
 
 
-def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
-    """Is it each of the first numbers, without a condition: `for i in range(n): x[i] = -100`?"""
+def _is_unconditional_range_index(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
+    """Does an index take each of the first numbers, without a condition:
+
+    `for i in range(n): x[i] = -100`?
+    """
     loop = module.scopes.parent.get(module.statement(index) or index)
     if (
         not isinstance(loop, ast.For)
@@ -361,11 +375,11 @@ def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> b
         loop.target.id == index.id
         and call.named("range")
         and len(call.args) == 1
-        and not _depends_on_pads(module, call.args[0], encoding)
+        and not _bound_may_count_pads(module, call.args[0], encoding)
     )
 
 
-def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> bool:
+def _bound_may_count_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> bool:
     """May a number of tokens count pads: by the mask of the padded batch, by a name with `pad`, or
     from the end?
     """
@@ -374,12 +388,12 @@ def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> boo
     origins = (origin.node for origin in module.flow.origins(bound))
     expressions = (bound, *(node for node in origins if isinstance(node, ast.expr)))
     parts = (part for expression in expressions for part in ast.walk(expression))
-    return any(_may_count_pads(module, part, encoding) for part in parts)
+    return any(_is_pad_dependent_term(module, part, encoding) for part in parts)
 
 
-def _may_count_pads(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
+def _is_pad_dependent_term(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
     """Is it the mask of the padded batch, a name with `pad`, or a difference of two lengths?"""
-    place = column_read(module, node)
+    place = column_and_owner_read(module, node)
     if place is not None and place[1] == "attention_mask":
         if module.text_of(place[0]) == module.text_of(encoding):
             return True
@@ -387,10 +401,10 @@ def _may_count_pads(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
         return True
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
         return False
-    return not _is_known_number(module, node.right)
+    return not _is_known_whole_number(module, node.right)
 
 
-def _is_known_number(module: Module, node: ast.expr) -> bool:
+def _is_known_whole_number(module: Module, node: ast.expr) -> bool:
     """Is it a whole number that the code says?"""
     return isinstance(module.flow.value(node), int)
 
@@ -401,8 +415,8 @@ def _is_attention_mask(node: ast.AST) -> bool:
     return isinstance(name, str) and name.endswith("attention_mask")
 
 
-def _pads_on_the_left(module: Module) -> bool:
-    """Does the file set the left side? The first tokens are pads then."""
+def _sets_left_padding(module: Module) -> bool:
+    """Does the file set the padding side to the left? The first tokens are pads then."""
     return any(
         module.flow.value(value) == "left"
         for part in module.with_linked

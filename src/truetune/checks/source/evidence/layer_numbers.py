@@ -1,4 +1,5 @@
-"""Numbers of a model's layers in names, patterns and lists, and how many layers the model has.
+"""Reads the layer numbers that a script names in module names, patterns and lists, and how many
+layers its model has.
 
 Blocks are numbered from 0. A number from a model with more of them (31 of a model of 32) chooses
 nothing in one of 28, and nothing says so: a test of names is false, and a list of names has no
@@ -61,7 +62,7 @@ MAX_DEPTH = 6
 HUB_NAME = re.compile(r"[\w.-]{1,60}/[\w.-]{1,90}")
 
 
-def layer_count(name: str | None) -> int | None:
+def layer_count_of_model(name: str | None) -> int | None:
     """How many blocks the model of that name has; None where neither its config.json nor a
     published shape is known.
     """
@@ -81,7 +82,7 @@ def _local_config(name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def jobs_name_another_size(script: Path, layers: int) -> bool:
+def jobs_name_model_of_another_depth(script: Path, layers: int) -> bool:
     """Does a file of commands beside a script name a model with another number of layers?"""
     jobs = command_files_in(script.parent)
     names = {name for job in jobs for name in HUB_NAME.findall(job.text)}
@@ -89,12 +90,12 @@ def jobs_name_another_size(script: Path, layers: int) -> bool:
 
 
 def layer_count_of_published(name: str) -> int | None:
-    """As `layer_count`, of published names alone."""
+    """As `layer_count_of_model`, of published names alone."""
     found = published_config(name)
     return found["num_hidden_layers"] if found is not None else None
 
 
-def numbers_in(texts: Iterable[str], layers: int) -> list[int]:
+def layer_numbers_in_texts(texts: Iterable[str], layers: int) -> list[int]:
     """The numbers of layers that texts name: those in plain names, and those that only a pattern's
     text allows.
     """
@@ -104,14 +105,14 @@ def numbers_in(texts: Iterable[str], layers: int) -> list[int]:
             continue
         plain = text.replace("\\.", ".")
         if PATTERN_SIGN.search(plain.strip("^$")):
-            numbers |= _numbers_of_pattern(text, layers)
+            numbers |= _layer_numbers_of_pattern(text, layers)
         else:
             numbers |= {int(number) for number in LAYER_IN_NAME.findall(plain.strip("^$"))}
     return sorted(numbers)
 
 
-def _numbers_of_pattern(pattern: str, layers: int) -> set[int]:
-    """The layers whose names hold a pattern.
+def _layer_numbers_of_pattern(pattern: str, layers: int) -> set[int]:
+    """The numbers of layers whose names match a pattern.
 
     A pattern that also fits a layer of the model says nothing by what else it would fit:
     `layers\\.2\\d` is written for the twenties, and `.*` for all.
@@ -133,7 +134,9 @@ def _numbers_of_pattern(pattern: str, layers: int) -> set[int]:
     return inside or fitting
 
 
-def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
+def possible_texts_of_expression(
+    module: Module, node: ast.expr | None, depth: int = 0
+) -> list[str]:
     """The texts that an expression stands for: one, those of a list, those that a comprehension
     over numbers makes.
     """
@@ -146,16 +149,20 @@ def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]
         return [one for one in value if isinstance(one, str)][:MAX_TEXTS]
     if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
         return list(_texts_of_comprehension(module, node))[:MAX_TEXTS]
-    parts = _joined_parts(node)
+    parts = _elements_or_sum_sides(node)
     if parts is None:
-        parts = _listed_argument(node) if isinstance(node, ast.Call) else None
+        parts = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
     if parts is None:
-        parts = _given_to_name(module, node)
-    return [text for part in parts for text in texts_of(module, part, depth + 1)]
+        parts = _value_or_iterable_of_name(module, node)
+    return [
+        text for part in parts for text in possible_texts_of_expression(module, part, depth + 1)
+    ]
 
 
-def _joined_parts(node: ast.expr) -> list[ast.expr] | None:
-    """What a list is written of, and the two sides of `one + other`; None for any other expression."""
+def _elements_or_sum_sides(node: ast.expr) -> list[ast.expr] | None:
+    """The elements of a list that is written out, and the two sides of `one + other`; None for any
+    other expression.
+    """
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         return [part.value if isinstance(part, ast.Starred) else part for part in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -163,7 +170,7 @@ def _joined_parts(node: ast.expr) -> list[ast.expr] | None:
     return None
 
 
-def _listed_argument(call: ast.Call) -> list[ast.expr] | None:
+def _argument_of_list_or_sorted(call: ast.Call) -> list[ast.expr] | None:
     """What `list(...)` or `sorted(...)` lists, and nothing for another function; None for any other
     call.
     """
@@ -172,7 +179,7 @@ def _listed_argument(call: ast.Call) -> list[ast.expr] | None:
     return call.args[:1] if call.func.id in LISTING_FUNCTIONS else []
 
 
-def _given_to_name(module: Module, node: ast.expr) -> list[ast.expr]:
+def _value_or_iterable_of_name(module: Module, node: ast.expr) -> list[ast.expr]:
     """The one expression that a name was given, or the list that a loop over it goes through; else
     nothing.
     """
@@ -186,73 +193,80 @@ def _given_to_name(module: Module, node: ast.expr) -> list[ast.expr]:
 def _texts_of_comprehension(
     module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
 ) -> Iterator[str]:
-    """`f"layers.{i}." for i in range(28, 32)`: each text, where the numbers are written and nothing
-    filters them.
+    """The texts of a comprehension over written numbers that nothing filters:
+
+    `f"layers.{i}." for i in range(28, 32)`.
     """
     if len(node.generators) != 1 or node.generators[0].ifs:
         return
     (loop,) = node.generators
     if not isinstance(loop.target, ast.Name):
         return
-    for number in numbers_of(module, loop.iter):
-        text = _with_number(node.elt, loop.target.id, number)
+    for number in whole_numbers_of_list(module, loop.iter):
+        text = _text_with_number(node.elt, loop.target.id, number)
         if text is not None:
             yield text
 
 
-def _with_number(node: ast.expr, name: str, number: int) -> str | None:
+def _text_with_number(node: ast.expr, name: str, number: int) -> str | None:
     """The text of an expression in which a name stands for a number: an f-string, `%`, `.format` or
     `+ str(i)`.
     """
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
-        return _with_number_in_parts(node.values, name, number)
+        return _text_of_parts_with_number(node.values, name, number)
     if isinstance(node, ast.FormattedValue):
-        return str(number) if _is_name(node.value, name) and node.format_spec is None else None
+        return str(number) if _is_this_name(node.value, name) and node.format_spec is None else None
     if isinstance(node, ast.BinOp):
-        return _with_number_in_operation(node, name, number)
+        return _text_of_operation_with_number(node, name, number)
     if isinstance(node, ast.Call) and len(node.args) == 1:
-        return _with_number_in_call(node, name, number)
+        return _text_of_call_with_number(node, name, number)
     return None
 
 
-def _with_number_in_operation(node: ast.BinOp, name: str, number: int) -> str | None:
+def _text_of_operation_with_number(node: ast.BinOp, name: str, number: int) -> str | None:
     """The text of `"layers." + str(i)` and of `"layers.%d" % i`; None for any other operation."""
     if isinstance(node.op, ast.Add):
-        return _with_number_in_parts([node.left, node.right], name, number)
+        return _text_of_parts_with_number([node.left, node.right], name, number)
     is_filled = isinstance(node.op, ast.Mod)
-    return _filled(node.left, node.right, name, "%d", number) if is_filled else None
+    return _filled_template(node.left, node.right, name, "%d", number) if is_filled else None
 
 
-def _with_number_in_call(call: ast.Call, name: str, number: int) -> str | None:
+def _text_of_call_with_number(call: ast.Call, name: str, number: int) -> str | None:
     """The text of `"layers.{}".format(i)` and of `str(i)`; None for any other call."""
     (argument,) = call.args
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
-        return _filled(call.func.value, argument, name, "{}", number)
-    is_text = _is_name(call.func, "str") and _is_name(argument, name)
+        return _filled_template(call.func.value, argument, name, "{}", number)
+    is_text = _is_this_name(call.func, "str") and _is_this_name(argument, name)
     return str(number) if is_text else None
 
 
-def _with_number_in_parts(parts: list[ast.expr], name: str, number: int) -> str | None:
-    texts = [_with_number(part, name, number) for part in parts]
+def _text_of_parts_with_number(parts: list[ast.expr], name: str, number: int) -> str | None:
+    """The joined text of several parts in which a name stands for a number; None where one part is
+    not known.
+    """
+    texts = [_text_with_number(part, name, number) for part in parts]
     known = [text for text in texts if text is not None]
     return "".join(known) if len(known) == len(texts) else None
 
 
-def _filled(template: ast.expr, value: ast.expr, name: str, place: str, number: int) -> str | None:
+def _filled_template(
+    template: ast.expr, value: ast.expr, name: str, place: str, number: int
+) -> str | None:
     """A constant template with the number in its one place."""
     text = template.value if isinstance(template, ast.Constant) else None
-    if not isinstance(text, str) or not _is_name(value, name):
+    if not isinstance(text, str) or not _is_this_name(value, name):
         return None
     return text.replace("%s", place).replace(place, str(number))
 
 
-def _is_name(node: ast.expr, name: str) -> bool:
+def _is_this_name(node: ast.expr, name: str) -> bool:
+    """Is an expression this name?"""
     return isinstance(node, ast.Name) and node.id == name
 
 
-def numbers_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[int]:
+def whole_numbers_of_list(module: Module, node: ast.expr | None, depth: int = 0) -> list[int]:
     """The whole numbers of a list, of `range(28, 32)` or of `list(range(...))`; empty where they
     are not written.
     """
@@ -263,12 +277,12 @@ def numbers_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[in
         return [value]
     if isinstance(value, COLLECTIONS):
         return [one for one in value if type(one) is int][:MAX_TEXTS]
-    if isinstance(node, ast.Call) and _is_name(node.func, "range"):
+    if isinstance(node, ast.Call) and _is_this_name(node.func, "range"):
         return _numbers_of_range(module, node)
-    parts = _listed_argument(node) if isinstance(node, ast.Call) else None
+    parts = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
     if parts is None:
-        parts = _given_to_name(module, node)
-    return [number for part in parts for number in numbers_of(module, part, depth + 1)]
+        parts = _value_or_iterable_of_name(module, node)
+    return [number for part in parts for number in whole_numbers_of_list(module, part, depth + 1)]
 
 
 def _numbers_of_range(module: Module, node: ast.Call) -> list[int]:
@@ -288,7 +302,7 @@ def is_written_by_default(module: Module, model: ast.expr) -> bool:
 
 
 def describe_numbers(numbers: list[int]) -> str:
-    """`28 to 31`, `3`, `28, 30 and 31`"""
+    """Numbers in words, with runs of them as a range: `28 to 31`, `3`, `28, 30 and 31`."""
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     *most, last = map(str, numbers)

@@ -1,4 +1,4 @@
-"""Learning rate schedules in source: how their lengths are computed, and how often they are
+"""Finds learning rate schedules in source, how their lengths are computed, and how often they are
 stepped.
 """
 
@@ -32,7 +32,7 @@ def schedules_with_length(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, total
 
 
-def expressions_within(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def expressions_of_number(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """Every node that a number is computed from, through names; not what stands inside `len(...)`."""
     seen: set[ast.AST] = set()
     waiting = [node]
@@ -42,34 +42,36 @@ def expressions_within(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             if origin_node not in seen:
                 seen.add(origin_node)
                 yield origin_node
-                if isinstance(origin_node, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(
+                if isinstance(origin_node, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_len_call(
                     module, origin_node
                 ):
                     waiting += ast.iter_child_nodes(origin_node)
 
 
 def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
-    """The `len(x)` in an expression."""
-    for node in expressions_within(module, total):
-        if isinstance(node, ast.Call) and _is_length(module, node) and len(node.args) == 1:
+    """The calls of `len` in the expression of a number: `len(x)`."""
+    for node in expressions_of_number(module, total):
+        if isinstance(node, ast.Call) and _is_len_call(module, node) and len(node.args) == 1:
             yield node
 
 
-def _is_length(module: Module, node: ast.AST) -> bool:
-    """Is it `len(...)`?"""
+def _is_len_call(module: Module, node: ast.AST) -> bool:
+    """Is it a call of `len`?"""
     return isinstance(node, ast.Call) and module.flow.name(node.func) == "len"
 
 
-def is_divided(module: Module, total: ast.expr) -> bool:
+def number_is_divided(module: Module, total: ast.expr) -> bool:
     """Is there a division anywhere in it?"""
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.RShift))
-        for node in expressions_within(module, total)
+        for node in expressions_of_number(module, total)
     )
 
 
-def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
-    """n, where each `step()` of a schedule, or of an optimizer, stands under `if ... % n == 0`."""
+def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None:
+    """The divisor n, where each `step()` of a schedule, or of an optimizer, stands under `if ... %
+    n == 0`; None otherwise.
+    """
     step: ast.expr | None = None
     for call in module.methods("step"):
         # A scaler steps the optimizer that it is given: scaler.step(optimizer).
@@ -94,7 +96,7 @@ def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
 
 
 def _moduli_of_test(test: ast.expr) -> Iterator[ast.expr]:
-    """What a test divides by: `steps` of `i % steps == 0`."""
+    """The moduli of the remainders in a test: `steps` of `i % steps == 0`."""
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             yield node.right
@@ -119,13 +121,17 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     """
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
-    steps = [call for call in calls if schedule.node in _makers_of(module, call.receiver)]
+    steps = [
+        call for call in calls if schedule.node in _makers_through_prepare(module, call.receiver)
+    ]
     if len(steps) != 1 or optimizer is None:
         return None
-    optimizers = _makers_of(module, optimizer)
+    optimizers = _makers_through_prepare(module, optimizer)
     for call in calls:
         scaled = call.args[0] if call.args else None  # scaler.step(optimizer)
-        if not optimizers & (_makers_of(module, call.receiver) | _makers_of(module, scaled)):
+        if not optimizers & (
+            _makers_through_prepare(module, call.receiver) | _makers_through_prepare(module, scaled)
+        ):
             continue
         batches = _loops_around(module, call.node)
         if len(batches) < 2 or not isinstance(batches[1], ast.For):
@@ -138,8 +144,8 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     return None
 
 
-def _makers_of(module: Module, node: ast.expr | None) -> set[ast.AST]:
-    """What made an object, also where `accelerator.prepare` handed it on."""
+def _makers_through_prepare(module: Module, node: ast.expr | None) -> set[ast.AST]:
+    """The calls that made an object, also where `accelerator.prepare` handed it on."""
     makers: set[ast.AST] = set()
     for origin in module.flow.origins(node) if node is not None else ():
         origin_node = origin.node

@@ -1,5 +1,5 @@
-"""What is a part of Lightning in a script, and does it start several processes: by its devices, or
-by its strategy?
+"""Says what belongs to Lightning in a script, and whether Lightning starts several processes, by
+its devices or its strategy.
 
 A number of devices that comes from the command line says nothing by itself. A strategy of several
 processes that stands in the code beside it does: whoever writes `"ddp" if devices > 1 else "auto"`
@@ -47,31 +47,31 @@ def lightning_trainers(module: Module) -> Iterator[Call]:
 
 def starts_lightning_processes(module: Module) -> bool:
     """Does Lightning start several processes for this file?"""
-    return any(describe_several(module, call) for call in lightning_trainers(module))
+    return any(several_processes_argument(module, call) for call in lightning_trainers(module))
 
 
-def describe_several(module: Module, call: Call) -> str:
+def several_processes_argument(module: Module, call: Call) -> str:
     """What makes a Trainer one of several processes, as it is written; empty where nothing does."""
     for key in ("devices", "num_nodes"):
         count = call.keywords.get(key)
-        if count is not None and _counts_several(module, count):
+        if count is not None and _counts_several_devices(module, count):
             return f"{key}={ast.unparse(count)}"
     strategy, devices = call.keywords.get("strategy"), call.keywords.get("devices")
-    if strategy is None or (devices is not None and _is_one(module, devices)):
+    if strategy is None or (devices is not None and _is_one_device(module, devices)):
         return ""
     origins = [one.node for one in module.flow.origins(strategy) if isinstance(one.node, ast.expr)]
     is_of_several = any(OF_SEVERAL.search(ast.unparse(one)) for one in origins)
     return f"strategy={ast.unparse(strategy)}" if is_of_several else ""
 
 
-def _is_one(module: Module, devices: ast.expr) -> bool:
+def _is_one_device(module: Module, devices: ast.expr) -> bool:
     """Is it one device whatever is given: `devices=1`, `devices=[0]`?"""
     value = module.flow.value(devices)
     is_number = isinstance(devices, ast.Constant) or isinstance(value, int)
     return (is_number and value in (1, "1")) or (isinstance(value, list) and len(value) == 1)
 
 
-def _counts_several(module: Module, count: ast.expr) -> bool:
+def _counts_several_devices(module: Module, count: ast.expr) -> bool:
     """Is it a plain number above one, or a list of several devices?"""
     value = module.flow.value(count)
     if isinstance(value, list | tuple):

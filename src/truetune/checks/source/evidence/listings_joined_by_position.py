@@ -1,4 +1,5 @@
-"""Listings of files that a script joins by position, although each is in another order.
+"""Finds listings of files that a script joins by position, although each is in another order, or in
+none that is fixed.
 
 How it works: each side of a `zip`, or of one index in a loop, is followed to what lists a folder
 (`glob`, `iterdir`, `os.listdir`), with the `sorted` or `sort` around it and the key of that. A key
@@ -61,22 +62,22 @@ class ListingsJoined(NamedTuple):
     """The files lie here, and stand in other orders"""
 
 
-def listings_joined(module: Module) -> Iterator[ListingsJoined]:
+def listings_joined_in_different_orders(module: Module) -> Iterator[ListingsJoined]:
     """The joins by position of listings that are in different orders, or in none that is fixed."""
-    for node, given in _joins(module):
+    for node, given in _joins_by_position(module):
         sides = [_listing_of(module, side, 0) for side in given]
         known = [side for side in sides if side is not None]
         if len(sides) < 2 or len(known) != len(sides):
             continue
-        other = next((side for side in known[1:] if not _is_one_order(known[0], side)), None)
+        other = next((side for side in known[1:] if not _have_same_order(known[0], side)), None)
         if other is None:
             continue
-        differs = _differ_here(Path(module.path).parent, known[0], other)
+        differs = _orders_differ_on_disk(Path(module.path).parent, known[0], other)
         if differs is not False:
             yield ListingsJoined(node, (known[0], other), differs is True)
 
 
-def _joins(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
+def _joins_by_position(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
     """Where values of several lists meet by their positions, and the lists: `zip`, and one index in
     a loop.
     """
@@ -87,15 +88,17 @@ def _joins(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
         *module.nodes(ast.comprehension),
     ]
     for loop in loops:
-        counter, walked = _counter_of(module, loop)
+        counter, walked = _index_and_iterables_of_loop(module, loop)
         around = loop if isinstance(loop, ast.For) else module.scopes.parent.get(loop)
         if counter and around is not None:
-            lists = [*walked, *_lists_at(around, counter)]
+            lists = [*walked, *_names_indexed_by(around, counter)]
             by_text = {ast.unparse(one): one for one in lists}
             yield loop.iter, list(by_text.values())
 
 
-def _counter_of(module: Module, loop: ast.For | ast.comprehension) -> tuple[str, list[ast.expr]]:
+def _index_and_iterables_of_loop(
+    module: Module, loop: ast.For | ast.comprehension
+) -> tuple[str, list[ast.expr]]:
     """The name of the index of a loop, and what it walks through with it; empty where it has none."""
     iterated = loop.iter
     if not isinstance(iterated, ast.Call) or not iterated.args:
@@ -111,7 +114,7 @@ def _counter_of(module: Module, loop: ast.For | ast.comprehension) -> tuple[str,
     return "", []
 
 
-def _lists_at(around: ast.AST, counter: str) -> Iterator[ast.expr]:
+def _names_indexed_by(around: ast.AST, counter: str) -> Iterator[ast.expr]:
     """The names that are taken at an index: `summaries[i]`."""
     for node in ast.walk(around):
         is_item = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
@@ -120,7 +123,7 @@ def _lists_at(around: ast.AST, counter: str) -> Iterator[ast.expr]:
                 yield node.value
 
 
-def _is_one_order(one: Listing, other: Listing) -> bool:
+def _have_same_order(one: Listing, other: Listing) -> bool:
     """Do two listings go through names in the same order? Two folders are listed in no order that
     is fixed.
     """
@@ -143,7 +146,9 @@ def _listing_of(module: Module, node: ast.expr, depth: int) -> Listing | None:
 
 
 def _listing_of_name(module: Module, node: ast.Name, depth: int) -> Listing | None:
-    """The listing behind a name that is set once, in the order of the `sort` that it goes through."""
+    """The listing that a name stands for which is set once, in the order of the `sort` that it goes
+    through; None otherwise.
+    """
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) != 1 or not isinstance(origins[0], ast.expr) or origins[0] is node:
         return None
@@ -157,7 +162,7 @@ def _listing_of_name(module: Module, node: ast.Name, depth: int) -> Listing | No
         return found
     if len(sorts) > 1 or sorts[0].method != "sort":
         return None
-    return _sorted(
+    return _sorted_listing(
         module, found, sorts[0].node, sorts[0].keywords.get("key"), sorts[0].keywords.get("reverse")
     )
 
@@ -173,13 +178,15 @@ def _listing_of_call(module: Module, node: ast.Call, depth: int) -> Listing | No
     if inner is None:
         return None
     if call.named("sorted"):
-        return _sorted(module, inner, node, call.keywords.get("key"), call.keywords.get("reverse"))
+        return _sorted_listing(
+            module, inner, node, call.keywords.get("key"), call.keywords.get("reverse")
+        )
     if call.named(*NATURAL_SORTS):
         return inner._replace(order=BY_NUMBER, node=node)
     return inner if call.named(*SAME_ITEMS) else None
 
 
-def _sorted(
+def _sorted_listing(
     module: Module,
     listing: Listing,
     node: ast.AST,
@@ -217,17 +224,17 @@ def _folder_of(module: Module, node: ast.Call) -> str:
     return value if call.method in LISTING_METHODS or "*" not in value else str(Path(value).parent)
 
 
-def _differ_here(beside: Path, one: Listing, other: Listing) -> bool | None:
+def _orders_differ_on_disk(beside: Path, one: Listing, other: Listing) -> bool | None:
     """Do the files that lie here stand in other orders by both? None where they do not lie here."""
     if AS_GIVEN in (one.order, other.order):
         return None
-    orders = [_numbers_in_order(beside, listing) for listing in (one, other)]
+    orders = [_file_numbers_in_order(beside, listing) for listing in (one, other)]
     if not all(orders):
         return None
     return orders[0] != orders[1]
 
 
-def _numbers_in_order(beside: Path, listing: Listing) -> list[int]:
+def _file_numbers_in_order(beside: Path, listing: Listing) -> list[int]:
     """The numbers in the names of the files of a folder, in the order of a listing; none where that
     is not known.
     """

@@ -1,4 +1,5 @@
-"""What loads the models of a file: those that it trains, and those that it asks for text.
+"""Finds the calls that load the models of a file: those that it trains, and those that it asks for
+text.
 
 Two loadings of one name are two objects. Which of them was trained is told by the calls that each
 came through, since one helper of a file may load several models.
@@ -39,7 +40,7 @@ class TrainedModel(NamedTuple):
     passed: frozenset[ast.Call]
 
 
-def asked_model(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
+def asked_model_with_loads(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
     """A generation, with what loads the model that is asked."""
     return AskedModel(node, model_loads(module, model), module.flow.calls_passed(model))
 
@@ -56,7 +57,7 @@ def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
             if not isinstance(origin.node, ast.Call) or depth > MAX_STEPS:
                 return ()
             call = module.flow.call(origin.node)
-            inner = _model_of_pipeline(module, call)
+            inner = _model_given_to_pipeline(module, call)
             if call.method in MEMBERS_GIVING_THE_OBJECT and call.receiver is not None:
                 waiting.append((call.receiver, depth + 1))
             elif inner is not None:
@@ -68,16 +69,16 @@ def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
     return tuple(found)
 
 
-def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
+def _model_given_to_pipeline(module: Module, call: Call) -> ast.expr | None:
     """The model that a pipeline is given; None where it is given a name, or the call makes no
     pipeline.
     """
-    given = _name_argument(call) if call.named("transformers.pipeline") else None
+    given = _model_name_argument(call) if call.named("transformers.pipeline") else None
     loaded = module.flow.producing_call(given) if given is not None else None
     return given if loaded is not None and loaded.named(*LOADING_CALLS) else None
 
 
-def _name_argument(call: Call) -> ast.expr | None:
+def _model_name_argument(call: Call) -> ast.expr | None:
     """The argument that names the model: the second of a pipeline, the first of the others."""
     position = 1 if call.named("transformers.pipeline") else 0
     given = (call.keywords.get(name) for name in NAME_ARGUMENTS)
@@ -91,7 +92,7 @@ def trained_models(module: Module) -> Iterator[TrainedModel]:
         model = call.argument(0, "model")
         if model is not None:
             passed = module.flow.calls_passed(model)
-            made = _loads_of_trained(module, model, call.node)
+            made = _loads_of_trained_model(module, model, call.node)
             yield from (TrainedModel(load, passed) for load in made)
     for call in module.calls("torch.optim.*", "bitsandbytes.optim.*"):
         given = call.argument(0, "params")
@@ -99,11 +100,11 @@ def trained_models(module: Module) -> Iterator[TrainedModel]:
             owner = given.func.value
             passed = module.flow.calls_passed(owner)
             yield from (
-                TrainedModel(load, passed) for load in _loads_of_trained(module, owner, None)
+                TrainedModel(load, passed) for load in _loads_of_trained_model(module, owner, None)
             )
 
 
-def _loads_of_trained(
+def _loads_of_trained_model(
     module: Module,
     model: ast.expr,
     trainer: ast.Call | None,
@@ -128,7 +129,7 @@ def _loads_of_trained(
         else:
             inner = call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
         if inner is not None:
-            yield from _loads_of_trained(module, inner, trainer, seen | {node})
+            yield from _loads_of_trained_model(module, inner, trainer, seen | {node})
         elif call.named("*.from_pretrained"):
             yield node
 
@@ -138,7 +139,7 @@ def is_second_load_of_base(module: Module, asked: AskedModel, trained: list[Trai
     names = {name for one in trained if (name := _loaded_name(module, one.load)) is not None}
     for load in asked.loads:
         is_trained = any(
-            one.load is load and not _are_separate_objects(asked.passed, one.passed)
+            one.load is load and not _are_loaded_separately(asked.passed, one.passed)
             for one in trained
         )
         if is_trained or _loaded_name(module, load) not in names:
@@ -146,14 +147,14 @@ def is_second_load_of_base(module: Module, asked: AskedModel, trained: list[Trai
     return True
 
 
-def _are_separate_objects(asked: frozenset[ast.Call], trained: frozenset[ast.Call]) -> bool:
+def _are_loaded_separately(asked: frozenset[ast.Call], trained: frozenset[ast.Call]) -> bool:
     """Are they two objects, each got by a call of its own of the function that loads?"""
     return bool(asked and trained) and asked.isdisjoint(trained)
 
 
 def _loaded_name(module: Module, load: ast.Call) -> str | None:
     """The name that a call loads, or the code of it where its value is not known."""
-    given = _name_argument(module.flow.call(load))
+    given = _model_name_argument(module.flow.call(load))
     if given is None:
         return None
     value = module.flow.value(given)

@@ -1,4 +1,6 @@
-"""Where models give log-probabilities in a loop of one's own, and which of them are one object."""
+"""Finds where models give log-probabilities in a hand-written loop, and says which of them are one
+object.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> Mode
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):
         names += [
-            ast.unparse(name) for target in statement.targets for name in _target_parts(target)
+            ast.unparse(name) for target in statement.targets for name in _names_in_target(target)
         ]
     around = (node for node in module.parents(call) if isinstance(node, ast.With))
     contexts = (ast.unparse(item.context_expr) for node in around for item in node.items)
@@ -72,12 +74,12 @@ def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> Mode
     return ModelUse(call, model, how, any(REFERENCE.search(name) for name in names), is_frozen)
 
 
-def _target_parts(target: ast.expr) -> list[ast.expr]:
+def _names_in_target(target: ast.expr) -> list[ast.expr]:
     """The names that a target of an assignment holds."""
     return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
-def is_in_one_pass(module: Module, one: ast.AST, other: ast.AST) -> bool:
+def run_in_same_pass(module: Module, one: ast.AST, other: ast.AST) -> bool:
     """Do both run at each step: in one loop, or in one function without a loop around either?
 
     A reference that a loop of its own computes before training is that of the untrained model.
@@ -100,7 +102,7 @@ def _loops_and_function(module: Module, node: ast.AST) -> list[ast.AST]:
     return [*scopes, module.tree]
 
 
-def is_one_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
+def are_one_model_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
     """Are two expressions certainly one model in memory?"""
     first, second = model_source(module, one), model_source(module, other)
     return first is not None and first == second and isinstance(first[0].node, ast.Call)
@@ -115,20 +117,22 @@ def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast
         origins = module.flow.origins(model)
         if len(origins) != 1 or origins[0].element:
             return None
-        passed |= {_first_alike(module, call) for call in module.flow.calls_passed(model)}
-        inner = _wrapped_model(module, origins[0].node)
+        passed |= {
+            _first_call_of_same_object(module, call) for call in module.flow.calls_passed(model)
+        }
+        inner = _model_of_method_or_wrapper(module, origins[0].node)
         if inner is None:
             return origins[0], passed
         model = inner
     return None
 
 
-def _first_alike(module: Module, call: ast.Call) -> ast.Call:
+def _first_call_of_same_object(module: Module, call: ast.Call) -> ast.Call:
     """The first call that gave the object of this one: an earlier one of a cached function with the
     same arguments.
     """
     function = module.flow.function(call.func)
-    if not isinstance(function, ast.FunctionDef) or not _is_cached(module, function):
+    if not isinstance(function, ast.FunctionDef) or not _results_are_cached(module, function):
         return call
     alike = (
         one for one in module.flow.calls_of(function) if _has_same_arguments(module, one, call)
@@ -136,17 +140,17 @@ def _first_alike(module: Module, call: ast.Call) -> ast.Call:
     return next(alike, call)
 
 
-def _is_cached(module: Module, function: ast.FunctionDef) -> bool:
+def _results_are_cached(module: Module, function: ast.FunctionDef) -> bool:
     """Does a decorator keep the results of a function: `@cache`, `@lru_cache(maxsize=None)`?"""
     for decorator in function.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if module.flow.name(called) in CACHES:
             # `lru_cache(maxsize=0)` keeps nothing.
-            return not (isinstance(decorator, ast.Call) and _keeps_nothing(module, decorator))
+            return not (isinstance(decorator, ast.Call) and _cache_size_is_zero(module, decorator))
     return False
 
 
-def _keeps_nothing(module: Module, decorator: ast.Call) -> bool:
+def _cache_size_is_zero(module: Module, decorator: ast.Call) -> bool:
     """Is the size of a cache zero?"""
     size = module.flow.call(decorator).argument(0, "maxsize")
     return size is not None and module.flow.value(size) == 0
@@ -164,7 +168,7 @@ def _has_same_arguments(module: Module, one: ast.Call, other: ast.Call) -> bool:
     )
 
 
-def _wrapped_model(module: Module, node: ast.AST) -> ast.expr | None:
+def _model_of_method_or_wrapper(module: Module, node: ast.AST) -> ast.expr | None:
     """The model that `policy.eval()` or `get_peft_model(policy, lora)` gives, or wraps."""
     if not isinstance(node, ast.Call):
         return None

@@ -1,13 +1,15 @@
-"""Exponentials and losses: what a power is taken of, and whether a value is a mean loss over
-tokens.
-"""
+"""Says what an exponential is taken of, and whether a value is a mean loss over tokens."""
 
 from __future__ import annotations
 
 import ast
 import re
 
-from truetune.checks.source.evidence.mean_expressions import list_summed, mean_of, terms_of_mean
+from truetune.checks.source.evidence.mean_expressions import (
+    averaged_expression,
+    summed_list,
+    terms_of_mean,
+)
 from truetune.source.module import Module
 
 CROSS_ENTROPIES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
@@ -21,7 +23,7 @@ MAX_STEPS = 8
 
 
 def exponent_of(module: Module, node: ast.Call) -> ast.expr | None:
-    """What the exponential is taken of."""
+    """The exponent of a call of `exp`, in any library; None for other calls."""
     call = module.flow.call(node)
     return call.receiver if call.method == "exp" else call.argument(0, "input")
 
@@ -39,17 +41,21 @@ def exponential_of_loss_in(
                 continue
             power = exponentials.get(node)
             if power is not None:
-                if is_plain_loss(module, power):
+                if is_unweighted_loss(module, power):
                     return node
                 continue
-            inner = _without_cast(module, node)
+            inner = _value_before_cast(module, node)
             if inner is not None:
                 waiting.append((inner, depth + 1))
     return None
 
 
-def _without_cast(module: Module, node: ast.Call) -> ast.expr | None:
-    """`x` in `x.item()`, `x.cpu()`, `float(x)`, and in `accelerator.gather(x.repeat(rows))`."""
+def _value_before_cast(module: Module, node: ast.Call) -> ast.expr | None:
+    """The value before a cast:
+
+    `x` in `x.item()`, `x.cpu()`, `float(x)`, and in `accelerator.gather(x.repeat(rows))`; None for
+    other calls.
+    """
     call = module.flow.call(node)
     if call.method in CASTS:
         return call.receiver
@@ -58,7 +64,7 @@ def _without_cast(module: Module, node: ast.Call) -> ast.expr | None:
     return node.args[0] if module.flow.name(node.func) in ("float", "round") and node.args else None
 
 
-def is_plain_loss(module: Module, value: ast.expr) -> bool:
+def is_unweighted_loss(module: Module, value: ast.expr) -> bool:
     """Is it the loss of a model, or a cross-entropy, not weighted by anything?"""
     waiting: list[tuple[ast.expr, int]] = [(value, 0)]
     while waiting:
@@ -73,23 +79,24 @@ def is_plain_loss(module: Module, value: ast.expr) -> bool:
                 return True
             if isinstance(node, ast.Call) and depth < MAX_STEPS:
                 if module.flow.call(node).named(*CROSS_ENTROPIES):
-                    return _is_mean_loss(module, node)
-                inner = _without_cast(module, node)
+                    return _averages_over_tokens(module, node)
+                inner = _value_before_cast(module, node)
                 if inner is not None:
                     waiting.append((inner, depth + 1))
     return False
 
 
 def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
-    """Is it `-(sum(logprobs) / n)` or `-sum(logprobs) / n`, of what an engine calls
-    log-probabilities?
+    """Is it the negated mean of what an engine calls log-probabilities:
+
+    `-(sum(logprobs) / n)` or `-sum(logprobs) / n`?
     """
     values = None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        values = mean_of(module, node.operand)
+        values = averaged_expression(module, node.operand)
     elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.UnaryOp):
         is_mean = isinstance(node.op, ast.Div) and isinstance(node.left.op, ast.USub)
-        values = list_summed(module, node.left.operand) if is_mean else None
+        values = summed_list(module, node.left.operand) if is_mean else None
     if values is None:
         return False
     return any(
@@ -98,7 +105,7 @@ def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
     )
 
 
-def _is_mean_loss(module: Module, node: ast.Call) -> bool:
+def _averages_over_tokens(module: Module, node: ast.Call) -> bool:
     """Does this cross-entropy average over its tokens, and not sum or keep them apart?"""
     given = module.flow.call(node).keywords.get("reduction")
     return given is None or module.flow.value(given) == "mean"
@@ -108,7 +115,7 @@ def is_exponential_of_mean(module: Module, power: ast.expr, mean: ast.expr) -> b
     """Is the exponential taken of this very mean?"""
     for origin in module.flow.origins(power):
         node = origin.node
-        inner = _without_cast(module, node) if isinstance(node, ast.Call) else None
+        inner = _value_before_cast(module, node) if isinstance(node, ast.Call) else None
         if node is mean or inner is mean:
             return True
     return False

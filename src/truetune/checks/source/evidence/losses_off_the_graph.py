@@ -1,5 +1,6 @@
-"""Losses that are computed from a tensor without a graph alone: `torch.tensor(out.loss.item(),
-requires_grad=True)`.
+"""Finds losses that are computed only from a tensor without a graph:
+
+`torch.tensor(out.loss.item(), requires_grad=True)`.
 
 How it works: a loss is followed back through names, arithmetic, tensor methods, and functions of
 the files, down to what it is made of. `detach()`, `item()` and `.data` end a way; what is then
@@ -37,7 +38,7 @@ MAX_NODES = 150
 """Expressions that one loss opens; the loss of a training loop takes some 30, and each is two calls deep"""
 
 
-class LossSearch:
+class GraphlessLossSearch:
     """What one loss is made of."""
 
     def __init__(
@@ -55,7 +56,7 @@ class LossSearch:
         self.may_hold_graph = False
         self.seen: set[ast.AST] = set()
 
-    def leaf(self, loss: ast.expr) -> ast.AST | None:
+    def only_leaf_tensor(self, loss: ast.expr) -> ast.AST | None:
         """Where the only tensor with a gradient is made; None where another way may hold the
         model's graph.
         """
@@ -81,7 +82,7 @@ class LossSearch:
             self._follow_parts(node)
 
     def _follow_parts(self, node: ast.expr) -> None:
-        """The parts of an expression that a gradient may come through."""
+        """Follow the parts of an expression that a gradient may come through."""
         if isinstance(node, ast.Compare | ast.Constant | ast.Slice | ast.JoinedStr):
             return
         if isinstance(node, ast.Subscript):
@@ -97,8 +98,8 @@ class LossSearch:
             self.may_hold_graph = True
 
     def _follow_name(self, name: ast.Name) -> None:
-        """What a name stands for; a name that is given `requires_grad` by hand begins a graph of
-        its own.
+        """Follow what a name stands for; a name that is given `requires_grad` by hand begins a
+        graph of its own.
         """
         given = self.forced.get((self.module.function_around(name), name.id))
         made = [one.node for one in self.module.flow.origins(name) if one.node is not name]
@@ -114,7 +115,7 @@ class LossSearch:
             self.found.append(given)
 
     def _follow_call(self, node: ast.Call) -> None:
-        """What a call hands on: a tensor method its tensor, torch's function its arguments."""
+        """Follow what a call passes on: a tensor method its tensor, torch's function its arguments."""
         if node in self.leaves:
             self.found.append(node)
             return
@@ -128,19 +129,22 @@ class LossSearch:
         returned = [one.node for one in self.module.flow.origins(node) if one.node is not node]
         if returned:
             self._follow_returned(returned)
-        elif FORWARD_NAME.search(called) or not _is_of_tensors(self.module, call):
+        elif FORWARD_NAME.search(called) or not _is_tensor_operation(self.module, call):
             self.may_hold_graph = True
         else:
             self._follow_given(call)
 
     def _follow_forced(self, node: ast.Call, tensor: ast.expr) -> None:
-        """`out.loss.detach().requires_grad_()` in one expression."""
+        """Note a tensor that is detached and given `requires_grad_()` in one expression:
+
+        `out.loss.detach().requires_grad_()`.
+        """
         self._follow(tensor)
         if not self.may_hold_graph:
             self.found.append(node)
 
     def _follow_returned(self, returned: list[ast.AST]) -> None:
-        """What a function of the files gives back."""
+        """Follow what a function of the files returns."""
         for one in returned:
             if isinstance(one, ast.expr):
                 self._follow(one)
@@ -148,14 +152,14 @@ class LossSearch:
                 self.may_hold_graph = True
 
     def _follow_given(self, call: Call) -> None:
-        """The tensor that a method is called on, and the arguments."""
+        """Follow the tensor that a method is called on, and the arguments."""
         if call.receiver is not None and not call.named("torch.*"):
             self._follow(call.receiver)
         for part in (*call.args, *call.keywords.values()):
             self._follow(part)
 
 
-def _is_of_tensors(module: Module, call: Call) -> bool:
+def _is_tensor_operation(module: Module, call: Call) -> bool:
     """Is it a function or loss of torch, or a method of a tensor?"""
     if call.named("torch.*"):
         return True
@@ -163,15 +167,15 @@ def _is_of_tensors(module: Module, call: Call) -> bool:
     if maker is not None and maker.named("torch.nn.*Loss"):
         return True
     is_module = "model" in module.flow.types(call.receiver) if call.receiver is not None else True
-    return call.method is not None and not is_module and not _is_self(call.receiver)
+    return call.method is not None and not is_module and not _is_self_name(call.receiver)
 
 
-def _is_self(node: ast.expr | None) -> bool:
-    """Is it the object that a method belongs to?"""
+def _is_self_name(node: ast.expr | None) -> bool:
+    """Is it the object that a method belongs to, `self`?"""
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def returned_losses(module: Module) -> Iterator[ast.expr]:
+def losses_returned_to_trainers(module: Module) -> Iterator[ast.expr]:
     """What the methods return that a trainer takes its loss from: `compute_loss`, and Lightning's
     `training_step`.
     """
@@ -185,7 +189,10 @@ def returned_losses(module: Module) -> Iterator[ast.expr]:
 
 
 def _loss_parts(value: ast.expr) -> Iterator[ast.expr]:
-    """The loss of `(loss, outputs) if return_outputs else loss`."""
+    """The loss in what a method returns, of each arm:
+
+    `(loss, outputs) if return_outputs else loss`.
+    """
     if isinstance(value, ast.IfExp):
         yield from _loss_parts(value.body)
         yield from _loss_parts(value.orelse)

@@ -1,4 +1,5 @@
-"""Attention masks that a script builds for a decoder, and that let tokens see later ones.
+"""Finds attention masks that a script builds for a decoder and that let tokens see later ones, in
+its symbolic run.
 
 How it works: in the symbolic run of a script, a mask of one's own is made by comparing a vector
 with itself (`seg[:, :, None] == seg[:, None, :]`), by an outer product of the padding mask, or by
@@ -19,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.runs_that_train import trains_in_run
+from truetune.checks.source.evidence.runs_that_train import run_trains_model
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
@@ -87,7 +88,7 @@ class OpenMask(NamedTuple):
     taken_by: ast.AST
 
 
-class _Parts(NamedTuple):
+class _MaskParts(NamedTuple):
     """What a mask is made of, as far as it is understood."""
 
     own: tuple[ast.AST, str] | None
@@ -96,18 +97,21 @@ class _Parts(NamedTuple):
     """It holds a condition on the order of positions, or may hold one"""
 
 
-def open_masks(module: Module) -> Iterator[OpenMask]:
+def masks_without_causality(module: Module) -> Iterator[OpenMask]:
     """The places of a file that make a mask without a causal condition, each once."""
     if not any(name in part.text for part in module.with_linked for name in MASK_NAMES):
         return
-    if _is_in_texts(module, BOTH_WAYS):
+    if _pattern_is_in_files(module, BOTH_WAYS):
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not trains_in_run(trace):
+        if not run_trains_model(trace):
             continue
-        for mask, taker in (*_masks_of_models(module, trace), *_masks_of_kernels(module, trace)):
-            found = _parts_of(trace, mask)
+        for mask, taker in (
+            *_masks_given_to_decoders(module, trace),
+            *_masks_given_to_kernels(module, trace),
+        ):
+            found = _parts_of_mask(trace, mask)
             if found.own is None or found.is_causal:
                 continue
             node, what = found.own
@@ -116,16 +120,16 @@ def open_masks(module: Module) -> Iterator[OpenMask]:
                 yield OpenMask(node, what, taker)
 
 
-def _is_in_texts(module: Module, pattern: re.Pattern[str]) -> bool:
+def _pattern_is_in_files(module: Module, pattern: re.Pattern[str]) -> bool:
     """Does a pattern stand in a file, or in one that runs with it?"""
     return any(pattern.search(part.text) for part in module.with_linked)
 
 
-def _masks_of_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
+def _masks_given_to_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
     """The masks that a run gives to FlexAttention and to PyTorch's attention, each with the place
     that takes it.
     """
-    if not _is_in_texts(module, DECODER) and not _is_in_texts(module, OWN_DECODER):
+    if not _pattern_is_in_files(module, DECODER) and not _pattern_is_in_files(module, OWN_DECODER):
         return
     for call in trace.all_calls:
         if call.named("*create_block_mask", "*flex_attention.create_mask"):
@@ -140,17 +144,17 @@ def _masks_of_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast
             yield mask, call.node
 
 
-def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
+def _masks_given_to_decoders(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
     """The masks that a run gives to decoders of transformers, or puts into its rows, each with the
     place.
     """
-    if not _is_in_texts(module, DECODER):
+    if not _pattern_is_in_files(module, DECODER):
         return
     for call in trace.all_calls:
-        if "attention_mask" in call.keywords and not _is_other_model(module, call.node):
+        if "attention_mask" in call.keywords and not _runs_model_with_encoder(module, call.node):
             yield call.keywords["attention_mask"], call.node
     # A loop may complete the mask of a row before the model gets it.
-    if _is_in_texts(module, ORDER_IN_TEXT):
+    if _pattern_is_in_files(module, ORDER_IN_TEXT):
         return
     for value in trace.values:
         if not isinstance(value, Mapping) or value.node is None:
@@ -158,50 +162,50 @@ def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.
         if "attention_mask" in value.entries:
             yield value.entries["attention_mask"], value.node
     for store in trace.stores:
-        if _key_of(store) == "attention_mask":
+        if _stored_key(store) == "attention_mask":
             yield store.value, store.node
 
 
-def _is_other_model(module: Module, node: ast.AST) -> bool:
+def _runs_model_with_encoder(module: Module, node: ast.AST) -> bool:
     """Does a call run a model that the file loads and that is no decoder: an encoder beside one?"""
     loaded = module.flow.producing_call(node.func) if isinstance(node, ast.Call) else None
     is_loaded = loaded is not None and loaded.named("transformers.*.from_pretrained")
     return loaded is not None and is_loaded and not DECODER.search(" ".join(loaded.names))
 
 
-def _key_of(store: StoreEvent) -> object:
+def _stored_key(store: StoreEvent) -> object:
     """The name of an item or attribute that is set."""
     return store.key if isinstance(store.key, str) else constant_of(store.key)
 
 
-def _parts_of(trace: Trace, mask: Value) -> _Parts:
+def _parts_of_mask(trace: Trace, mask: Value) -> _MaskParts:
     """What a mask is made of."""
     own: tuple[ast.AST, str] | None = None
     waiting, seen = [mask], {id(mask)}
     while waiting:
         value = waiting.pop()
-        if len(seen) > MAX_VALUES or _may_order(value):
-            return _Parts(None, True)
-        made = _mask_of_pairs(value)
+        if len(seen) > MAX_VALUES or _may_be_order_condition(value):
+            return _MaskParts(None, True)
+        made = _pairwise_mask_maker(value)
         if made is not None:
             own = own or made
             continue
-        for part in (*_inputs(value), *_written_into(trace, value)):
-            block = _block_of_store(part) if isinstance(part, StoreEvent) else None
+        for part in (*_source_values(value), *_values_written_into(trace, value)):
+            block = _diagonal_block_of_store(part) if isinstance(part, StoreEvent) else None
             own = own or block
             values = (part.value,) if isinstance(part, StoreEvent) else (part,)
             fresh = [one for one in values if id(one) not in seen]
             seen.update(map(id, fresh))
             waiting += fresh
-    return _Parts(own, False)
+    return _MaskParts(own, False)
 
 
-def _may_order(value: Value) -> bool:
+def _may_be_order_condition(value: Value) -> bool:
     """Is a value a condition on the order of positions, or something that may hold one?"""
     if isinstance(value, Operation):
         return value.operator in ORDERS or value.operator == "-"
     if isinstance(value, Result):
-        return _call_may_order(value.call)
+        return _call_may_order_positions(value.call)
     if isinstance(value, Function):
         return _function_may_order(value)
     if isinstance(value, Attribute | Item):
@@ -210,9 +214,9 @@ def _may_order(value: Value) -> bool:
     return isinstance(value, Unknown | Partial)
 
 
-def _call_may_order(call: CallEvent) -> bool:
+def _call_may_order_positions(call: CallEvent) -> bool:
     """Does a call order positions, or is it one whose result is not known?"""
-    last = _last_name(call)
+    last = _called_name(call)
     if last in ORDER_CALLS or CAUSAL.search(last):
         return True
     if call.named("torch.*", "numpy.*", "range", "len", "list", "jax.numpy.*"):
@@ -220,9 +224,10 @@ def _call_may_order(call: CallEvent) -> bool:
     return call.method not in TENSOR_METHODS
 
 
-def _last_name(call: CallEvent) -> str:
-    """`outer` of `torch.outer(...)` and of `mask.outer(...)`; empty where what is called has no
-    name.
+def _called_name(call: CallEvent) -> str:
+    """The last name of what is called:
+
+    `outer` of `torch.outer(...)` and of `mask.outer(...)`; empty without one.
     """
     return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
@@ -241,7 +246,7 @@ def _function_may_order(function: Function) -> bool:
     return CAUSAL.search(function.name) is not None
 
 
-def _inputs(value: Value) -> Iterator[Value]:
+def _source_values(value: Value) -> Iterator[Value]:
     """The values that the entries of a value come from; sizes and types are none."""
     if isinstance(value, Attribute):
         if value.name not in SIZES_AND_TYPES:
@@ -267,7 +272,7 @@ def _inputs(value: Value) -> Iterator[Value]:
     yield from operands_of(value)
 
 
-def _written_into(trace: Trace, value: Value) -> Iterator[Value | StoreEvent]:
+def _values_written_into(trace: Trace, value: Value) -> Iterator[Value | StoreEvent]:
     """What is written into a tensor in place."""
     for use in trace.uses(value):
         if isinstance(use, StoreEvent) and use.base is value and not isinstance(use.key, str):
@@ -280,10 +285,10 @@ def _written_into(trace: Trace, value: Value) -> Iterator[Value | StoreEvent]:
                 yield from use.args
         elif isinstance(use, Item):
             # `mask[a:b].masked_fill_(...)`, `mask[0][a:b] = 1`
-            yield from _written_into_view(trace, use)
+            yield from _values_written_into_view(trace, use)
 
 
-def _written_into_view(trace: Trace, view: Item) -> Iterator[Value | StoreEvent]:
+def _values_written_into_view(trace: Trace, view: Item) -> Iterator[Value | StoreEvent]:
     """What is written into a part of a tensor."""
     for use in trace.uses(view):
         if isinstance(use, StoreEvent) and use.base is view:
@@ -294,22 +299,27 @@ def _written_into_view(trace: Trace, view: Item) -> Iterator[Value | StoreEvent]
                 yield from use.args
 
 
-def _block_of_store(store: StoreEvent) -> tuple[ast.AST, str] | None:
-    """`mask[a:b, a:b] = 1`: a whole block along the diagonal; None for any other store."""
+def _diagonal_block_of_store(store: StoreEvent) -> tuple[ast.AST, str] | None:
+    """The place and description of a store of a whole block along the diagonal:
+
+    `mask[a:b, a:b] = 1`; None for any other store.
+    """
     key = store.key
     if not isinstance(key, Sequence) or len(key.items) < 2:
         return None
     rows, columns = key.items[-2:]
     if not (isinstance(rows, Slice) and isinstance(columns, Slice)):
         return None
-    is_block = _same(rows.start, columns.start) and _same(rows.stop, columns.stop)
+    is_block = _are_same_bound(rows.start, columns.start) and _are_same_bound(
+        rows.stop, columns.stop
+    )
     is_whole = rows.stop is not None or rows.start is not None
     if is_block and is_whole and isinstance(store.value, Constant):
         return store.node, "all tokens of a block"
     return None
 
 
-def _same(one: Value | None, other: Value | None) -> bool:
+def _are_same_bound(one: Value | None, other: Value | None) -> bool:
     """Are two bounds of slices the same value?"""
     if one is other:
         return True
@@ -318,20 +328,20 @@ def _same(one: Value | None, other: Value | None) -> bool:
     # The same sum written twice is two values.
     if isinstance(one, Operation) and isinstance(other, Operation):
         pairs = zip(one.operands, other.operands, strict=False)
-        return one.operator == other.operator and all(_same(*pair) for pair in pairs)
+        return one.operator == other.operator and all(_are_same_bound(*pair) for pair in pairs)
     return False
 
 
-def _mask_of_pairs(value: Value) -> tuple[ast.AST, str] | None:
+def _pairwise_mask_maker(value: Value) -> tuple[ast.AST, str] | None:
     """What makes a value a mask over pairs of positions: a vector against itself."""
     if isinstance(value, Function):
-        return _pairs_of_function(value)
+        return _pairwise_mask_function(value)
     sides: tuple[Value, ...] = ()
     sign = ""
     if isinstance(value, Operation) and len(value.operands) == 2:
         sides, sign = value.operands, value.operator
     elif isinstance(value, Result):
-        sides, sign = _sides_of_call(value.call)
+        sides, sign = _sides_of_pairwise_call(value.call)
     if len(sides) != 2 or value.node is None:
         return None
     if sign in ("==", "!="):
@@ -340,27 +350,27 @@ def _mask_of_pairs(value: Value) -> tuple[ast.AST, str] | None:
         what = "all tokens that are no pads"
     else:
         return None
-    return (value.node, what) if _is_against_itself(*sides) else None
+    return (value.node, what) if _are_one_vector(*sides) else None
 
 
-def _sides_of_call(call: CallEvent) -> tuple[tuple[Value, ...], str]:
+def _sides_of_pairwise_call(call: CallEvent) -> tuple[tuple[Value, ...], str]:
     """The two sides of a comparison or product that is written as a call."""
     if call.named("numpy.equal.outer", "torch.outer", "numpy.outer") and len(call.args) == 2:
         # The outer form needs no views: the same vector twice.
         return call.args, "==" if call.named("*.equal.outer") else "*"
     signs = {"eq": "==", "equal": "==", "ne": "!=", "not_equal": "!=", "logical_and": "&"}
-    last = _last_name(call)
+    last = _called_name(call)
     sides = call.inputs if call.named("torch.*", "numpy.*") or call.method else ()
     return (sides[:2], signs[last]) if last in signs else ((), "")
 
 
-def _is_against_itself(one: Value, other: Value) -> bool:
+def _are_one_vector(one: Value, other: Value) -> bool:
     """Are these two views of one vector, or the same vector in an outer product?"""
-    base, other_base = _base_of_views(one), _base_of_views(other)
+    base, other_base = _base_of_view(one), _base_of_view(other)
     return base is other_base and (one is not base or other is not other_base or one is other)
 
 
-def _base_of_views(value: Value) -> Value:
+def _base_of_view(value: Value) -> Value:
     """The tensor that a value is a view of, with other axes."""
     for _ in range(MAX_VALUES):
         if isinstance(value, Item) and _is_new_axis(value.key):
@@ -384,8 +394,11 @@ def _is_new_axis(key: Value) -> bool:
     )
 
 
-def _pairs_of_function(function: Function) -> tuple[ast.AST, str] | None:
-    """`lambda b, h, q, kv: doc[q] == doc[kv]`, and the same as a `def`."""
+def _pairwise_mask_function(function: Function) -> tuple[ast.AST, str] | None:
+    """The comparison in a function that judges pairs of positions, with its description:
+
+    `lambda b, h, q, kv: doc[q] == doc[kv]`; None otherwise.
+    """
     for node in ast.walk(function.definition):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
             continue

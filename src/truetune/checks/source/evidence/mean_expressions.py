@@ -1,4 +1,4 @@
-"""Means that a file takes: of what, and over what.
+"""Finds the means that a file takes: of what terms, and over which count.
 
 The terms of a mean stand elsewhere than the division: in a loop that appends or adds, or in a
 comprehension. Both are found by the name that they share.
@@ -37,36 +37,40 @@ class Mean(NamedTuple):
 
 
 def mean_expressions(module: Module) -> Iterator[Mean]:
-    """`sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`,
-    `torch.tensor(x).mean()`.
+    """All means that a file takes.
+
+    `sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`, `torch.tensor(x).mean()`.
     """
     for call in module.calls(*MEAN_CALLS):
         if call.args:
-            yield Mean(call.node, _without_tensor(module, call.args[0]), None)
+            yield Mean(call.node, _list_inside_tensor(module, call.args[0]), None)
     for call in module.methods("mean"):
         if call.receiver is not None and not call.args and "dim" not in call.keywords:
-            inner = _without_tensor(module, call.receiver)
+            inner = _list_inside_tensor(module, call.receiver)
             if inner is not call.receiver:
                 yield Mean(call.node, inner, None)
     for node in module.nodes(ast.BinOp):
         if isinstance(node.op, ast.Div):
-            summed = list_summed(module, node.left)
+            summed = summed_list(module, node.left)
             yield Mean(node, summed if summed is not None else node.left, node.right)
 
 
-def mean_of(module: Module, value: ast.expr) -> ast.expr | None:
-    """What one expression takes the mean of: `sum(x) / len(x)`, `np.mean(x)`; None where it takes
-    none.
+def averaged_expression(module: Module, value: ast.expr) -> ast.expr | None:
+    """What an expression takes the mean of:
+
+    `x` of `sum(x) / len(x)` and `np.mean(x)`; None where it takes none.
     """
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
-        return list_summed(module, value.left)
+        return summed_list(module, value.left)
     if isinstance(value, ast.Call) and value.args and module.flow.call(value).named(*MEAN_CALLS):
-        return _without_tensor(module, value.args[0])
+        return _list_inside_tensor(module, value.args[0])
     return None
 
 
-def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
-    """The list in `torch.tensor(values)`, and in `torch.cat(values).float()`."""
+def _list_inside_tensor(module: Module, values: ast.expr) -> ast.expr:
+    """The list inside of a tensor: that of `torch.tensor(values)`, and of
+    `torch.cat(values).float()`; else the expression itself.
+    """
     made = module.flow.producing_call(values)
     if made is not None and made.method in CASTS and made.receiver is not None:
         made = module.flow.producing_call(made.receiver)
@@ -75,8 +79,8 @@ def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
     return values
 
 
-def list_summed(module: Module, total: ast.expr) -> ast.expr | None:
-    """The list in `sum(values)`."""
+def summed_list(module: Module, total: ast.expr) -> ast.expr | None:
+    """The list that a sum adds up: `values` of `sum(values)`; None for other expressions."""
     if not isinstance(total, ast.Call) or not total.args:
         return None
     return total.args[0] if module.flow.name(total.func) in ("sum", "math.fsum") else None

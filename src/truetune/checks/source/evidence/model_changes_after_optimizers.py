@@ -18,12 +18,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.source.evidence.optimizers_in_runs import (
+from truetune.checks.source.evidence.optimizers_before_adapters import (
     ADAPTER_WRAPPERS,
     made_optimizers,
     models_of_parameters,
     stand_in_other_arms,
-    steps_behind,
+    steps_after_event,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -126,7 +126,7 @@ def _first_change_before_step(
     begin = max(one.number for one in optimizers) if len(optimizers) > 1 else 0
     end = min((call.number for call in trace.all_calls if _is_backward(call)), default=math.inf)
     for found in _changes_after_optimizer(trace, optimizer, held):
-        if begin < found.change.number < end and steps_behind(trace, optimizer, found.change):
+        if begin < found.change.number < end and steps_after_event(trace, optimizer, found.change):
             return found
     return None
 

@@ -1,4 +1,4 @@
-"""The JSON settings in a folder that a script loads a model from."""
+"""Reads the JSON settings in a folder that a script loads a model from."""
 
 from __future__ import annotations
 

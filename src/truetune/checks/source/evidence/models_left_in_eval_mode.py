@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.optimizers_in_runs import (
+from truetune.checks.source.evidence.optimizers_before_adapters import (
     NO_OPTIMIZERS,
     OPTIMIZER_CLASSES,
     models_of_parameters,

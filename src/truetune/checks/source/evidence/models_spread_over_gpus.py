@@ -1,4 +1,4 @@
-"""Models that one process spreads over its GPUs layer by layer, and trains."""
+"""Finds models that one process spreads over its GPUs layer by layer, and trains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BYTES_OF_ADAM = 16.0
 """Bytes for each trained parameter: weight, gradient and two states, in float32"""
 
 
-def spread_load(module: Module) -> Call | None:
+def spread_load_of_trained_model(module: Module) -> Call | None:
     """The call that loads the model that the file trains, and spreads it; None where there is none.
 
     A limit of memory for each GPU (`max_memory`) says that the split is meant.
@@ -35,12 +35,16 @@ def spread_load(module: Module) -> Call | None:
     loads = [call for call in module.all_calls if _spreads_load(module, call)]
     trained = [node for node in _trained_models(module) if node is not None]
     return next(
-        (load for load in loads if any(_is_made_of(module, node, load.node) for node in trained)),
+        (
+            load
+            for load in loads
+            if any(_is_made_from_load(module, node, load.node) for node in trained)
+        ),
         None,
     )
 
 
-def _is_made_of(module: Module, model: ast.expr, load: ast.Call, depth: int = DEPTH) -> bool:
+def _is_made_from_load(module: Module, model: ast.expr, load: ast.Call, depth: int = DEPTH) -> bool:
     """Is a model what a call loads, or made of that: by `get_peft_model`, `prepare`, `.to(...)`?"""
     for origin in module.flow.origins(model):
         if origin.node is load:
@@ -51,7 +55,7 @@ def _is_made_of(module: Module, model: ast.expr, load: ast.Call, depth: int = DE
         inner = [*call.args, *([call.receiver] if call.receiver is not None else [])]
         if "model" in call.keywords:
             inner.append(call.keywords["model"])
-        if any(_is_made_of(module, part, load, depth - 1) for part in inner):
+        if any(_is_made_from_load(module, part, load, depth - 1) for part in inner):
             return True
     return False
 

@@ -1,5 +1,5 @@
-"""Loops of one's own that run as several processes: what starts them, and whether a library steers
-them instead.
+"""Finds hand-written loops that run as several processes: what wraps their models, and whether a
+library steers them instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|pr
 """What a condition on the process says"""
 
 
-def loops_around(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]:
+def loops_around_with_callers(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]:
     """The loops in which a place runs, from the inside out: around it, and around the calls of its
     function.
     """
@@ -33,12 +33,12 @@ def loops_around(module: Module, node: ast.AST, depth: int = 3) -> list[ast.AST]
             loops.append(parent)
         if isinstance(parent, FUNCTIONS):
             callers = module.flow.calls_of(parent) if depth else []
-            around = [loops_around(module, caller, depth - 1) for caller in callers]
+            around = [loops_around_with_callers(module, caller, depth - 1) for caller in callers]
             return loops + max(around, key=len, default=[])
     return loops
 
 
-def for_loops(module: Module) -> Iterator[ast.For]:
+def for_loops_of_linked_files(module: Module) -> Iterator[ast.For]:
     """The loops of a file and of those that run with it: a loader is often made in a file of its
     own.
     """
@@ -46,7 +46,7 @@ def for_loops(module: Module) -> Iterator[ast.For]:
         yield from part.nodes(ast.For)
 
 
-def is_steered(parts: Sequence[Module]) -> bool:
+def is_steered_by_library(parts: Sequence[Module]) -> bool:
     """Does a library place models, save and sample for the processes of these files?"""
     own = {name for part in parts for name in OWN_TRAINER.findall(part.text)}
     return any(
@@ -57,14 +57,14 @@ def is_steered(parts: Sequence[Module]) -> bool:
 def wrapped_models(module: Module) -> Iterator[Call]:
     """Models that a loop of one's own wraps for several processes, where no library steers them."""
     parts = module.with_linked
-    if is_steered(parts):
+    if is_steered_by_library(parts):
         return
     if any(True for part in parts for _ in part.calls("torch.distributed.init_process_group")):
         yield from module.calls("torch.*.DistributedDataParallel")
 
 
 # Four functions: a main, an epoch, a step and a helper. At the end it counts as guarded, so that nothing is told.
-def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool:
+def runs_in_some_processes_only(module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Does a condition on the process stand around a place, or around each call of its function?
 
     A function that nothing in sight calls counts as one: who calls it may ask.
@@ -75,13 +75,13 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
             if mentions_process(module, around.test):
                 return True
         if isinstance(around, FUNCTIONS):
-            if _leaves_early(module, around, node):
+            if _returns_early_for_some_processes(module, around, node):
                 return True
             callers = module.flow.calls_of(around)
             return (
                 not callers
                 or depth == 0
-                or any(is_for_some_processes(module, caller, depth - 1) for caller in callers)
+                or any(runs_in_some_processes_only(module, caller, depth - 1) for caller in callers)
             )
         inner = around
     return False
@@ -104,7 +104,7 @@ def mentions_process(module: Module, expression: ast.AST) -> bool:
     )
 
 
-def _leaves_early(module: Module, function: ast.AST, node: ast.AST) -> bool:
+def _returns_early_for_some_processes(module: Module, function: ast.AST, node: ast.AST) -> bool:
     """Does a function return for some processes before this place: `if rank != 0: return`?"""
     for part in ast.walk(function):
         # Only what stands above: a return behind the place does not keep it from running.

@@ -1,5 +1,6 @@
-"""Conditions that only the first process of several meets: `rank == 0`,
-`accelerator.is_main_process`.
+"""Says whether only one of several processes meets a condition:
+
+`rank == 0`, `accelerator.is_main_process`.
 
 How it works: the text of a condition is searched for the usual spellings; a name, an attribute or a
 call of a function of the project is followed to what it was set to, or returns.
@@ -29,10 +30,10 @@ def is_one_process_test(module: Module, test: ast.expr) -> bool:
     if ONE_PROCESS_TEST.search(text):
         return not NEGATION.search(text)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return any(_is_name_of_one(module, part) for part in parts)
+    return any(_names_one_process_condition(module, part) for part in parts)
 
 
-def _is_name_of_one(module: Module, part: ast.expr) -> bool:
+def _names_one_process_condition(module: Module, part: ast.expr) -> bool:
     """Is it a name or attribute that was set to such a condition (`main =
     accelerator.is_main_process`, `self.main`), or a call of a function that returns one?"""
     follows = isinstance(part, ast.Name | ast.Attribute | ast.Call)

@@ -1,4 +1,4 @@
-"""Which weights an optimizer holds, and whether they are those that the loss trains."""
+"""Finds optimizers that hold other weights than those that the loss trains."""
 
 from __future__ import annotations
 
@@ -49,11 +49,13 @@ def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
             if isinstance(part, ast.Attribute) and part.attr in PARAMETER_METHODS:
                 owners.append(part.value)
             elif isinstance(part, ast.Name | ast.Call) or part is expression:
-                waiting += [(origin.node, depth + 1) for origin in _expressions(module, part)]
+                waiting += [
+                    (origin.node, depth + 1) for origin in _origins_of_expression(module, part)
+                ]
     return list(dict.fromkeys(owners))
 
 
-def _expressions(module: Module, node: ast.AST) -> list[Origin]:
+def _origins_of_expression(module: Module, node: ast.AST) -> list[Origin]:
     """The expressions that another one stands for; no function, and no element of a loop over a
     model's parameters.
     """
@@ -82,25 +84,25 @@ def _weights_of_another_model(
     held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    uses = [use for use in model_uses(module) if _is_own_run(module, use)]
-    trained = [use for use in uses if _is_trained_run(module, use)]
-    if not trained or not _are_other_models(module, trained, held):
+    uses = [use for use in model_uses(module) if _runs_no_parameter(module, use)]
+    trained = [use for use in uses if _run_records_graph(module, use)]
+    if not trained or not _all_runs_are_of_other_models(module, trained, held):
         return None
     name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
-    if _computes_without_gradients(module, held, uses, trained):
+    if _runs_without_training(module, held, uses, trained):
         return OtherWeights(
             f"the optimizer holds the weights of {name}, which computes without gradients: those of"
             f" {name_of_trained} are never updated",
             f"give it {name_of_trained}.parameters()",
             trained[0].call,
         )
-    again = next(_loaded_again(module, optimizer, owner, trained), None)
+    again = next(_later_rebindings(module, optimizer, owner, trained), None)
     if again is None:
         return None
-    return _of_second_model(name, again)
+    return _weights_of_first_load(name, again)
 
 
-def _are_other_models(
+def _all_runs_are_of_other_models(
     module: Module, uses: list[ModelUse], held: tuple[Origin, frozenset[ast.Call]]
 ) -> bool:
     """Is it known of each model that runs which one it is, and is none the one whose weights an
@@ -110,7 +112,7 @@ def _are_other_models(
     return all(source is not None and source != held for source in sources)
 
 
-def _of_second_model(name: str, place: ast.AST) -> OtherWeights:
+def _weights_of_first_load(name: str, place: ast.AST) -> OtherWeights:
     """A model that is loaded again, where the optimizer keeps the weights of the first."""
     return OtherWeights(
         f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
@@ -136,12 +138,12 @@ def _weights_of_replaced_model(
         is_behind = binding.position > (optimizer.node.lineno, optimizer.node.col_offset)
         if not is_behind or binding.value is None or not _is_new_model(module, binding, owner.id):
             continue
-        if not _share_loop(module, optimizer.node, binding.value) and any(
-            _trains_binding(module, read, binding)
+        if not _are_in_one_loop(module, optimizer.node, binding.value) and any(
+            _binding_is_trained(module, read, binding)
             for read in module.name_reads.get(owner.id, ())
             if module.scopes.home_of(read) is scope
         ):
-            return _of_second_model(owner.id, binding.value)
+            return _weights_of_first_load(owner.id, binding.value)
     return None
 
 
@@ -160,13 +162,13 @@ def _is_new_model(module: Module, binding: Binding, name: str) -> bool:
     )
 
 
-def _share_loop(module: Module, one: ast.AST, other: ast.AST) -> bool:
+def _are_in_one_loop(module: Module, one: ast.AST, other: ast.AST) -> bool:
     """Does one loop run both?"""
     loops = {around for around in module.parents(one) if isinstance(around, LOOPS)}
     return any(around in loops for around in module.parents(other))
 
 
-def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
+def _binding_is_trained(module: Module, read: ast.Name, binding: Binding) -> bool:
     """Does a pass of this binding's model lead to `backward`, in its loop or in the function that
     gets the model?
     """
@@ -184,7 +186,7 @@ def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
     return loop is not None and any(map(is_backward_call, ast.walk(loop)))
 
 
-def _computes_without_gradients(
+def _runs_without_training(
     module: Module,
     held: tuple[Origin, frozenset[ast.Call]],
     uses: list[ModelUse],
@@ -194,17 +196,17 @@ def _computes_without_gradients(
     return any(model_source(module, use.model) == held for use in uses if use not in trained)
 
 
-def _is_own_run(module: Module, use: ModelUse) -> bool:
+def _runs_no_parameter(module: Module, use: ModelUse) -> bool:
     """Is a model run that is no parameter of the function?"""
-    return _runs_model(use) and not _is_parameter(module, use.model)
+    return _runs_model(use) and not _is_function_parameter(module, use.model)
 
 
-def _is_trained_run(module: Module, use: ModelUse) -> bool:
+def _run_records_graph(module: Module, use: ModelUse) -> bool:
     """Is a graph certainly recorded for a run of a model?"""
     return not use.without_gradient and may_record_gradients(module, use.call)
 
 
-def _loaded_again(
+def _later_rebindings(
     module: Module, optimizer: Call, owner: ast.expr, trained: list[ModelUse]
 ) -> Iterator[ast.AST]:
     """The statements behind the optimizer that bind the name of its model to another one, in the
@@ -234,7 +236,7 @@ def _runs_model(use: ModelUse) -> bool:
     return bool(use.how) or not is_switch
 
 
-def _is_parameter(module: Module, model: ast.expr) -> bool:
+def _is_function_parameter(module: Module, model: ast.expr) -> bool:
     """Is it what a function was given? Then each call of the function is a use of its own."""
     if not isinstance(model, ast.Name):
         return False

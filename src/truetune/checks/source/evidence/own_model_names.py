@@ -1,4 +1,5 @@
-"""Whether a model's name may be one that a project gave to a model of its own.
+"""Says whether a model's name may be one that a project gave to a model of its own, or is surely
+that of a published model.
 
 A folder of the disk, or the name under which a server of one's own answers, may be. Names of the
 hub with an owner are somebody's, and so are names that consist of nothing but a published family, a
@@ -173,18 +174,18 @@ def may_be_own_model(name: str) -> bool:
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     if not is_local or family_of_model(name) is not None:
         return False
-    return not is_surely_of_others(name)
+    return not is_surely_published_or_helper(name)
 
 
-def is_surely_of_others(name: str) -> bool:
+def is_surely_published_or_helper(name: str) -> bool:
     """Is it a published or hosted model as it came, or one that helps: a judge, a teacher, an
     embedder?
     """
-    is_of_makers = HOSTED_MODEL.match(name) or _is_published_name(name)
+    is_of_makers = HOSTED_MODEL.match(name) or _is_family_and_maker_words(name)
     return bool(is_of_makers) or OTHER_ROLE.search(name) is not None
 
 
-def _is_published_name(name: str) -> bool:
+def _is_family_and_maker_words(name: str) -> bool:
     """Does a name consist of a family of published models and of words that makers put beside it?"""
     words = [word for word in re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower()) if word]
     is_of_family = [_is_family_word(word) for word in words]

@@ -1,4 +1,4 @@
-"""Which token of its own vocabulary a model's tokenizer can pad with.
+"""Finds a token of its own vocabulary that a model's tokenizer can pad with in place of EOS.
 
 Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The
 table holds what `render.pad_token.choose_pad_token` chose for the published tokenizers (tests run
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.published_families import (
     likely_model_names,
     model_name_arguments,
-    plain_name,
+    normalized_model_name,
 )
 from truetune.errors import TruetuneError
 from truetune.render.pad_token import choose_pad_token
@@ -95,7 +95,7 @@ class PadAdvice(NamedTuple):
     """Is it the model that the code names, and no default that may give way to another?"""
 
 
-def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
+def advise_pad_token(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
     """The token of its vocabulary that a tokenizer can pad with.
 
     Args:
@@ -103,7 +103,7 @@ def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
         tokenizer: The tokenizer that gets the pad token, as the file writes it; None where that is not known.
     """
     names = likely_model_names(module, tokenizer)
-    known = [free_pad(name) for name in names]
+    known = [free_pad_of_model(name) for name in names]
     tokens = {one.token for one in known if one is not None}
     if not known or None in known or len(tokens) != 1:
         return PadAdvice(None, ANY_TOKENIZER, sure=False)
@@ -111,10 +111,10 @@ def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
     if token is None:
         return PadAdvice(None, ADD_TOKEN, sure=True)
     remedy = f'set pad_token = "{token}": it is in the vocabulary, so nothing is resized'
-    return PadAdvice(token, remedy, _is_loaded_by_literal(module, tokenizer))
+    return PadAdvice(token, remedy, _is_loaded_by_written_name(module, tokenizer))
 
 
-def _is_loaded_by_literal(module: Module, tokenizer: ast.expr | None) -> bool:
+def _is_loaded_by_written_name(module: Module, tokenizer: ast.expr | None) -> bool:
     """Is the tokenizer loaded by a name that the code writes? A default may give way to another
     name.
     """
@@ -127,12 +127,12 @@ def _is_loaded_by_literal(module: Module, tokenizer: ast.expr | None) -> bool:
     )
 
 
-def free_pad(name: str) -> FreePad | None:
+def free_pad_of_model(name: str) -> FreePad | None:
     """What is known of a model by its folder on this machine, else by its name; None where nothing
     is.
     """
     return _free_pad_of_folder(name) or next(
-        (one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None
+        (one for one in FREE_PADS if re.fullmatch(one.models, normalized_model_name(name))), None
     )
 
 

@@ -1,4 +1,4 @@
-"""The places that set the pad token to EOS, and whose setting holds when a training begins."""
+"""Finds the places that set the pad token to EOS, and whose setting holds when a training begins."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ def eos_pad_settings(module: Module) -> list[PadSetting]:
         if not (_is_set_after_training(module, one) or _never_runs(module, one))
     ]
     template = GivenChatTemplate(module)
-    settings = [one for one in settings if not _stands_in_no_row(module, one, template)]
+    settings = [one for one in settings if not _eos_is_in_no_row(module, one, template)]
     settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
     kept: dict[tuple[object, ...], PadSetting] = {}
     for number, setting in enumerate(settings):
-        if setting.eos and not any(later.replaces(setting) for later in settings[number + 1 :]):
+        if setting.eos and not any(
+            later.replaces_earlier(setting) for later in settings[number + 1 :]
+        ):
             kept.setdefault(_tokenizer_and_branch(module, setting), setting)
     return list(kept.values())
 
@@ -75,26 +77,26 @@ def _never_runs(module: Module, setting: PadSetting) -> bool:
     return bool(known) and all(one is not None and one.has_pad for one in known)
 
 
-def _stands_in_no_row(module: Module, setting: PadSetting, template: GivenChatTemplate) -> bool:
-    """Does the chat template that the file writes end turns with another token than EOS, which
-    nothing else adds?
+def _eos_is_in_no_row(module: Module, setting: PadSetting, template: GivenChatTemplate) -> bool:
+    """Is EOS in no row, since the file's chat template ends turns with another token and nothing
+    else adds EOS?
     """
-    if not template.texts or any(_is_eos_setting(node) for node in module.nodes(ast.Attribute)):
+    if not template.texts or any(_sets_eos(node) for node in module.nodes(ast.Attribute)):
         return False
     ends = {
         one.eos if one else None for one in likely_families_of_tokenizer(module, setting.tokenizer)
     }
-    if not ends or None in ends or _adds_eos_elsewhere(module):
+    if not ends or None in ends or _uses_eos_beyond_padding(module):
         return False
     return not any(end in text for text in template.texts for end in (*ends, "eos_token") if end)
 
 
-def _is_eos_setting(node: ast.Attribute) -> bool:
+def _sets_eos(node: ast.Attribute) -> bool:
     """Is `eos_token` or its id set here, and not read?"""
     return isinstance(node.ctx, ast.Store) and node.attr.startswith("eos_token")
 
 
-def _adds_eos_elsewhere(module: Module) -> bool:
+def _uses_eos_beyond_padding(module: Module) -> bool:
     """Is EOS read for more than a pad token, and for a generation that ends with it?"""
     pads = {child for one in pad_settings(module) for child in ast.walk(one.node)}
     pads |= {child for call in module.methods("generate") for child in ast.walk(call.node)}

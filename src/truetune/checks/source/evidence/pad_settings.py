@@ -1,4 +1,6 @@
-"""Where source says what the pad token is."""
+"""Finds the places in source that set the pad token or its id, and makes the changes that set
+another one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class PadSetting:
     if_missing: bool
     """Only where the tokenizer has no pad token (`if tokenizer.pad_token is None`)"""
 
-    def replaces(self, earlier: PadSetting) -> bool:
+    def replaces_earlier(self, earlier: PadSetting) -> bool:
         """Does this one, later in the text, undo that one in any case?"""
         return self.scope is earlier.scope and not self.conditional
 
@@ -47,9 +49,9 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
                     "pad_token_id",
                 ):
                     if _is_tokenizer(module, target.value):
-                        yield _make_setting(module, node, node.value, target.value)
+                        yield _make_pad_setting(module, node, node.value, target.value)
         elif isinstance(node, ast.Call):
-            yield from _of_call(module, node)
+            yield from _pad_setting_of_call(module, node)
 
 
 def padding_sides_set(module: Module) -> Iterator[ast.expr]:
@@ -67,12 +69,12 @@ def padding_sides_set(module: Module) -> Iterator[ast.expr]:
             yield node.value
 
 
-def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
+def _pad_setting_of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
     """The pad that a call sets: `setattr`, `add_special_tokens`, or a load with `pad_token=`."""
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
-            yield _make_setting(module, node, call.args[2], call.args[0])
+            yield _make_pad_setting(module, node, call.args[2], call.args[0])
     elif (
         call.method == "add_special_tokens"
         and call.receiver is not None
@@ -81,23 +83,26 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
         tokens = call.argument(0, "special_tokens_dict")
         entries = module.flow.entries(tokens)[0] if tokens is not None else {}
         if "pad_token" in entries:
-            yield _make_setting(
+            yield _make_pad_setting(
                 module, node, entries["pad_token"], call.receiver, entries.get("eos_token")
             )
     elif call.named("transformers.*Tokenizer*.from_pretrained") and "pad_token" in call.keywords:
-        yield _make_setting(
+        yield _make_pad_setting(
             module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token")
         )
 
 
-def _make_setting(
+def _make_pad_setting(
     module: Module,
     node: ast.AST,
     value: ast.expr,
     tokenizer: ast.expr | None,
     eos: ast.expr | None = None,
 ) -> PadSetting:
-    """`eos`: what EOS is set to in the same breath"""
+    """The record of a place that sets the pad token.
+
+    `eos`: what EOS is set to in the same statement.
+    """
     scopes = module.scopes
     tests = [parent.test for parent in module.parents(node) if isinstance(parent, ast.If)]
     missing = any(
@@ -106,11 +111,11 @@ def _make_setting(
         for n in ast.walk(test)
     )
     text = module.flow.value(value)
-    is_eos = _is_eos(module, value) or (
+    is_eos = _is_eos_or_its_id(module, value) or (
         isinstance(text, str)
         and (
             (eos is not None and text == module.flow.value(eos))
-            or _is_eos_of_model(module, text, node, tokenizer)
+            or _is_eos_of_each_model(module, text, node, tokenizer)
         )
     )
     return PadSetting(
@@ -146,7 +151,7 @@ def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST
     )
 
 
-def is_of_tokenizer(
+def sets_pad_of_tokenizer(
     module: Module, setting: PadSetting, home: Module, tokenizer: ast.expr | None
 ) -> bool:
     """Does a place in another file have the tokenizer of a setting?
@@ -178,7 +183,7 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
     return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
 
 
-def _is_eos(module: Module, value: ast.expr) -> bool:
+def _is_eos_or_its_id(module: Module, value: ast.expr) -> bool:
     """Is it the EOS token or its id?"""
     if module.flow.value(value) in EOS_TEXTS:
         return True
@@ -189,7 +194,9 @@ def _is_eos(module: Module, value: ast.expr) -> bool:
     )
 
 
-def _is_eos_of_model(module: Module, text: str, node: ast.AST, tokenizer: ast.expr | None) -> bool:
+def _is_eos_of_each_model(
+    module: Module, text: str, node: ast.AST, tokenizer: ast.expr | None
+) -> bool:
     """Is a text the EOS of each model that the tokenizer may be of?"""
     # A tokenizer that is loaded with its pad is made by the very call that sets it.
     loaded = tokenizer if tokenizer is not None else node
@@ -199,13 +206,13 @@ def _is_eos_of_model(module: Module, text: str, node: ast.AST, tokenizer: ast.ex
     return bool(names) and all(eos_of_model(name) == text for name in names)
 
 
-def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
+def changes_setting_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
     """The pad token set to a token of the vocabulary; without one, a new one is added and the model
     resized.
     """
     if token is None:
-        return _with_new_token(module, setting)
-    if _sets_id(module, setting):
+        return _changes_adding_pad_token(module, setting)
+    if _sets_pad_id(module, setting):
         if setting.tokenizer is None:
             return ()
         return replace_expression(
@@ -216,7 +223,7 @@ def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None
     return replace_expression(module, setting.value, f'"{token}"')
 
 
-def _sets_id(module: Module, setting: PadSetting) -> bool:
+def _sets_pad_id(module: Module, setting: PadSetting) -> bool:
     """Is it the id that is set, and not the token?"""
     if isinstance(setting.node, ast.Assign):
         targets = (target for target in setting.node.targets if isinstance(target, ast.Attribute))
@@ -229,7 +236,7 @@ def _sets_id(module: Module, setting: PadSetting) -> bool:
     )
 
 
-def _with_new_token(module: Module, setting: PadSetting) -> Changes:
+def _changes_adding_pad_token(module: Module, setting: PadSetting) -> Changes:
     """A pad token of its own, and the model resized; nothing where the model is not in sight."""
     node = setting.node
     if not isinstance(node, ast.Assign) or setting.tokenizer is None or len(node.targets) != 1:

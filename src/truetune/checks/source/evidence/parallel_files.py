@@ -1,5 +1,5 @@
-"""Two files that hold the same things row by row: tickets in one, and the reply to each of them in
-the other.
+"""Finds two files that hold the same things row by row: tickets in one, and the reply to each of
+them in the other.
 
 How it works: both are read where they lie beside the script. They are parallel where a column of
 ids that both have holds the same id at nearly each place; or, where they share no ids, where both
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.files_joined_by_position import ID_COLUMN, MIN_ROWS
-from truetune.checks.source.evidence.row_alignment_in_runs import Alignment, Change
-from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.row_filters_and_sorts import Alignment, AlignmentChange
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.values import Value
 
@@ -37,7 +37,7 @@ class ParallelFiles(NamedTuple):
     rows: int
 
     def describe(self) -> str:
-        """What makes them parallel, as a note."""
+        """What makes the files parallel, as a note for a finding."""
         one, other = self.names
         if self.column:
             return f"{one} and {other} hold the same `{self.column}` at each of {self.rows:,} places, as they are read"
@@ -55,13 +55,13 @@ def find_parallel_files(
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
     if not all(isinstance(way.source, tuple) for way in ways):
         return None
-    one, other = (rows_behind(module, side) for side in sides)
+    one, other = (local_rows_of_value(module, side) for side in sides)
     if one is None or other is None or one.source == other.source:
         return None
-    return _compare(one, other)
+    return _parallel_by_ids_or_counts(one, other)
 
 
-def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
+def _parallel_by_ids_or_counts(one: FileRows, other: FileRows) -> ParallelFiles | None:
     """Two files as they are read, where they are parallel."""
     names, rows = (one.source, other.source), min(len(one.rows), len(other.rows))
     if rows < MIN_ROWS:
@@ -77,7 +77,7 @@ def _compare(one: FileRows, other: FileRows) -> ParallelFiles | None:
     return ParallelFiles(names, "", rows) if is_equal and not shared else None
 
 
-def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None:
+def _subset_columns(module: Module, call: ast.Call) -> tuple[str, ...] | None:
     """The columns that `dropna` or `drop_duplicates` looks at, empty for all; None where they are
     not known.
     """
@@ -90,15 +90,15 @@ def _columns_looked_at(module: Module, call: ast.Call) -> tuple[str, ...] | None
     return tuple(columns) if isinstance(columns, list | tuple) else None
 
 
-def leaves_rows_out(module: Module, side: Value, change: Change) -> bool:
+def filter_leaves_rows_out(module: Module, side: Value, change: AlignmentChange) -> bool:
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
-    found = rows_behind(module, side)
+    found = local_rows_of_value(module, side)
     call = change.node
     if found is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return True
     if call.func.attr not in ("dropna", "drop_duplicates"):
         return True
-    columns = _columns_looked_at(module, call)
+    columns = _subset_columns(module, call)
     if columns is None:
         return True
     picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]

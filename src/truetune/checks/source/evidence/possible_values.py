@@ -1,4 +1,4 @@
-"""The texts and numbers that an expression may be: names of models, files, counts.
+"""Lists the texts and numbers that an expression may be: names of models, files, counts.
 
 They stand where they are used, or as a default of an option, an entry or an element elsewhere.
 """
@@ -25,7 +25,9 @@ def possible_texts(module: Module, node: ast.expr | None) -> list[str]:
     """
     if node is None:
         return []
-    return list(dict.fromkeys(v for v in _constants_of(module, node) if isinstance(v, str) and v))
+    return list(
+        dict.fromkeys(v for v in _possible_constants(module, node) if isinstance(v, str) and v)
+    )
 
 
 def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
@@ -42,28 +44,28 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
         return []
     numbers = (
         value
-        for value in _constants_of(module, node)
+        for value in _possible_constants(module, node)
         # True is an int, and no count.
         if isinstance(value, int | float) and not isinstance(value, bool)
     )
     return list(dict.fromkeys(numbers))
 
 
-def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
+def _possible_constants(module: Module, node: ast.expr) -> Iterator[Constant]:
     """The constants that an expression may be: its value, else those of its origins."""
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
         return
     for origin in module.flow.origins(node):
-        yield from _values_of(module, origin)
+        yield from _constants_of_origin(module, origin)
 
 
-def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
+def _constants_of_origin(module: Module, origin: Origin) -> Iterator[Constant]:
     """The constants that one origin may be."""
     node = origin.node
     if origin.element:
-        yield from _list_elements(module, origin)
+        yield from _constants_of_list(module, origin)
     # A path leads into a value that is no plain constant.
     elif origin.path:
         return
@@ -72,11 +74,11 @@ def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
     elif isinstance(node, ast.arg):
         yield from _single_constant(module, _parameter_default(module, node))
     elif isinstance(node, ast.Attribute):
-        yield from _of_option(module, node.attr)
+        yield from _defaults_of_option(module, node.attr)
     elif isinstance(node, ast.Subscript):
-        yield from _of_entry(module, module.flow.value(node.slice))
+        yield from _values_of_key(module, module.flow.value(node.slice))
     elif isinstance(node, ast.Call):
-        yield from _of_call(module, node)
+        yield from _default_in_call(module, node)
 
 
 def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant]:
@@ -86,7 +88,7 @@ def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant
         yield value
 
 
-def _list_elements(module: Module, origin: Origin) -> Iterator[Constant]:
+def _constants_of_list(module: Module, origin: Origin) -> Iterator[Constant]:
     """Of a list of constants."""
     values = module.flow.value(origin.node)
     if isinstance(values, (list, tuple, frozenset)) and not origin.path:
@@ -101,7 +103,7 @@ def _parameter_default(module: Module, parameter: ast.arg) -> ast.expr | None:
     )
 
 
-def _of_option(module: Module, name: str) -> Iterator[Constant]:
+def _defaults_of_option(module: Module, name: str) -> Iterator[Constant]:
     """The default of an argument of the command line, or of a field of a class of settings."""
     for call in module.methods("add_argument"):
         flags = (module.flow.value(flag) for flag in call.args)
@@ -115,7 +117,7 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
             and field.target.id == name
             and _is_field(module, field)
         ):
-            yield from _of_field(module, field.value)
+            yield from _default_of_field(module, field.value)
 
 
 def _is_field(module: Module, node: ast.AnnAssign) -> bool:
@@ -123,14 +125,14 @@ def _is_field(module: Module, node: ast.AnnAssign) -> bool:
     return isinstance(module.scopes.parent.get(node), ast.ClassDef)
 
 
-def _of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
-    """The default of a field: `x: int = 3`, `x: int = field(default=3)`."""
+def _default_of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
+    """The constant default of a field: of `x: int = 3` and `x: int = field(default=3)`."""
     if isinstance(value, ast.Call):
         value = module.flow.call(value).keywords.get("default")
     yield from _single_constant(module, value)
 
 
-def _of_entry(module: Module, key: object) -> Iterator[Constant]:
+def _values_of_key(module: Module, key: object) -> Iterator[Constant]:
     """The values that the dictionaries of the file give a key, and what stands in for a missing
     one.
     """
@@ -143,8 +145,10 @@ def _of_entry(module: Module, key: object) -> Iterator[Constant]:
                 yield from _single_constant(module, value)
 
 
-def _of_call(module: Module, node: ast.Call) -> Iterator[Constant]:
-    """`x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model",
+def _default_in_call(module: Module, node: ast.Call) -> Iterator[Constant]:
+    """The default that a call names:
+
+    `x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model",
     "default")`.
     """
     call = module.flow.call(node)
@@ -152,7 +156,7 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[Constant]:
         yield from _single_constant(module, call.argument(1, "default"))
     elif call.named("getattr") and len(call.args) > 1:
         name = module.flow.value(call.args[1])
-        yield from _of_option(module, name) if isinstance(name, str) else ()
+        yield from _defaults_of_option(module, name) if isinstance(name, str) else ()
         yield from _single_constant(module, call.argument(2, "default"))
     elif call.method == "get" and call.args:
-        yield from _of_entry(module, module.flow.value(call.args[0]))
+        yield from _values_of_key(module, module.flow.value(call.args[0]))

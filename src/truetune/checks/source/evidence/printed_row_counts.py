@@ -1,4 +1,5 @@
-"""The training rows that a notebook's own output counts, where no file of rows is at hand.
+"""Reads the number of training rows from what a notebook's cells printed, where no file of rows is
+here.
 
 Two things print them: the banner of the trainer (`Num examples = 9,812`, which is exact), and a
 data set that a cell shows (`num_rows: 9812`). Of the second, one number has to stand for all that
@@ -22,8 +23,10 @@ LEAVES_ROWS_OUT = (".select(", ".filter(", ".take(", ".sample(", ".head(", ".sha
 """Signs that less is trained on than was shown"""
 
 
-def printed_rows(module: Module) -> int | None:
-    """The rows of an epoch; None for a script, and where the output does not say them for certain."""
+def printed_training_rows(module: Module) -> int | None:
+    """The training rows of an epoch, as a notebook's output counts them; None for a script, and
+    where the output does not say them for certain.
+    """
     if not module.cells or ("Num " not in module.file_text and "num_rows" not in module.file_text):
         return None
     text = "\n".join(_printed_texts(module))

@@ -1,4 +1,6 @@
-"""How many processes run a script, as far as its code says."""
+"""Says how many processes run a script, as far as its code and the commands for it say: what starts
+several, and what refuses them.
+"""
 
 from __future__ import annotations
 
@@ -75,10 +77,10 @@ def is_under_process_count(module: Module, node: ast.AST) -> bool:
         if (
             isinstance(around, (ast.If, ast.IfExp))
             and inner is not around.test
-            and _depends_on_count(module, around.test)
+            and _depends_on_process_count(module, around.test)
         ):
             first = around.body if isinstance(around.body, list) else [around.body]
-            if inner not in first or not _is_several(module, around.test):
+            if inner not in first or not _tests_for_several_processes(module, around.test):
                 return True
         inner = around
     return False
@@ -87,13 +89,15 @@ def is_under_process_count(module: Module, node: ast.AST) -> bool:
 def refuses_several_processes(module: Module) -> bool:
     """Does the file raise, or exit, where there is more than one process?"""
     for test in module.nodes(ast.If):
-        ends = any(isinstance(node, ast.Raise) or _is_exit(module, node) for node in test.body)
-        if ends and any(_is_several(module, part) for part in _alternatives_of_test(test.test)):
+        ends = any(isinstance(node, ast.Raise) or _ends_program(module, node) for node in test.body)
+        if ends and any(
+            _tests_for_several_processes(module, part) for part in _alternatives_of_test(test.test)
+        ):
             return True
     return False
 
 
-def _is_exit(module: Module, statement: ast.stmt) -> bool:
+def _ends_program(module: Module, statement: ast.stmt) -> bool:
     """Does a statement end the program?"""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and module.flow.name(call.func) in ENDS
@@ -104,14 +108,14 @@ def _alternatives_of_test(test: ast.expr) -> list[ast.expr]:
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
 
 
-def _is_several(module: Module, test: ast.expr) -> bool:
+def _tests_for_several_processes(module: Module, test: ast.expr) -> bool:
     """Is it true for more than one process: `world_size > 1`, `!= 1`, `>= 2`, or a name for that?"""
     origins = module.flow.origins(test) if isinstance(test, ast.Name) else ()
     test = next((origin.node for origin in origins if isinstance(origin.node, ast.Compare)), test)
     if (
         not isinstance(test, ast.Compare)
         or len(test.ops) != 1
-        or not _depends_on_count(module, test.left)
+        or not _depends_on_process_count(module, test.left)
     ):
         return False
     limit = module.flow.value(test.comparators[0])
@@ -119,7 +123,7 @@ def _is_several(module: Module, test: ast.expr) -> bool:
     return more_than_one or (isinstance(test.ops[0], ast.GtE) and limit == 2)
 
 
-def _depends_on_count(module: Module, test: ast.AST, depth: int = 0) -> bool:
+def _depends_on_process_count(module: Module, test: ast.AST, depth: int = 0) -> bool:
     """Does it depend on how many processes there are, itself or through the names that it reads?"""
     if COUNTS.search(ast.unparse(test)):
         return True
@@ -128,7 +132,7 @@ def _depends_on_count(module: Module, test: ast.AST, depth: int = 0) -> bool:
     names = (node for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
     origins = (origin.node for name in names for origin in module.flow.origins(name))
     return any(
-        isinstance(node, ast.expr) and _depends_on_count(module, node, depth + 1)
+        isinstance(node, ast.expr) and _depends_on_process_count(module, node, depth + 1)
         for node in origins
         if node is not test
     )

@@ -1,5 +1,5 @@
-"""Texts of prompts that a script reads from files beside it: a rubric in a text file, a template of
-Jinja.
+"""Reads the texts of prompts that a script names as files beside it: a rubric in a text file, a
+template of Jinja.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PromptFile(NamedTuple):
     text: str
 
 
-def prompt_files(module: Module) -> Iterator[PromptFile]:
+def prompt_files_beside(module: Module) -> Iterator[PromptFile]:
     """The files of prompts that a script names and that lie beside it."""
     names = (
         node

@@ -1,5 +1,5 @@
-"""In which form a script writes prompts: by a chat template, or by hand between marks such as `###
-Response:`.
+"""Says in which form a script writes prompts: by a chat template, or by hand between marks such as
+`### Response:`.
 
 The form is read from what the file calls and from its texts. Marks of different prompts differ in
 the line behind which the answer begins, so that line is what is compared. A file that does both
@@ -20,7 +20,10 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.training_file_columns import file_columns, holds_messages
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
+from truetune.checks.source.evidence.text_generation_calls import (
+    completion_prompts_of_clients,
+    engine_prompts,
+)
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
@@ -128,14 +131,14 @@ def describe_marks(marks: frozenset[str]) -> str:
     return "a hand-written prompt (" + ", ".join(sorted(marks)) + ")"
 
 
-def prompt_form(module: Module) -> PromptForm | None:
+def single_prompt_form(module: Module) -> PromptForm | None:
     """The one form of a file; None where it writes none, or several."""
     chat = next(
         chain(
             chat_template_uses(module),
-            _messages_of_rows(module),
-            _chat_requests(module),
-            _chats_of_pipelines(module),
+            _trainer_of_message_rows(module),
+            _chat_requests_of_clients(module),
+            _chats_given_to_pipelines(module),
         ),
         None,
     )
@@ -162,13 +165,13 @@ def asks_a_model(module: Module) -> bool:
         or any(module.calls("transformers.pipeline", *CHAT_APIS))
         or any(module.methods("create_chat_completion", "create_completion"))
         or any(module.calls("vllm.LLM"))
-        or any(completion_prompts(module))
+        or any(completion_prompts_of_clients(module))
         or any(engine_prompts(module))
-        or any(_chat_requests(module))
+        or any(_chat_requests_of_clients(module))
     )
 
 
-def loaded_names(module: Module) -> frozenset[str]:
+def loaded_model_names(module: Module) -> frozenset[str]:
     """The names and folders that a file loads models from."""
     nodes = [
         node
@@ -191,7 +194,7 @@ def _first_model_argument(call: Call) -> ast.expr | None:
     return call.argument(0, "pretrained_model_name_or_path")
 
 
-def written_folders(module: Module) -> frozenset[str]:
+def model_folders_written(module: Module) -> frozenset[str]:
     """The folders that a file writes models to."""
     nodes = [call.argument(0, "save_directory") for call in module.methods("save_pretrained*")]
     nodes += [call.argument(0, "output_dir") for call in module.methods("save_model")]
@@ -222,22 +225,24 @@ def scripts_beside(module: Module) -> Iterator[Module]:
     """The other scripts and notebooks of the same project, where the file stands on a disk."""
     # What runs with other files is judged with them: names that they import have values then.
     group = {} if module.program is None else {one.path: one for one in module.program.modules}
-    return scripts_around(Path(module.path), group)
+    return project_scripts_around(Path(module.path), group)
 
 
-def scripts_around(own: Path, group: Mapping[str, Module] | None = None) -> Iterator[Module]:
+def project_scripts_around(
+    own: Path, group: Mapping[str, Module] | None = None
+) -> Iterator[Module]:
     """The scripts and notebooks of the project that a file belongs to, but for the file itself.
 
     Args:
         own: A script, or a file of settings.
         group: Modules that are parsed already, by their path.
     """
-    places = [own.parent, *_folders_below(own.parent)]
+    places = [own.parent, *_code_folders_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
-        places += [own.parent / "..", *_folders_below(own.parent / "..")]
+        places += [own.parent / "..", *_code_folders_below(own.parent / "..")]
     count = 0
     for place in dict.fromkeys(places):
-        for path in sorted(_scripts_in(place)):
+        for path in sorted(_readable_scripts_in(place)):
             # Sorted and counted, so that the same files are read on each machine.
             if path == own or count >= MAX_FILES:
                 continue
@@ -269,15 +274,15 @@ class TrainedBySettings(NamedTuple):
 
 def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
     """The settings and commands of the script's project that train in a form which is known."""
-    for path, config in settings_around(Path(module.path).parent):
-        known = _form_of_settings(config)
+    for path, config in readable_settings_around(Path(module.path).parent):
+        known = _prompt_form_of_settings(config)
         output = config.spec.training.output_dir
         if known is not None and output:
             base = config.spec.model or ""
             yield TrainedBySettings(str(path), known[0], known[1], output, base)
 
 
-def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
+def readable_settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
     """The settings of a folder and of its folders of settings, and those of its commands;
     unreadable ones left out.
     """
@@ -295,13 +300,15 @@ def settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
         yield from ((path, config) for config in configs)
 
 
-def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
+def _prompt_form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     """The key that says in which form a stack writes prompts, and the form; None where it is not
     known.
     """
     if config.stack == "llama-factory" and config.raw.get("do_train"):
         name = config.raw.get("template")
-        return None if not isinstance(name, str) else (f"template: {name}", _of_name(name))
+        return (
+            None if not isinstance(name, str) else (f"template: {name}", _marks_of_named_form(name))
+        )
     if config.stack == "ms-swift" and config.raw.get("model"):
         return "swift sft", frozenset()
     sets = config.raw.get("datasets")
@@ -313,10 +320,10 @@ def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     # Axolotl's types have a variant behind a dot or a colon: `alpaca.load_open_orca`.
     name = types.pop().partition(".")[0].partition(":")[0]
     is_known = name in ("alpaca", "chat_template")
-    return (f"type: {name}", _of_name(name)) if is_known else None
+    return (f"type: {name}", _marks_of_named_form(name)) if is_known else None
 
 
-def _of_name(name: str) -> frozenset[str]:
+def _marks_of_named_form(name: str) -> frozenset[str]:
     """The marks of a form that stacks know by name; those of a chat template are none."""
     return BY_NAME.get(name, frozenset())
 
@@ -342,7 +349,7 @@ def chat_template_uses(module: Module) -> Iterator[ast.AST]:
         yield from (call.node for call in module.calls(f"*.{name}"))
 
 
-def _chat_requests(module: Module) -> Iterator[ast.AST]:
+def _chat_requests_of_clients(module: Module) -> Iterator[ast.AST]:
     """Where a client sends messages to a server, in a file that trains nothing: another may make
     its rows that way.
     """
@@ -353,7 +360,7 @@ def _chat_requests(module: Module) -> Iterator[ast.AST]:
             yield call.node
 
 
-def _chats_of_pipelines(module: Module) -> Iterator[ast.AST]:
+def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
     """Where a pipeline or vLLM is given messages, which it renders by the chat template."""
     for call in module.all_calls:
         if call.method not in (None, "chat"):
@@ -373,21 +380,21 @@ def _is_chat(module: Module, node: ast.AST) -> bool:
     )
 
 
-def form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
+def prompt_form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
     """The one form of a training script, else that of the one file beside it that it takes its rows
     from; and where.
     """
-    form = prompt_form(script)
+    form = single_prompt_form(script)
     if form is not None:
         return script, form
     if any(chat_template_uses(script)) or any(handwritten_prompts(script)):
         return None
-    forms = [(other, prompt_form(other)) for other in imported_scripts(script)]
+    forms = [(other, single_prompt_form(other)) for other in imported_scripts_beside(script)]
     known = [(other, form) for other, form in forms if form is not None]
     return known[0] if len(known) == 1 else None
 
 
-def imported_scripts(module: Module) -> Iterator[Module]:
+def imported_scripts_beside(module: Module) -> Iterator[Module]:
     """The files of the folder that a file imports."""
     names = {node.module for node in module.nodes(ast.ImportFrom) if node.module}
     names |= {alias.name for node in module.nodes(ast.Import) for alias in node.names}
@@ -402,13 +409,13 @@ def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:
         parent = module.scopes.parent.get(node)
         if isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.Expr)):
             continue  # a part of an f-string, or a docstring
-        text = constant_text(node)
+        text = text_with_placeholders(node)
         match = ANSWER_BEGINS.search(text)
         if match is not None and (OF_A_TURN.search(text[: match.start()]) or "[INST]" in text):
             yield (match["mark"] or match[0]).strip().rstrip(":").strip(), node
 
 
-def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
+def _trainer_of_message_rows(module: Module) -> Iterator[ast.AST]:
     """The trainer of a file whose rows are messages, which it renders by the chat template."""
     trainers = list(module.calls("trl.SFTTrainer"))
     if len(trainers) != 1 or "formatting_func" in trainers[0].keywords:
@@ -420,19 +427,21 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
         yield trainers[0].node
 
 
-def constant_text(node: ast.AST) -> str:
-    """The text of a constant; places of an f-string, and other parts of a sum, are `{}`."""
+def text_with_placeholders(node: ast.AST) -> str:
+    """The text that an expression spells, with `{}` for the places of an f-string and for the
+    unknown parts of a sum.
+    """
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(constant_text(part) or "{}" for part in node.values)
+        return "".join(text_with_placeholders(part) or "{}" for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts = [constant_text(node.left), constant_text(node.right)]
+        parts = [text_with_placeholders(node.left), text_with_placeholders(node.right)]
         return "".join(part or "{}" for part in parts) if any(parts) else ""
     return ""
 
 
-def _folders_below(folder: Path) -> list[Path]:
+def _code_folders_below(folder: Path) -> list[Path]:
     """The folders in a folder whose names say that they hold code of the project."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
@@ -441,7 +450,7 @@ def _folders_below(folder: Path) -> list[Path]:
     return sorted(path for path in entries if path.name.lower() in FOLDERS)
 
 
-def _scripts_in(folder: Path) -> list[Path]:
+def _readable_scripts_in(folder: Path) -> list[Path]:
     """The scripts and notebooks of a folder that are small enough to be read."""
     try:
         entries = list(os.scandir(folder))

@@ -1,4 +1,4 @@
-"""Chats that are rendered for an answer without the header that the answer begins behind.
+"""Finds chats that are rendered for an answer without the header that the answer begins after.
 
 A render counts where its chat surely ends in a question, or where its text is seen to reach a model
 that generates. Renders to which a file adds something itself (a sum, an f-string, `+=`) are not
@@ -19,12 +19,12 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
-    loaded_names,
+    loaded_model_names,
     training_scripts_beside,
     trains_a_model,
 )
 from truetune.checks.source.evidence.text_generation_calls import (
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
     generation_request_body,
     model_questions,
@@ -47,15 +47,15 @@ QUESTION_ROLES = ("system", "user", "tool")
 MAX_STEPS = 4
 
 
-def prompts_without_header(module: Module) -> Iterator[ast.Call]:
+def renders_for_generation_without_header(module: Module) -> Iterator[ast.Call]:
     """The calls that render a chat for generation without the header of the answer."""
     calls = list(_renders_without_header(module))
-    if not calls or _writes_no_headers(module):
+    if not calls or _template_has_no_header(module):
         return
     # A helper of the project renders for the files that import it.
     files = () if module.mentions(*OWN_TEMPLATES) else module.with_linked
-    asked = {node for part in files for node in _renders_asked(part)}
-    is_plain = _asks_without_headers(module)
+    asked = {node for part in files for node in _renders_continued_by_models(part)}
+    is_plain = _never_renders_header_when_asking(module)
     for call, chat in calls:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
         if is_asked or (is_plain and _ends_in_question(module, chat)):
@@ -71,15 +71,15 @@ def requests_without_header(module: Module) -> Iterator[ast.expr]:
             continue
         extra = call.keywords.get("extra_body")
         if extra is not None:
-            yield from _header_switched_off(module, module.flow.entries(extra)[0])
+            yield from _entry_switching_header_off(module, module.flow.entries(extra)[0])
     for call in module.all_calls:
         body = generation_request_body(module, call)
         entries = module.flow.entries(body)[0] if body is not None else {}
         if "messages" in entries:
-            yield from _header_switched_off(module, entries)
+            yield from _entry_switching_header_off(module, entries)
 
 
-def _header_switched_off(module: Module, body: dict[str, ast.expr]) -> Iterator[ast.expr]:
+def _entry_switching_header_off(module: Module, body: dict[str, ast.expr]) -> Iterator[ast.expr]:
     """The entry of a request that leaves the header out, where no begun answer is to be continued."""
     given = body.get("add_generation_prompt")
     continued = body.get("continue_final_message")
@@ -92,19 +92,19 @@ def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that render a chat, and surely ask for no header; each with its chat."""
     for call in module.methods("apply_chat_template"):
         chat = call.argument(0, "conversation")
-        is_known = not call.open or _is_given_no_header(module, call)
-        if chat is not None and is_known and not _has_header(module, call):
+        is_known = not call.open or _options_never_ask_for_header(module, call)
+        if chat is not None and is_known and not _may_render_header(module, call):
             yield call, chat
 
 
-def _is_given_no_header(module: Module, call: Call) -> bool:
+def _options_never_ask_for_header(module: Module, call: Call) -> bool:
     """Is `**options` what a helper is given, and does no call of the helper ask for the header
     there?
     """
     for keyword in call.node.keywords:
         if keyword.arg is not None:
             continue
-        sites = _calls_filling(module, keyword.value)
+        sites = _calls_filling_options(module, keyword.value)
         if not sites or any(site.open or _has_header_argument(site) for site in sites):
             return False
     return True
@@ -115,7 +115,7 @@ def _has_header_argument(call: Call) -> bool:
     return any(name in call.keywords for name in HEADER_ARGUMENTS)
 
 
-def _calls_filling(module: Module, options: ast.expr) -> list[Call]:
+def _calls_filling_options(module: Module, options: ast.expr) -> list[Call]:
     """The calls of the helper whose `**options` these are; none where they are something else."""
     if not isinstance(options, ast.Name):
         return []
@@ -134,21 +134,23 @@ def _calls_filling(module: Module, options: ast.expr) -> list[Call]:
     return []
 
 
-def _writes_no_headers(module: Module) -> bool:
+def _template_has_no_header(module: Module) -> bool:
     """Is the model, or what a training beside tunes, of a family whose template has no header?"""
     trainings = training_scripts_beside(module)
-    names = loaded_names(module).union(*(loaded_names(other) for other in trainings))
+    names = loaded_model_names(module).union(*(loaded_model_names(other) for other in trainings))
     return any(HEADERLESS_FAMILY.search(name) for name in names)
 
 
-def _asks_without_headers(module: Module) -> bool:
+def _never_renders_header_when_asking(module: Module) -> bool:
     """Does a file ask a model and train none, with no header in any of its renders?"""
     if trains_a_model(module) or not asks_a_model(module):
         return False
-    return not any(_has_header(module, call) for call in module.methods("apply_chat_template"))
+    return not any(
+        _may_render_header(module, call) for call in module.methods("apply_chat_template")
+    )
 
 
-def _has_header(module: Module, call: Call) -> bool:
+def _may_render_header(module: Module, call: Call) -> bool:
     """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
     given = [call.keywords.get(name) for name in HEADER_ARGUMENTS]
     return any(one is not None and module.flow.value(one) is not False for one in given)
@@ -158,12 +160,14 @@ def _ends_in_question(module: Module, chat: ast.expr) -> bool:
     """Is it a list of messages in the file whose last one is the user's?"""
     lists = [origin.node for origin in module.flow.origins(chat)]
     return bool(lists) and all(
-        isinstance(one, ast.List) and bool(one.elts) and _role(module, one.elts[-1]) == "user"
+        isinstance(one, ast.List)
+        and bool(one.elts)
+        and _role_of_message(module, one.elts[-1]) == "user"
         for one in lists
     )
 
 
-def _role(module: Module, message: ast.expr) -> object:
+def _role_of_message(module: Module, message: ast.expr) -> object:
     """Whose message of a chat it is; None where that is not known."""
     role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
     return None if role is None else module.flow.value(role)
@@ -175,12 +179,12 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         line = call.node.lineno
         added = [one for one in module.additions_to(chat) if one.lineno < line]
         if added:
-            return _ends_with_answer(module, added[-1])
-    if any(_ends_with_answer(module, one) for one in _answers_added_by_helper(module, chat)):
+            return _is_or_ends_in_answer(module, added[-1])
+    if any(_is_or_ends_in_answer(module, one) for one in _answers_added_by_helper(module, chat)):
         return True
     for origin in module.flow.origins(chat):
         node = origin.node
-        if isinstance(node, ast.expr) and _ends_with_answer(module, node):
+        if isinstance(node, ast.expr) and _is_or_ends_in_answer(module, node):
             return True
         if _is_column_of_chats(module, node) and not module.mentions(*SERVERS):
             return True
@@ -209,38 +213,38 @@ def _is_false_for_a_call(module: Module, test: ast.expr) -> bool:
     return any(isinstance(node, ast.Constant) and node.value is False for node in origins)
 
 
-def _ends_with_answer(module: Module, node: ast.expr) -> bool:
+def _is_or_ends_in_answer(module: Module, node: ast.expr) -> bool:
     """Is it a message that asks nothing, or a list that ends in one?"""
     last = node.elts[-1] if isinstance(node, ast.List) and node.elts else node
     # A role that is computed may be a speaker of a model of speech, whose template has no headers.
-    return isinstance(last, ast.Dict) and _role(module, last) not in QUESTION_ROLES
+    return isinstance(last, ast.Dict) and _role_of_message(module, last) not in QUESTION_ROLES
 
 
 def _is_column_of_chats(module: Module, node: ast.AST) -> bool:
-    """Is it `row["messages"]`, with the answer at its end?"""
+    """Is it the column of a whole chat, with the answer at its end: `row["messages"]`?"""
     return isinstance(node, ast.Subscript) and module.flow.value(node.slice) in WHOLE_CHATS
 
 
-def _renders_asked(module: Module) -> Iterator[ast.AST]:
+def _renders_continued_by_models(module: Module) -> Iterator[ast.AST]:
     """The calls of `apply_chat_template` whose text or ids a model is given to continue, as they
     are.
     """
-    for value in _values_generated_from(module):
+    for value in _inputs_of_generate(module):
         for encoding in encoding_calls_of_dictionary(module, value):
             if encoding.method == "apply_chat_template":
                 yield encoding.node
                 continue
             text = encoding.argument(0, "text")
             if text is not None:
-                yield from _renders(module, text)
+                yield from _renders_of_text(module, text)
     prompts = [question.text for question in model_questions(module)]
-    prompts += [prompt for _, prompt in completion_prompts(module)]
+    prompts += [prompt for _, prompt in completion_prompts_of_clients(module)]
     prompts += [prompt for _, prompt in engine_prompts(module)]
     for prompt in prompts:
-        yield from _renders(module, prompt)
+        yield from _renders_of_text(module, prompt)
 
 
-def _values_generated_from(module: Module) -> Iterator[ast.expr]:
+def _inputs_of_generate(module: Module) -> Iterator[ast.expr]:
     """What `generate` is given as ids, or by `**`, also where a thread calls it."""
     for call in generate_calls(module):
         ids = input_ids_argument(call)
@@ -253,10 +257,10 @@ def _values_generated_from(module: Module) -> Iterator[ast.expr]:
         # A streamer is read in one thread while `generate` runs in another.
         if isinstance(target, ast.Attribute) and target.attr == "generate" and given is not None:
             for origin in module.flow.origins(given):
-                yield from _spread_values(origin.node)
+                yield from _values_spread_into(origin.node)
 
 
-def _spread_values(node: ast.AST) -> Iterator[ast.expr]:
+def _values_spread_into(node: ast.AST) -> Iterator[ast.expr]:
     """What a dictionary takes over from others: `dict(inputs, ...)`, `{**inputs, ...}`, and its
     `input_ids`.
     """
@@ -271,7 +275,7 @@ def _spread_values(node: ast.AST) -> Iterator[ast.expr]:
                 yield keyword.value
 
 
-def _renders(module: Module, text: ast.expr, depth: int = 0) -> Iterator[ast.AST]:
+def _renders_of_text(module: Module, text: ast.expr, depth: int = 0) -> Iterator[ast.AST]:
     """The calls of `apply_chat_template` whose texts these are, each as it was returned."""
     if depth > MAX_STEPS:
         return
@@ -280,9 +284,9 @@ def _renders(module: Module, text: ast.expr, depth: int = 0) -> Iterator[ast.AST
         node = origin.node
         if isinstance(node, ast.List):
             for part in (*node.elts, *added):
-                yield from _renders(module, part, depth + 1)
+                yield from _renders_of_text(module, part, depth + 1)
         elif isinstance(node, ast.ListComp):
-            yield from _renders(module, node.elt, depth + 1)
+            yield from _renders_of_text(module, node.elt, depth + 1)
         elif isinstance(node, ast.Call) and not added:
             if module.flow.call(node).method == "apply_chat_template":
                 yield node

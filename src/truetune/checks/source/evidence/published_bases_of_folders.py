@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.model_identity import is_published_model_name, overflowing_family
-from truetune.checks.source.evidence.models_in_project_runs import trained_models
+from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,
-    loaded_names,
-    scripts_around,
-    settings_around,
+    loaded_model_names,
+    model_folders_written,
+    project_scripts_around,
+    readable_settings_around,
     trains_a_model,
-    written_folders,
 )
 from truetune.source.module import Module
 
@@ -82,11 +82,11 @@ def overflowing_family_of_folder(path: Path, folder: str) -> str | None:
 
 def _loads_and_writes_around(path: Path) -> Iterator[_LoadsAndWrites]:
     """What the scripts, settings and commands around a file write."""
-    for module in scripts_around(path):
+    for module in project_scripts_around(path):
         writing = _loads_and_writes_of_script(module)
         if writing.folders:
             yield writing
-    for file, config in settings_around(path.parent):
+    for file, config in readable_settings_around(path.parent):
         output, model = config.spec.training.output_dir, config.spec.model
         if output and model:
             yield _LoadsAndWrites(
@@ -100,8 +100,10 @@ def _loads_and_writes_of_script(module: Module) -> _LoadsAndWrites:
     """What a script writes, and which models it loads: of a training, the one that it trains."""
     trained = trained_models(module) if trains_a_model(module) else None
     # A training may load a teacher or a judge beside the model.
-    models = trained.bases if trained is not None else loaded_names(module)
-    folders = written_folders(module) | (trained.outputs if trained is not None else frozenset())
+    models = trained.bases if trained is not None else loaded_model_names(module)
+    folders = model_folders_written(module) | (
+        trained.outputs if trained is not None else frozenset()
+    )
     return _LoadsAndWrites(
         frozenset(map(_normalized_folder_name, models)),
         frozenset(_normalized_folder_name(folder) for folder in folders if folder.strip("./")),

@@ -1,5 +1,6 @@
-"""What is known of published models by their names: BOS, pad, and rows of the embedding that no
-token has.
+"""States what is known of published models by their names:
+
+BOS, pad, and rows of the embedding that no token has.
 
 A file names its model, and whoever wrote it knows what that model's tokenizer does. The facts are
 of the tokenizers as they are published, found by running them, or read from their files
@@ -120,13 +121,23 @@ def family_of_model(name: str) -> ModelFamily | None:
     """What is known of a model by its name on the hub or its folder; None where it is none of
     these.
     """
-    return next((known for known in FAMILIES if re.match(known.name, plain_name(name))), None)
-
-
-def family_of_base(name: str) -> ModelFamily | None:
-    """What is known of a model whose name holds that of a family: `me/Reward-Gemma-2-27B`."""
     return next(
-        (known for known in FINE_TUNES if re.search(f"(^|-){known.name}", plain_name(name))), None
+        (known for known in FAMILIES if re.match(known.name, normalized_model_name(name))), None
+    )
+
+
+def family_named_in_derivative(name: str) -> ModelFamily | None:
+    """What is known of a model whose own name holds that of a published family:
+
+    `me/Reward-Gemma-2-27B`; None otherwise.
+    """
+    return next(
+        (
+            known
+            for known in FINE_TUNES
+            if re.search(f"(^|-){known.name}", normalized_model_name(name))
+        ),
+        None,
     )
 
 
@@ -137,13 +148,13 @@ end a text with `<|endoftext|>`, are of the same families."""
 
 def eos_of_model(name: str) -> str | None:
     """The EOS token of a published model by its name; None where it is not known."""
-    if CHATS_OF_QWEN.match(plain_name(name)):
+    if CHATS_OF_QWEN.match(normalized_model_name(name)):
         return "<|im_end|>"
     family = family_of_model(name)
     return family.eos if family is not None else None
 
 
-def plain_name(name: str) -> str:
+def normalized_model_name(name: str) -> str:
     """The last part of a model's name or path, in lower case, with `-` for every sign that is no
     letter or digit.
     """
@@ -156,7 +167,7 @@ def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Mo
     Where the tokenizer comes from outside the file, or from a folder that the file itself writes,
     those of all models that the file loads from elsewhere.
     """
-    written = _written_folders(module)
+    written = _folders_saved_to(module)
     names = [name for name in model_names_of_tokenizer(module, tokenizer) if name not in written]
     return [
         family_of_model(name)
@@ -167,24 +178,24 @@ def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Mo
 def likely_families_of_tokenizer(
     module: Module, tokenizer: ast.expr | None
 ) -> list[ModelFamily | None]:
-    """As `families`, with what fine-tunes keep of their base, and with names that are defaults,
-    entries or elements.
+    """What is known of each model that a tokenizer is likely of: also of fine-tunes by their base,
+    and by default names.
 
     For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of
     tokens.
     """
     return [
-        family_of_model(name) or family_of_base(name)
+        family_of_model(name) or family_named_in_derivative(name)
         for name in likely_model_names(module, tokenizer)
     ]
 
 
 def likely_model_names(module: Module, tokenizer: ast.expr | None) -> list[str]:
     """The names that the model of a tokenizer may have, with defaults, entries and elements."""
-    written = _written_folders(module)
+    written = _folders_saved_to(module)
     names = _possible_texts_of(module, model_name_arguments(module, tokenizer))
     if not any(name not in written for name in names):
-        names = _possible_texts_of(module, _model_arguments(module))
+        names = _possible_texts_of(module, _model_arguments_of_loads_and_trainers(module))
     return [name for name in dict.fromkeys(names) if name not in written]
 
 
@@ -193,7 +204,7 @@ def _possible_texts_of(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
     return [name for node in nodes for name in possible_texts(module.home(node), node)]
 
 
-def vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
+def local_vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
     """The tokens of the tokenizer that is loaded, where its folder is on this machine; else none."""
     found: frozenset[str] = frozenset()
     for name in model_names_of_tokenizer(module, tokenizer):
@@ -239,17 +250,17 @@ def model_name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator
                 yield given
 
 
-def _written_folders(module: Module) -> set[str]:
+def _folders_saved_to(module: Module) -> set[str]:
     """Where the file saves models and checkpoints."""
     return {
         text
         for part in module.with_linked
-        for node in _save_folder_arguments(part)
+        for node in _folder_arguments_of_saves(part)
         for text in possible_texts(part, node)
     }
 
 
-def _save_folder_arguments(module: Module) -> Iterator[ast.expr | None]:
+def _folder_arguments_of_saves(module: Module) -> Iterator[ast.expr | None]:
     """What names the folders that a file saves to; None where a call leaves it out."""
     yield from (call.argument(0, "save_directory") for call in module.methods("save_pretrained"))
     yield from (call.argument(0, "output_dir") for call in module.methods("save_model"))
@@ -258,11 +269,11 @@ def _save_folder_arguments(module: Module) -> Iterator[ast.expr | None]:
 
 def _names_of_all_models(module: Module) -> Iterator[str]:
     """The names that models and trainers are given in the file."""
-    values = (module.flow.value(given) for given in _model_arguments(module))
+    values = (module.flow.value(given) for given in _model_arguments_of_loads_and_trainers(module))
     yield from (value for value in values if isinstance(value, str) and value)
 
 
-def _model_arguments(module: Module) -> Iterator[ast.expr]:
+def _model_arguments_of_loads_and_trainers(module: Module) -> Iterator[ast.expr]:
     """What names the models that the file loads or trains."""
     for call in (
         call

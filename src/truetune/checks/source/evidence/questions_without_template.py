@@ -1,5 +1,5 @@
-"""Questions that a model is asked as they are: no chat template and no prompt of one's own stands
-around them.
+"""Finds questions that a model is asked as they are: no chat template and no prompt of one's own
+stands around them.
 
 A text counts only where all that it may be is seen: words of the file without marks of turns, an
 element of a list of such texts, a column of questions, or what somebody types. A text that the file
@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     TRANSFORMERS_PIPELINE,
     VLLM_ENGINE,
     VLLM_METHODS,
-    completion_prompts,
+    completion_prompts_of_clients,
     engine_prompts,
 )
 from truetune.source.data_flow import Origin
@@ -95,25 +95,28 @@ def questions_without_template(
         columns: Columns that are known to hold what a user asks, beside those whose names say so.
     """
     for call, text in _texts_given_to_models(module):
-        if _is_bare(module, text, MAX_STEPS) or _column_of(module, text) in columns:
+        if (
+            _is_bare_question(module, text, MAX_STEPS)
+            or _column_of_plain_texts(module, text) in columns
+        ):
             yield call, text
 
 
-def _column_of(module: Module, text: ast.AST, depth: int = MAX_STEPS) -> str | None:
+def _column_of_plain_texts(module: Module, text: ast.AST, depth: int = MAX_STEPS) -> str | None:
     """The one column that texts are read from, each as it is; None where they are made otherwise."""
     if depth == 0:
         return None
     if isinstance(text, ast.Subscript):
         key = module.flow.value(text.slice)
         return key if isinstance(key, str) else None
-    inner = _one_inside(module, text)
+    inner = _single_text_inside(module, text)
     if inner is not None:
-        return _column_of(module, inner, depth - 1)
+        return _column_of_plain_texts(module, inner, depth - 1)
     origins = [one for one in module.flow.origins(text) if one.node is not text and not one.path]
-    return _column_of(module, origins[0].node, depth - 1) if len(origins) == 1 else None
+    return _column_of_plain_texts(module, origins[0].node, depth - 1) if len(origins) == 1 else None
 
 
-def _one_inside(module: Module, text: ast.AST) -> ast.expr | None:
+def _single_text_inside(module: Module, text: ast.AST) -> ast.expr | None:
     """The text in a list of one, in a comprehension, or before it is tidied; None of any other."""
     if isinstance(text, ast.List) and len(text.elts) == 1:
         return text.elts[0]
@@ -125,10 +128,10 @@ def _one_inside(module: Module, text: ast.AST) -> ast.expr | None:
 
 def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What `generate`, pipelines, vLLM and servers are given as texts."""
-    yield from completion_prompts(module)
+    yield from completion_prompts_of_clients(module)
     yield from engine_prompts(module)
     for call in generate_calls(module):
-        for text in _texts_encoded_for(module, call):
+        for text in _texts_encoded_for_generate(module, call):
             yield call, text
     for call in module.all_calls:
         given = _text_of_engine(module, call)
@@ -136,7 +139,7 @@ def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, given
 
 
-def _texts_encoded_for(module: Module, call: Call) -> Iterator[ast.expr]:
+def _texts_encoded_for_generate(module: Module, call: Call) -> Iterator[ast.expr]:
     """The texts that a tokenizer encodes for a call of `generate`, without those that its template
     renders.
     """
@@ -164,20 +167,22 @@ def _text_of_engine(module: Module, call: Call) -> ast.expr | None:
     return call.argument(0, "text_inputs") if is_pipeline else None
 
 
-def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:
+def _is_bare_question(module: Module, node: ast.AST, depth: int) -> bool:
     """Is it certain that no template and no marks stand around what is asked?"""
     if depth == 0:
         return False
-    if _begins_with_words(module, node):
+    if _begins_with_unmarked_words(module, node):
         return True
     if isinstance(node, ast.List | ast.Tuple):
-        return bool(node.elts) and all(_is_bare(module, part, depth - 1) for part in node.elts)
+        return bool(node.elts) and all(
+            _is_bare_question(module, part, depth - 1) for part in node.elts
+        )
     if isinstance(node, ast.JoinedStr):
-        return _is_unmarked(module, node, depth)
+        return _is_unmarked_fstring(module, node, depth)
     prompt = module.flow.entries(node)[0].get("prompt") if isinstance(node, ast.Dict) else None
-    added = [prompt] if prompt is not None else _texts_appended(module, node)
+    added = [prompt] if prompt is not None else _texts_appended_to_list(module, node)
     if added:
-        return all(_is_bare(module, part, depth - 1) for part in added)
+        return all(_is_bare_question(module, part, depth - 1) for part in added)
     return _has_bare_origins(module, node, depth)
 
 
@@ -187,7 +192,7 @@ def _has_bare_origins(module: Module, node: ast.AST, depth: int) -> bool:
     return bool(origins) and all(_is_bare_origin(module, one, depth) for one in origins)
 
 
-def _texts_appended(module: Module, node: ast.AST) -> list[ast.expr]:
+def _texts_appended_to_list(module: Module, node: ast.AST) -> list[ast.expr]:
     """What is appended to a list that begins empty; nothing where a list is made otherwise."""
     origins = module.flow.origins(node) if isinstance(node, ast.Name) else ()
     if not isinstance(node, ast.Name) or len(origins) != 1:
@@ -202,7 +207,7 @@ def _texts_appended(module: Module, node: ast.AST) -> list[ast.expr]:
     ]
 
 
-def _begins_with_words(module: Module, node: ast.AST) -> bool:
+def _begins_with_unmarked_words(module: Module, node: ast.AST) -> bool:
     """Is it a text that begins with words of the file, without marks, and with nothing in it that
     may hold marks?
 
@@ -273,11 +278,11 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
     if origin.path:
         return False
     if origin.element and isinstance(node, ast.expr):
-        return _holds_bare_questions(module, node, depth)
-    if _begins_with_words(module, node):
+        return _iterates_bare_questions(module, node, depth)
+    if _begins_with_unmarked_words(module, node):
         return True
     if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr | ast.Dict):
-        return _is_bare(module, node, depth - 1)
+        return _is_bare_question(module, node, depth - 1)
     if isinstance(node, ast.arg):
         return node.arg in QUESTION_NAMES
     if isinstance(node, ast.Attribute):
@@ -290,38 +295,40 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
     return _is_bare_expression(module, node, depth)
 
 
-def _holds_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
+def _iterates_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
     """Is what a loop goes over a list of questions, in the code or by its name?"""
     lists = [one.node for one in module.flow.origins(collection)]
     return bool(lists) and all(
-        _is_typed_name(module, one)
-        or (isinstance(one, ast.List | ast.Tuple) and _is_bare(module, one, depth - 1))
+        _is_user_input(module, one)
+        or (isinstance(one, ast.List | ast.Tuple) and _is_bare_question(module, one, depth - 1))
         for one in lists
     )
 
 
 def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
-    """Is it a sum, a column or a cleaned text of bare questions, or what a user types?"""
+    """Is an expression bare: a sum, a column or a cleaned text of bare questions, or what a user
+    types?
+    """
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
+        return all(_is_bare_question(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):
         key = module.flow.value(node.slice)
-        if key == "content" and _is_one_message(module, node.value, depth):
+        if key == "content" and _is_text_of_one_message(module, node.value, depth):
             return True
         return (
-            key in QUESTION_COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
+            key in QUESTION_COLUMNS if isinstance(key, str) else _is_user_input(module, node.value)
         )
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        return _is_bare(module, node.elt, depth - 1)
+        return _is_bare_question(module, node.elt, depth - 1)
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.method in TIDYING_METHODS and call.receiver is not None:
-            return _is_bare(module, call.receiver, depth - 1)
+            return _is_bare_question(module, call.receiver, depth - 1)
         return module.flow.name(node.func) in TYPED_CALLS
     return False
 
 
-def _is_one_message(module: Module, node: ast.AST, depth: int) -> bool:
+def _is_text_of_one_message(module: Module, node: ast.AST, depth: int) -> bool:
     """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? It holds the turn's
     text alone.
     """
@@ -337,21 +344,21 @@ def _is_one_message(module: Module, node: ast.AST, depth: int) -> bool:
         depth > 0
         and len(origins) == 1
         and not origins[0].element
-        and _is_one_message(module, origins[0].node, depth - 1)
+        and _is_text_of_one_message(module, origins[0].node, depth - 1)
     )
 
 
-def _is_typed_name(module: Module, node: ast.AST) -> bool:
+def _is_user_input(module: Module, node: ast.AST) -> bool:
     """Is it what somebody types: `sys.argv`, `sys.stdin`?"""
     return module.flow.name(node) in TYPED_NAMES
 
 
-def _is_unmarked(module: Module, node: ast.JoinedStr, depth: int) -> bool:
-    """An f-string without marks, of which all that is put in is bare itself."""
+def _is_unmarked_fstring(module: Module, node: ast.JoinedStr, depth: int) -> bool:
+    """Is an f-string without marks of turns, and is all that is put into it bare itself?"""
     for part in node.values:
         if isinstance(part, ast.Constant):
             if TURN_MARKS.search(str(part.value)):
                 return False
-        elif not _is_bare(module, getattr(part, "value", part), depth - 1):
+        elif not _is_bare_question(module, getattr(part, "value", part), depth - 1):
             return False
     return True

@@ -1,4 +1,5 @@
-"""Random orders and splits of rows, and whether something seeds the generator that each draws from.
+"""Finds random orders and splits of rows without a seed of their own, and says whether the
+generator they draw from is seeded.
 
 Python, numpy and PyTorch have a generator each: `torch.manual_seed` leaves `random.shuffle` as it
 is.
@@ -10,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.rows_of_processes import depends_on_process
+from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -28,7 +29,7 @@ class RandomDraw(NamedTuple):
     """What makes it alike on all processes"""
 
 
-class _Drawer(NamedTuple):
+class _DrawingFunction(NamedTuple):
     """A function that draws."""
 
     patterns: tuple[str, ...]
@@ -40,18 +41,18 @@ class _Drawer(NamedTuple):
 
 
 FUNCTIONS = (
-    _Drawer(("random.shuffle",), "random", (), is_in_place=True),
-    _Drawer(("random.sample",), "random", ()),
-    _Drawer(("numpy.random.shuffle",), "numpy", (), is_in_place=True),
-    _Drawer(("numpy.random.permutation",), "numpy", ()),
-    _Drawer(("torch.randperm",), "torch", ("generator",)),
-    _Drawer(
+    _DrawingFunction(("random.shuffle",), "random", (), is_in_place=True),
+    _DrawingFunction(("random.sample",), "random", ()),
+    _DrawingFunction(("numpy.random.shuffle",), "numpy", (), is_in_place=True),
+    _DrawingFunction(("numpy.random.permutation",), "numpy", ()),
+    _DrawingFunction(("torch.randperm",), "torch", ("generator",)),
+    _DrawingFunction(
         ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split"),
         "torch",
         ("generator",),
         is_split=True,
     ),
-    _Drawer(
+    _DrawingFunction(
         ("sklearn.model_selection.*train_test_split",),
         "numpy",
         ("random_state", "shuffle"),
@@ -75,12 +76,12 @@ ADVICE: dict[Generator, str] = {
 }
 
 
-def random_draws(module: Module) -> Iterator[RandomDraw]:
+def random_draws_without_own_seed(module: Module) -> Iterator[RandomDraw]:
     """The draws of a file that bring no generator or seed of their own."""
     for drawer in FUNCTIONS:
         for call in module.calls(*drawer.patterns):
-            if _brings_its_own(call, drawer.own) or (
-                drawer.is_split and _third_given(drawer, call)
+            if _names_seed_or_generator(call, drawer.own) or (
+                drawer.is_split and _generator_given_by_position(drawer, call)
             ):
                 continue
             seed = ADVICE[drawer.generator]
@@ -88,18 +89,18 @@ def random_draws(module: Module) -> Iterator[RandomDraw]:
     for name, own in METHODS:
         for call in module.methods(name):
             is_rows = call.receiver is not None and "dataset" in module.flow.types(call.receiver)
-            if is_rows and not _brings_its_own(call, own):
+            if is_rows and not _names_seed_or_generator(call, own):
                 yield RandomDraw(
                     call, "numpy", is_in_place=False, is_split=name != "shuffle", seed="seed=0"
                 )
 
 
-def _brings_its_own(call: Call, names: tuple[str, ...]) -> bool:
+def _names_seed_or_generator(call: Call, names: tuple[str, ...]) -> bool:
     """Does a call name a seed or a generator, or may it?"""
     return call.open or any(name in call.keywords for name in names)
 
 
-def _third_given(drawer: _Drawer, call: Call) -> bool:
+def _generator_given_by_position(drawer: _DrawingFunction, call: Call) -> bool:
     """Is `random_split` given its generator by place?"""
     return drawer.generator == "torch" and len(call.args) > 2
 
@@ -109,14 +110,14 @@ def is_seeded_alike(parts: Sequence[Module], generator: Generator) -> bool:
     processes?
     """
     return any(
-        _seeds(part, call, generator)
+        _call_seeds_generator(part, call, generator)
         and not any(depends_on_process(part, one) for one in call.args)
         for part in parts
         for call in part.all_calls
     )
 
 
-def _seeds(module: Module, call: Call, generator: Generator) -> bool:
+def _call_seeds_generator(module: Module, call: Call, generator: Generator) -> bool:
     """Does a call seed a generator: its own function, or one that is not seen and speaks of seeds?"""
     every = [name for names in SEEDS.values() for name in names]
     if call.named(*SEEDS[generator]):

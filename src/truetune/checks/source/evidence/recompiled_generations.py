@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
+from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -61,7 +61,7 @@ def _encoding_of_varying_length(generation: CallEvent) -> CallEvent | None:
     """
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
-    encoding = None if ids is None else encoding_of_ids(ids)
+    encoding = None if ids is None else call_making_ids(ids)
     if encoding is None or encoding.method not in ENCODERS or encoding.is_open:
         return None
     if not any(encoding.frames(*REPEATING)):

@@ -1,4 +1,4 @@
-"""Where a script compares an answer with a reference, by the names that it uses."""
+"""Says whether code compares an answer with a reference, by the names that it uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solut
 
 
 def is_equality_with_reference(compare: ast.Compare) -> bool:
-    """Is it `a == b` where one side is named as references are?"""
+    """Is it an equality, `a == b`, where one side is named as references are?"""
     is_equal = len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq)
     sides = [compare.left, *compare.comparators]
     return is_equal and any(REFERENCE.search(ast.unparse(side)) for side in sides)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.checks.source.evidence.repeated_code import callers_of
+from truetune.checks.source.evidence.code_repetitions import callers_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call, called_name
 

@@ -1,5 +1,5 @@
-"""Reward functions of GRPO by their form: a function whose parameter `completions` holds the
-answers of a batch.
+"""Finds the reward functions of GRPO by their form: functions whose parameter `completions` holds
+the answers of a batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def loops_over_completions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr
             yield node.target, node.iter
 
 
-def called_by(iterable: ast.expr, name: str) -> ast.Call | None:
+def call_of_plain_function(iterable: ast.expr, name: str) -> ast.Call | None:
     """The call of a plain function of that name, `enumerate(completions)`; None where it is none."""
     if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Name):
         return None
@@ -50,7 +50,10 @@ def completion_names(target: ast.expr, iterable: ast.expr) -> Iterator[str]:
         yield target.id
     if not isinstance(target, ast.Tuple):
         return
-    counted, joined = called_by(iterable, "enumerate"), called_by(iterable, "zip")
+    counted, joined = (
+        call_of_plain_function(iterable, "enumerate"),
+        call_of_plain_function(iterable, "zip"),
+    )
     if counted is not None and len(target.elts) == 2:
         yield from completion_names(target.elts[1], counted.args[0])
     for one, given in zip(target.elts, joined.args if joined is not None else (), strict=False):

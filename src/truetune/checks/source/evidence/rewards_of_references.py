@@ -1,5 +1,5 @@
-"""Reward functions that are given the rows' own references as answers: can any answer ever be
-rewarded?
+"""Runs reward functions on the rows' own references as answers, and finds those that can never
+reward one.
 
 How it works: the script is followed with its rows in hand (`truetune.data.script_rows`) up to its
 GRPO or RLOO trainer. Each reward function that reads a column is called with answers that end in
@@ -62,7 +62,7 @@ GSM8K_NAMES = ("openai/gsm8k", "gsm8k")
 
 
 @dataclass(frozen=True, slots=True)
-class NeverRewarded:
+class RewardNeverGiven:
     """A reward function that gives nothing to any row's own result."""
 
     function: Function
@@ -95,7 +95,7 @@ class _ConversionError(Exception):
     """A text of the run is no number: the run continues in the handler around it."""
 
 
-class RewardRun(ConcreteRun):
+class ComparingRewardRun(ConcreteRun):
     """A run that notes what is compared."""
 
     def __init__(self, entry: Module, files: RowFiles) -> None:
@@ -105,6 +105,7 @@ class RewardRun(ConcreteRun):
         """A reward function is called: its exceptions are followed into their handlers"""
 
     def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
+        """Note the values of each equality, then compute it as any run does."""
         if sign in ("==", "!=") and len(operands) == 2:
             left, right = map(constant_of, operands)
             if left is not NO_CONSTANT and right is not NO_CONSTANT:
@@ -112,6 +113,9 @@ class RewardRun(ConcreteRun):
         return super()._operate(sign, operands, node)
 
     def _run_try(self, node: ast.Try, scope: Scope) -> int:
+        """Run a `try`; while a reward function is called, a failed conversion to a number continues
+        in its handler.
+        """
         if not self.is_judging:
             return super()._run_try(node, scope)
         try:
@@ -123,9 +127,14 @@ class RewardRun(ConcreteRun):
         return self._block(node.finalbody, scope) or ending
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
+        """Call a library function.
+
+        A failed conversion to a number raises while a reward function is called, and GSM8K is
+        loaded as a few example rows.
+        """
         if self.is_judging and name in NUMBERS and given.args:
             plain = constant_of(given.args[0])
-            if isinstance(plain, str) and not _is_number(plain, NUMBERS[name]):
+            if isinstance(plain, str) and not _converts_to_number(plain, NUMBERS[name]):
                 raise _ConversionError
         if name == "datasets.load_dataset" and given.args:
             if constant_of(given.args[0]) in GSM8K_NAMES:
@@ -135,7 +144,7 @@ class RewardRun(ConcreteRun):
         return super()._call_library(name, given, node, home)
 
 
-def _is_number(text: str, kind: type[int] | type[float]) -> bool:
+def _converts_to_number(text: str, kind: type[int] | type[float]) -> bool:
     """Does Python make a number of a text?"""
     try:
         kind(text)
@@ -144,26 +153,28 @@ def _is_number(text: str, kind: type[int] | type[float]) -> bool:
     return True
 
 
-def never_rewarded(module: Module) -> Iterator[NeverRewarded]:
+def rewards_never_given(module: Module) -> Iterator[RewardNeverGiven]:
     """The reward functions of a script that reject every row's own result."""
-    for run, function, rows in _functions_with_rows(module):
-        found = _judge(run, module, function, rows)
+    for run, function, rows in _reward_functions_with_rows(module):
+        found = _reward_never_given_by(run, module, function, rows)
         if found is not None:
             yield found
 
 
-def paid_in_another_form(module: Module) -> Iterator[PaidForm]:
+def rewards_for_unasked_forms(module: Module) -> Iterator[PaidForm]:
     """The reward functions that pay only for a form which the prompts of the rows don't ask for."""
-    for run, function, rows in _functions_with_rows(module):
-        found = _judge_forms(run, module, function, rows)
+    for run, function, rows in _reward_functions_with_rows(module):
+        found = _form_paid_but_not_asked(run, module, function, rows)
         if found is not None:
             yield found
 
 
-def _functions_with_rows(module: Module) -> Iterator[tuple[RewardRun, Function, list[Row]]]:
+def _reward_functions_with_rows(
+    module: Module,
+) -> Iterator[tuple[ComparingRewardRun, Function, list[Row]]]:
     """The reward functions of a script, each with some rows of its trainer."""
     folder = Path(module.path).resolve().parent
-    run = RewardRun(module, RowFiles((folder, Path.cwd())))
+    run = ComparingRewardRun(module, RowFiles((folder, Path.cwd())))
     try:
         run.run()
         for trainer in run.trace.calls(*TRAINERS):
@@ -175,22 +186,22 @@ def _functions_with_rows(module: Module) -> Iterator[tuple[RewardRun, Function, 
         return
 
 
-def _judge_forms(
-    run: RewardRun, module: Module, function: Function, rows: list[Row]
+def _form_paid_but_not_asked(
+    run: ComparingRewardRun, module: Module, function: Function, rows: list[Row]
 ) -> PaidForm | None:
     """The form that one function pays and no prompt asks for; None where it pays a form that one
     asks for.
     """
     asked_forms, paid_forms, first = set[str](), set[str](), ""
     for row in rows:
-        columns = _columns_of_row(row)
-        prompt = _text_of_prompt(columns.get("prompt"))
+        columns = _named_columns_of_row(row)
+        prompt = _prompt_text(columns.get("prompt"))
         asked = _forms_named(prompt)
         if len(asked) != 1:
             # With two forms a prompt may show one as a warning, or ask for one inside of the other.
             return None
         paid = _forms_paid(run, module, function, columns)
-        if not paid or any(_is_named(form, prompt) for form in paid):
+        if not paid or any(_form_is_named(form, prompt) for form in paid):
             return None
         asked_forms |= asked
         paid_forms |= paid
@@ -200,16 +211,16 @@ def _judge_forms(
     return PaidForm(function, len(rows), min(asked_forms), min(paid_forms, key=len), first)
 
 
-def _columns_of_row(row: Row) -> dict[str, Value]:
+def _named_columns_of_row(row: Row) -> dict[str, Value]:
     """The columns of a row that have a name."""
     return {name: value for name, value in row.entries.items() if isinstance(name, str)}
 
 
 def _forms_paid(
-    run: RewardRun, module: Module, function: Function, columns: dict[str, Value]
+    run: ComparingRewardRun, module: Module, function: Function, columns: dict[str, Value]
 ) -> set[str]:
     """The forms of a row's result that get a reward; none where all do, or where it is not known."""
-    final = _final_of_row(columns)
+    final = _final_result_of_row(columns)
     if final is None:
         return set()
     by_form = _answers_by_form(module.text, final)
@@ -220,7 +231,7 @@ def _forms_paid(
     return paid if len(paid) < len(by_form) else set()
 
 
-def _text_of_prompt(value: Value | None) -> str:
+def _prompt_text(value: Value | None) -> str:
     """The texts of a prompt, of all its messages; empty where they are not known."""
     plain = constant_of(value) if value is not None else None
     if isinstance(plain, list):
@@ -237,7 +248,7 @@ def _forms_named(prompt: str) -> set[str]:
     return tags | {mark for mark in (BOXED, HASHES) if mark in prompt}
 
 
-def _is_named(form: str, prompt: str) -> bool:
+def _form_is_named(form: str, prompt: str) -> bool:
     """Does a prompt name a form, by its mark or in words: `in answer tags`?"""
     word = re.escape(form.strip("<>"))
     in_words = rf"\b{word}\W{{0,3}}(?:\s+\w+)?\s+tags?\b" if form.startswith("<") else word
@@ -264,33 +275,35 @@ def _reward_functions(trainer: CallEvent) -> list[Function]:
     return [one for one in items if isinstance(one, Function)]
 
 
-def _judge(
-    run: RewardRun, module: Module, function: Function, rows: list[Row]
-) -> NeverRewarded | None:
+def _reward_never_given_by(
+    run: ComparingRewardRun, module: Module, function: Function, rows: list[Row]
+) -> RewardNeverGiven | None:
     """What one function says of the rows' own results; None where it rewards one, or it is not
     known.
     """
     shown: tuple[Any, Any, ast.AST] | None = None
     for row in rows:
-        columns = _columns_of_row(row)
-        final = _final_of_row(columns)
+        columns = _named_columns_of_row(row)
+        final = _final_result_of_row(columns)
         if final is None:
             return None
         run.compared.clear()
-        rewards = _rewards(run, function, columns, _answers(module.text, final))
+        rewards = _rewards(run, function, columns, _answers_ending_in(module.text, final))
         if not rewards or any(reward > 0 for reward in rewards):
             return None
-        mismatch = _mismatch_of(run.compared, final)
+        mismatch = _comparison_never_equal(run.compared, final)
         if mismatch is None:
             return None
         shown = shown or mismatch
     if shown is None:
         return None
     left, right, node = shown
-    return NeverRewarded(function, len(rows), _quote_value(left), _quote_value(right), node)
+    return RewardNeverGiven(
+        function, len(rows), _shortened_repr(left), _shortened_repr(right), node
+    )
 
 
-def _final_of_row(columns: dict[str, Value]) -> str | None:
+def _final_result_of_row(columns: dict[str, Value]) -> str | None:
     """The result that a row's reference ends in; None where no column has one."""
     for name, value in columns.items():
         plain = constant_of(value)
@@ -307,7 +320,7 @@ def _final_of_row(columns: dict[str, Value]) -> str | None:
     return None
 
 
-def _answers(text: str, final: str) -> list[str]:
+def _answers_ending_in(text: str, final: str) -> list[str]:
     """Answers that end in a result, in the usual forms and with the tags that stand in the script."""
     answers = [
         final,
@@ -329,7 +342,7 @@ def _answers(text: str, final: str) -> list[str]:
 
 
 def _rewards(
-    run: RewardRun, function: Function, columns: dict[str, Value], answers: list[str]
+    run: ComparingRewardRun, function: Function, columns: dict[str, Value], answers: list[str]
 ) -> list[float]:
     """What a function gives for these answers to one row; empty where one is not known."""
     given = _arguments_of_reward(columns, answers)
@@ -371,18 +384,18 @@ def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[
     return {**given, "completions": Sequence("list", completions)}
 
 
-def _mismatch_of(
+def _comparison_never_equal(
     compared: list[tuple[Any, Any, ast.AST]], final: str
 ) -> tuple[Any, Any, ast.AST] | None:
     """A comparison of the result, taken out of an answer, with something that it never equals."""
     for left, right, node in compared:
         for taken, other in ((left, right), (right, left)):
-            if _is_result(taken, final) and taken != other and not _is_plain_word(other):
+            if _is_final_result(taken, final) and taken != other and not _is_fixed_text(other):
                 return taken, other, node
     return None
 
 
-def _is_result(taken: Any, final: str) -> bool:
+def _is_final_result(taken: Any, final: str) -> bool:
     """Is it the result, as a text or a number?"""
     if isinstance(taken, str):
         return taken.strip().replace(",", "") == final.replace(",", "")
@@ -394,14 +407,14 @@ def _is_result(taken: Any, final: str) -> bool:
     return False
 
 
-def _is_plain_word(other: Any) -> bool:
+def _is_fixed_text(other: Any) -> bool:
     """Is it a fixed text of the code, as of `if extracted == ""`?"""
     return isinstance(other, str) and (
         not other.strip() or other.strip().lower() in ("none", "n/a")
     )
 
 
-def _quote_value(plain: Any) -> str:
+def _shortened_repr(plain: Any) -> str:
     """A value as Python writes it, its middle left out where it is long."""
     text = repr(plain)
     return text if len(text) <= 60 else f"{text[:20]}...{text[-36:]}"

@@ -1,5 +1,5 @@
-"""Symbolic runs of scripts that train a model: by a trainer of a library, or by a loop that calls
-`backward`.
+"""Says whether a symbolic run of a script trains a model: by a trainer of a library, or by a loop
+that calls `backward`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from truetune.source.symbolic_execution.trace import Trace
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer", "*lightning*.Trainer")
 
 
-def trains_in_run(trace: Trace) -> bool:
+def run_trains_model(trace: Trace) -> bool:
     """Does a run train a model?"""
     return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))

@@ -1,4 +1,4 @@
-"""What numbers a value holds in a run: logits, probabilities or their logarithms.
+"""Says what numbers a value holds in a symbolic run: logits, probabilities or their logarithms.
 
 How it works: a value is followed back, through reshapes, casts, slices and choices, to the softmax,
 sigmoid or logarithm that made it, to the output of a language model or to a linear layer.
@@ -65,26 +65,26 @@ class ScoreScale:
     origin: Value
 
 
-def scale_of(value: Value, depth: int = 0) -> ScoreScale | None:
+def score_scale_of(value: Value, depth: int = 0) -> ScoreScale | None:
     """What numbers a value holds; None where it is not known."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Choice):
-        return _common_scale(value.options, depth)
+        return _common_score_scale(value.options, depth)
     if isinstance(value, Attribute) and value.name == "logits":
         return ScoreScale("logits", value)
     if isinstance(value, Item):
         if constant_of(value.key) == "logits":
             return ScoreScale("logits", value)
-        return None if _is_part_of_output(value) else scale_of(value.base, depth + 1)
+        return None if _is_part_of_model_output(value) else score_scale_of(value.base, depth + 1)
     if isinstance(value, Operation):
         return _scale_of_operation(value, depth)
     return _scale_of_call(value, depth) if isinstance(value, Result) else None
 
 
-def _common_scale(values: tuple[Value, ...] | list[Value], depth: int) -> ScoreScale | None:
+def _common_score_scale(values: tuple[Value, ...] | list[Value], depth: int) -> ScoreScale | None:
     """The scale that all values have; None where one is not known, or differs."""
-    found = [scale_of(one, depth + 1) for one in values]
+    found = [score_scale_of(one, depth + 1) for one in values]
     first = found[0] if found else None
     is_one = first is not None and all(
         one is not None and one.scale == first.scale for one in found
@@ -92,7 +92,7 @@ def _common_scale(values: tuple[Value, ...] | list[Value], depth: int) -> ScoreS
     return first if is_one else None
 
 
-def _is_part_of_output(value: Item) -> bool:
+def _is_part_of_model_output(value: Item) -> bool:
     """Is it a part of a model's output, which holds loss, logits and states?"""
     base = value.base
     is_call = isinstance(base, Result) and base.call.method in ("__call__", "forward")
@@ -101,7 +101,7 @@ def _is_part_of_output(value: Item) -> bool:
 
 def _scale_of_operation(value: Operation, depth: int) -> ScoreScale | None:
     """The scale of logits over a temperature, and of a probability beside a small constant."""
-    first = scale_of(value.operands[0], depth + 1)
+    first = score_scale_of(value.operands[0], depth + 1)
     if first is None or len(value.operands) < 2:
         return None
     other = value.operands[1]
@@ -109,12 +109,12 @@ def _scale_of_operation(value: Operation, depth: int) -> ScoreScale | None:
     is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
     if value.operator in ("/", "*") and first.scale == "logits":
         # A temperature is a number, also one that is given from outside; a gate is a tensor.
-        return first if is_number or _may_be_number(other) else None
+        return first if is_number or _may_be_temperature(other) else None
     is_small = is_number and abs(plain) <= MAX_EPSILON
     return first if value.operator in ("+", "-") and is_small else None
 
 
-def _may_be_number(value: Value) -> bool:
+def _may_be_temperature(value: Value) -> bool:
     """Is it an attribute or an argument by whose name a temperature is given?"""
     name = value.name if isinstance(value, Attribute) else getattr(value, "name", "")
     return isinstance(name, str) and name.lower() in ("t", "temp", "temperature", "tau")
@@ -127,8 +127,8 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     if isinstance(layer, Result):
         return _scale_of_layer(value, layer.call, depth)
     if call.named(*JOINING) and call.args and isinstance(call.args[0], Sequence):
-        return _common_scale(call.args[0].items, depth)
-    name, given = _name_and_tensor(call)
+        return _common_score_scale(call.args[0].items, depth)
+    name, given = _function_name_and_tensor(call)
     if given is None:
         return None
     if name in SQUASHING:
@@ -137,7 +137,7 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
         return ScoreScale("log-probabilities", value)
     if name in CHOOSING:
         return ScoreScale("classes", value)
-    inner = scale_of(given, depth + 1)
+    inner = score_scale_of(given, depth + 1)
     if inner is None or name in KEEPING:
         return inner
     if name in LOGARITHMS and inner.scale == "probabilities":
@@ -147,8 +147,11 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     return None
 
 
-def _name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
-    """`softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x, -1)` and `F.softmax(x)`."""
+def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
+    """The name and the tensor of a call:
+
+    `softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x, -1)` and `F.softmax(x)`.
+    """
     if call.method is not None and call.receiver is not None:
         return call.method, call.receiver
     of_torch = [name for name in call.names if name.startswith("torch.")]

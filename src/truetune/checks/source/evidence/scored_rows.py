@@ -1,5 +1,5 @@
-"""The rows that a script scores: those that stand in it, those of the files that it names, or that
-lie beside it.
+"""Reads the rows that a script scores: those that stand in it, those of the files that it names, or
+that lie beside it.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ class ScoredRows(NamedTuple):
     source: str
 
 
-class WholeRows(NamedTuple):
+class RowsOfAnyType(NamedTuple):
     """Rows with their values of any type, and where they stand."""
 
     rows: list[Mapping[str, Any]]
     source: str
 
 
-def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
+def rows_with_text_columns(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
     """The rows that have all of these columns; None where there are none."""
-    inside = [row for row in _rows_inside(module) if set(columns) <= row.keys()]
+    inside = [row for row in _rows_written_in_script(module) if set(columns) <= row.keys()]
     if inside:
         return ScoredRows(inside, "this file")
-    for path in islice(_row_files(module), MAX_FILES):
-        rows = _rows_of(path, columns)
+    for path in islice(_candidate_row_files(module), MAX_FILES):
+        rows = _text_rows_of_file(path, columns)
         if rows:
             return ScoredRows(rows, path.name)
     return None
 
 
-def rows_with_column(module: Module, column: str) -> WholeRows | None:
+def rows_with_column(module: Module, column: str) -> RowsOfAnyType | None:
     """Rows with this column, their values as they are, of the script or of the one file that it
     names and that has them; None where several have."""
     found = [
-        WholeRows(with_column, name)
+        RowsOfAnyType(with_column, name)
         for name, rows in named_rows(module).items()
         if (with_column := [row for row in rows if column in row])
     ]
     return found[0] if len(found) == 1 else None
 
 
-def rows_beside(module: Module, column: str) -> WholeRows | None:
+def rows_beside(module: Module, column: str) -> RowsOfAnyType | None:
     """Rows with this column, their values as they are: of the script, of a file that it names, or
     of one beside it.
 
@@ -72,24 +72,24 @@ def rows_beside(module: Module, column: str) -> WholeRows | None:
     if named is not None or named_rows(module):
         return named
     found = [
-        WholeRows(rows, path.name)
-        for path in islice(_row_files(module), MAX_FILES)
-        if (rows := [row for row in _records_of(path) if column in row])
+        RowsOfAnyType(rows, path.name)
+        for path in islice(_candidate_row_files(module), MAX_FILES)
+        if (rows := [row for row in _first_rows_of_file(path) if column in row])
     ]
     return found[0] if len(found) == 1 else None
 
 
-def all_rows_beside(module: Module, column: str) -> Iterator[WholeRows]:
+def all_rows_beside(module: Module, column: str) -> Iterator[RowsOfAnyType]:
     """As `rows_beside`, of every file that has the column: those that the script names, or those
     beside it.
     """
     named = named_rows(module)
-    files = islice(_row_files(module), MAX_FILES) if not named else ()
-    found = [*named.items(), *((path.name, _records_of(path)) for path in files)]
+    files = islice(_candidate_row_files(module), MAX_FILES) if not named else ()
+    found = [*named.items(), *((path.name, _first_rows_of_file(path)) for path in files)]
     for name, rows in found:
         with_column = [row for row in rows if column in row]
         if with_column:
-            yield WholeRows(with_column, name)
+            yield RowsOfAnyType(with_column, name)
 
 
 def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
@@ -102,30 +102,32 @@ def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
         for element in node.elts
         if isinstance(element, ast.Dict)
         and len(node.elts) >= MIN_ROWS_INSIDE
-        and not _is_in_a_row(module, node)
+        and not _is_value_of_row(module, node)
     ]
     inside: list[Mapping[str, Any]] = [value for value in values if isinstance(value, dict)]
     if inside:
         return {"this file": inside}
-    files = {path.name: _records_of(path) for path in islice(_named_files(module), MAX_FILES)}
+    files = {
+        path.name: _first_rows_of_file(path) for path in islice(_named_files(module), MAX_FILES)
+    }
     return {name: rows for name, rows in files.items() if rows}
 
 
-def _is_in_a_row(module: Module, node: ast.List) -> bool:
+def _is_value_of_row(module: Module, node: ast.List) -> bool:
     """Is a list the value of a row, as its messages are?"""
     return isinstance(module.scopes.parent.get(node), ast.Dict)
 
 
-def _rows_inside(module: Module) -> Iterator[Row]:
+def _rows_written_in_script(module: Module) -> Iterator[Row]:
     """The rows that stand in the script as dictionaries of constants."""
     for node in module.nodes(ast.List):
         for element in node.elts:
             value = module.flow.value(element) if isinstance(element, ast.Dict) else None
             if isinstance(value, dict):
-                yield _texts_of_row(value)
+                yield _shortened_texts_of_row(value)
 
 
-def _row_files(module: Module) -> Iterator[Path]:
+def _candidate_row_files(module: Module) -> Iterator[Path]:
     """Files that the script names, then others of its folder."""
     folder = Path(module.path).parent
     if not folder.is_dir():
@@ -151,15 +153,15 @@ def _named_files(module: Module) -> Iterator[Path]:
             yield path
 
 
-def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
+def _text_rows_of_file(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The first rows of a file, where they have these columns; nothing where it can't be read."""
-    rows = _records_of(path)
+    rows = _first_rows_of_file(path)
     if not rows or not all(set(columns) <= row.keys() for row in rows):
         return []
-    return [_texts_of_row(row) for row in rows]
+    return [_shortened_texts_of_row(row) for row in rows]
 
 
-def _records_of(path: Path) -> list[Mapping[str, Any]]:
+def _first_rows_of_file(path: Path) -> list[Mapping[str, Any]]:
     """The first rows of a file; nothing where it can't be read."""
     try:
         source = find_sources([str(path)])[0]
@@ -170,6 +172,6 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
     return [row for row in records if isinstance(row, dict)]
 
 
-def _texts_of_row(row: Mapping[str, object]) -> Row:
+def _shortened_texts_of_row(row: Mapping[str, object]) -> Row:
     """The texts of a row, each by its column, cut where they are long."""
     return {name: text[:MAX_TEXT] for name, text in row.items() if isinstance(text, str)}

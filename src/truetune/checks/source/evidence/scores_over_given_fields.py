@@ -1,5 +1,5 @@
-"""Scores of fields that go over the fields of a prediction, so that what it leaves out is not
-counted.
+"""Finds scores that go over the fields of a prediction only, so that what the prediction leaves out
+is not counted.
 
 How it works: names say which of two mappings is the model's (`pred`, `answer`). Silent wherever the
 file uses the other one for more than looking fields up: it may count what is missing there.
@@ -11,13 +11,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.loop_score_counts import (
+from truetune.checks.source.evidence.score_counts_of_loops import (
     ANSWER_READER_NAME,
     ANSWER_VALUE_NAME,
     MEAN_NAME,
     REFERENCE_NAME,
-    counter_of,
-    is_divisor,
+    counter_raised_by,
+    is_divisor_of_score,
     is_precision,
 )
 from truetune.source.module import Module
@@ -41,28 +41,31 @@ class FieldScore(NamedTuple):
 def scores_over_given_fields(module: Module) -> Iterator[FieldScore]:
     """The scores of a file that count the fields of a prediction and no others."""
     for loop in module.nodes(ast.For):
-        fields = _fields_of(loop.target, loop.iter)
+        fields = _mapping_and_key_looped_over(loop.target, loop.iter)
         if fields is None or not _may_lack_fields(module, fields[0]):
             continue
         reference = _reference_read(loop.body, fields[1], fields[0])
         if reference is None or not _is_only_looked_up(module, reference):
             continue
         for statement in ast.walk(loop):
-            name = counter_of(statement) if isinstance(statement, ast.stmt) else None
-            if name is not None and is_divisor(module, loop, name):
+            name = counter_raised_by(statement) if isinstance(statement, ast.stmt) else None
+            if name is not None and is_divisor_of_score(module, loop, name):
                 yield FieldScore(loop, ast.unparse(fields[0]), ast.unparse(reference), name)
                 break
-    yield from _scores_of_comprehensions(module)
+    yield from _field_scores_of_comprehensions(module)
 
 
-def _scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
-    """`sum(gold.get(k) == v for k, v in pred.items()) / len(pred)`, and the mean of such a list."""
+def _field_scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
+    """The field scores that are the mean of a comprehension.
+
+    `sum(gold.get(k) == v for k, v in pred.items()) / len(pred)`, and the mean of such a list.
+    """
     for node in module.nodes(ast.BinOp, ast.Call):
         made, counter = _mean_of_comprehension(node)
         if made is None or len(made.generators) != 1:
             continue
         generator = made.generators[0]
-        fields = _fields_of(generator.target, generator.iter)
+        fields = _mapping_and_key_looped_over(generator.target, generator.iter)
         if fields is None or not _may_lack_fields(module, fields[0]):
             continue
         given = ast.unparse(fields[0])
@@ -87,7 +90,7 @@ def _mean_of_comprehension(node: ast.AST) -> tuple[ast.GeneratorExp | ast.ListCo
     return (made, counter) if isinstance(made, ast.GeneratorExp | ast.ListComp) else (None, "")
 
 
-def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
+def _mapping_and_key_looped_over(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
     """(mapping, name of the key) of `for key, value in pred.items()` and `for key in pred`; None of
     other loops.
     """
@@ -116,13 +119,13 @@ def _reference_read(
     """
     own = ast.unparse(given)
     for node in (part for one in body for part in ast.walk(one)):
-        holder = _mapping_read(node, key)
+        holder = _mapping_looked_up(node, key)
         if isinstance(holder, ast.Name) and holder.id != own and REFERENCE_NAME.search(holder.id):
             return holder
     return None
 
 
-def _mapping_read(node: ast.AST, key: str) -> ast.expr | None:
+def _mapping_looked_up(node: ast.AST, key: str) -> ast.expr | None:
     """`gold` of `gold[key]` and of `gold.get(key)`; None for any other expression."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return node.value if ast.unparse(node.slice) == key else None
@@ -140,7 +143,9 @@ def _is_only_looked_up(module: Module, reference: ast.Name) -> bool:
     for node in module.nodes(ast.Name):
         if node.id != reference.id or not isinstance(node.ctx, ast.Load):
             continue
-        if module.scopes.of[node] is not around and not _is_inner(module, node, reference):
+        if module.scopes.of[node] is not around and not _one_is_inside_comprehension(
+            module, node, reference
+        ):
             continue
         parent = module.scopes.parent.get(node)
         is_key = isinstance(parent, ast.Subscript) and parent.value is node
@@ -151,7 +156,7 @@ def _is_only_looked_up(module: Module, reference: ast.Name) -> bool:
     return True
 
 
-def _is_inner(module: Module, node: ast.Name, reference: ast.Name) -> bool:
+def _one_is_inside_comprehension(module: Module, node: ast.Name, reference: ast.Name) -> bool:
     """Does one of the two stand in a comprehension of the other's function?"""
     around = {id(part) for part in module.parents(reference)}
     return any(
@@ -174,7 +179,10 @@ def _may_lack_fields(module: Module, given: ast.expr) -> bool:
 
 
 def _is_parsed_answer(module: Module, value: ast.expr) -> bool:
-    """`json.loads(...)`, `parse(text)`, `row["prediction"]`, and none that fills in fields."""
+    """Is a value read out of an answer without a step that fills in fields:
+
+    `json.loads(...)`, `parse(text)`, `row["prediction"]`?
+    """
     if isinstance(value, ast.Subscript | ast.Name):
         return True
     if isinstance(value, ast.Dict):

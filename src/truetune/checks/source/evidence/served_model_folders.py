@@ -1,4 +1,4 @@
-"""Which folders stand behind the names of models in requests: those that vLLM servers of the same
+"""Finds which folders answer under the model names of requests: those that vLLM servers of the same
 project give them.
 
 A server that is started with a chat template of its own is left out: what its prompts look like is
@@ -27,7 +27,7 @@ BESIDE = frozenset(("messages", "prompt", "input"))
 """Keys beside `model` in the body of a request"""
 
 
-def requested_models(module: Module) -> Iterator[ast.expr]:
+def model_names_in_requests(module: Module) -> Iterator[ast.expr]:
     """The names of models in requests."""
     for call in module.methods("create", "parse", "stream"):
         named = call.keywords.get("model")
@@ -46,13 +46,15 @@ def requested_models(module: Module) -> Iterator[ast.expr]:
             yield call.keywords["model"]
 
 
-def servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:
+def vllm_servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:
     """The vLLM servers that commands around a script start, each with the path of its commands."""
-    return servers_around_path(Path(module.path))
+    return vllm_servers_around_path(Path(module.path))
 
 
-def servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerCommand]]:
-    """The same for any file of a project."""
+def vllm_servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerCommand]]:
+    """The vLLM servers that commands around any file of a project start, each with the path of its
+    commands.
+    """
     for path in files_around(around):
         if not is_command_file(path):
             continue
@@ -64,7 +66,7 @@ def servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerCommand]]
             yield str(path), server
 
 
-def served_names(server: VllmServerCommand) -> dict[str, str]:
+def folders_by_served_name(server: VllmServerCommand) -> dict[str, str]:
     """Name -> folder or model of all that a server answers under."""
     first = server.options[0] if server.options and server.options[0][:1] != "-" else None
     model = last_option(server.options, "--model") or first
@@ -75,11 +77,11 @@ def served_names(server: VllmServerCommand) -> dict[str, str]:
 
 def served_folders(module: Module) -> frozenset[str]:
     """The folders that answer the requests of a file; empty where the server around it is not one."""
-    requested = list(requested_models(module))
-    servers = [server for _, server in servers_around(module)] if requested else []
+    requested = list(model_names_in_requests(module))
+    servers = [server for _, server in vllm_servers_around(module)] if requested else []
     if len(servers) != 1 or last_option(servers[0].options, "--chat-template"):
         return frozenset()
-    folders = served_names(servers[0])
+    folders = folders_by_served_name(servers[0])
     names = {text for node in requested for text in possible_texts(module, node)}
     if not names:
         # Requests whose name only the program knows go to the one adapter, if there is one.

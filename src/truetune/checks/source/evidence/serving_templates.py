@@ -1,4 +1,5 @@
-"""Files that serve a model by another chat template than the script beside them trains it with.
+"""Finds files that serve a model by another chat template than the script beside them trains it
+with.
 
 The template of a training is told by its first mark before a question: what `get_chat_template` is
 given, else what the published template of the model's family writes. That of a server is read from
@@ -25,11 +26,11 @@ from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
     PromptForm,
     is_written_by_script,
-    loaded_names,
-    prompt_form,
+    loaded_model_names,
+    model_folders_written,
+    single_prompt_form,
     training_scripts_beside,
     trains_a_model,
-    written_folders,
 )
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.weight_uses import find_weight_uses
@@ -47,7 +48,7 @@ MAX_FILES = 40
 """Of the files around a script that may serve"""
 
 
-class OtherTemplate(NamedTuple):
+class ServedByOtherTemplate(NamedTuple):
     """A file that serves what a script trains, by another template."""
 
     use: WeightUse
@@ -59,26 +60,26 @@ class OtherTemplate(NamedTuple):
     """Where the training says so"""
 
 
-def other_templates(module: Module) -> Iterator[OtherTemplate]:
+def served_by_other_templates(module: Module) -> Iterator[ServedByOtherTemplate]:
     """What serves the model of a training script in another form, each file once."""
-    form = prompt_form(module) if trains_a_model(module) else None
+    form = single_prompt_form(module) if trains_a_model(module) else None
     if form is None:
         return
-    marks = _marks_of_training(module, form)
+    marks = _trained_prompt_marks(module, form)
     if not marks:
         return
     seen: set[str] = set()
     for use in find_weight_uses([module.path, *_files_around(Path(module.path))]):
-        served = _mark_served(use) if use.template and use.file not in seen else None
+        served = _served_question_mark(use) if use.template and use.file not in seen else None
         # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
             continue
         if _serves_trained_model(use, module):
             seen.add(use.file)
-            yield OtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
+            yield ServedByOtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
 
 
-class OtherNamedTemplate(NamedTuple):
+class AskedByOtherTemplate(NamedTuple):
     """A file that asks by one named template what another trains by another."""
 
     asked: str
@@ -90,7 +91,7 @@ class OtherNamedTemplate(NamedTuple):
     """Where the training says so"""
 
 
-def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
+def asked_by_other_templates(module: Module) -> Iterator[AskedByOtherTemplate]:
     """The template that a file gives its tokenizer before it asks, where the training gave it one
     of another family.
     """
@@ -100,17 +101,17 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     if len({mark for _, mark in named}) != 1:
         return
     call, asked_mark = named[0]
-    loaded = loaded_names(module) | _of_unsloth(module)
+    loaded = loaded_model_names(module) | _models_loaded_by_unsloth(module)
     for training in training_scripts_beside(module):
-        folders = written_folders(training)
+        folders = model_folders_written(training)
         if not any(is_written_by_script(name, folders) for name in loaded):
             continue
-        form, trained = prompt_form(training), _one_mark(training)
+        form, trained = single_prompt_form(training), _single_template_mark(training)
         if form is not None and trained is not None and trained != asked_mark:
-            yield OtherNamedTemplate(asked_mark, call.node, trained, training, form.node)
+            yield AskedByOtherTemplate(asked_mark, call.node, trained, training, form.node)
 
 
-def _one_mark(module: Module) -> str | None:
+def _single_template_mark(module: Module) -> str | None:
     """The mark of the template that a file names; None where it names several, or one that is not
     known.
     """
@@ -118,8 +119,11 @@ def _one_mark(module: Module) -> str | None:
     return marks.pop() if len(marks) == 1 else None
 
 
-def _of_unsloth(module: Module) -> frozenset[str]:
-    """What Unsloth loads: `FastLanguageModel.from_pretrained(model_name=...)`."""
+def _models_loaded_by_unsloth(module: Module) -> frozenset[str]:
+    """The names of the models that Unsloth loads:
+
+    `FastLanguageModel.from_pretrained(model_name=...)`.
+    """
     names = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
     return frozenset(text for node in names for text in possible_texts(module, node))
 
@@ -134,7 +138,7 @@ def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
         yield call, mark_of_template(value) if isinstance(value, str) else None
 
 
-def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
+def _trained_prompt_marks(module: Module, form: PromptForm) -> frozenset[str]:
     """What stands before a question, or of a prompt by hand before its answer; empty where it is
     not known.
     """
@@ -153,7 +157,7 @@ def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
     return frozenset(marks) if len(marks) == len(known) == 1 else frozenset()
 
 
-def _mark_served(use: WeightUse) -> str | None:
+def _served_question_mark(use: WeightUse) -> str | None:
     """The first mark that a server writes before a question; None where it is not known."""
     mark = mark_of_template(use.template)
     if mark is None and "{{" in use.template and not PLACES.sub("", use.template).strip():
@@ -165,7 +169,7 @@ def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     """Is it what this script trained: a folder that it writes, or weights of one's own where no
     other script trains?
     """
-    folders = written_folders(module)
+    folders = model_folders_written(module)
     if any(is_written_by_script(folder, folders) for folder in use.folders):
         return True
     of_its_own = all(Path(folder).suffix == ".gguf" for folder in use.folders)

@@ -1,4 +1,6 @@
-"""Arguments that a script takes from a settings file beside it: `LoraConfig(**cfg["lora"])`.
+"""Reads the arguments that a script takes from a settings file beside it:
+
+`LoraConfig(**cfg["lora"])`.
 
 The script says which keys it reads, and not always which file. So each YAML or JSON file in its
 folder, or in a folder of settings there, that has a mapping under these keys may be the one; what
@@ -42,7 +44,7 @@ class ReadSettings(NamedTuple):
     keys: tuple[str, ...]
 
 
-def surely_lacks(module: Module, call: Call, name: str) -> bool:
+def surely_lacks_argument(module: Module, call: Call, name: str) -> bool:
     """Is an argument certainly not given, by the call itself or by the settings that `**` spreads
     in it?
     """
@@ -50,11 +52,11 @@ def surely_lacks(module: Module, call: Call, name: str) -> bool:
         return False
     if not call.open:
         return call.lacks(name)
-    mappings = settings_spread(module, call)
+    mappings = settings_spread_into_call(module, call)
     return mappings is not None and not any(name in one for one in mappings)
 
 
-def settings_spread(module: Module, call: Call) -> list[Mapping[str, Any]] | None:
+def settings_spread_into_call(module: Module, call: Call) -> list[Mapping[str, Any]] | None:
     """What `**` may spread in a call, by the settings beside the script; None where some of it is
     not seen.
     """
@@ -63,15 +65,15 @@ def settings_spread(module: Module, call: Call) -> list[Mapping[str, Any]] | Non
     for value in spread:
         if module.flow.entries(value)[1]:
             continue  # a dictionary of the files, whose entries the call has already
-        settings = read_settings(module, value)
-        beside = list(_mappings_beside(module, settings)) if settings is not None else []
+        settings = settings_part_of_expression(module, value)
+        beside = list(_settings_mappings_beside(module, settings)) if settings is not None else []
         if not beside:
             return None
         mappings += beside
     return mappings
 
 
-def read_settings(module: Module, value: ast.expr) -> ReadSettings | None:
+def settings_part_of_expression(module: Module, value: ast.expr) -> ReadSettings | None:
     """The part of a settings file that an expression is; None where it comes from elsewhere."""
     keys: list[str] = []
     node: ast.AST = value
@@ -86,7 +88,7 @@ def read_settings(module: Module, value: ast.expr) -> ReadSettings | None:
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             keys.append(str(node.slice.value))
             node = node.value
-        elif isinstance(node, ast.Attribute) and _is_end(module, node):
+        elif isinstance(node, ast.Attribute) and _is_key_of_read_settings(module, node):
             keys.append(node.attr)
             node = node.value
         else:
@@ -107,12 +109,14 @@ def _single_whole_origin(module: Module, node: ast.AST) -> ast.AST | None:
     return None if origins[0].node is node else origins[0].node
 
 
-def _is_end(module: Module, node: ast.Attribute) -> bool:
+def _is_key_of_read_settings(module: Module, node: ast.Attribute) -> bool:
     """Is nothing in the files known to set this attribute? Then it is a key of what was read."""
     return all(origin.node is node for origin in module.flow.origins(node))
 
 
-def _mappings_beside(module: Module, settings: ReadSettings) -> Iterator[Mapping[str, Any]]:
+def _settings_mappings_beside(
+    module: Module, settings: ReadSettings
+) -> Iterator[Mapping[str, Any]]:
     """What the files beside the script hold under these keys, where that is a mapping."""
     folder = Path(module.home(settings.reader).path).absolute().parent
     files = [

@@ -1,4 +1,4 @@
-"""Scripts that run as several processes, and code in them that every process runs.
+"""Says whether a script runs as several processes, and whether every process runs a place in it.
 
 A script that is made for several processes says it: it starts or joins a process group, reads a
 launcher's variables, asks which process it is, or a command beside it starts several. The
@@ -57,7 +57,7 @@ class SeveralProcesses(NamedTuple):
     """Or is it only made for it?"""
 
 
-def several_processes(module: Module) -> SeveralProcesses | None:
+def sign_of_several_processes(module: Module) -> SeveralProcesses | None:
     """What says that a script runs as several processes; None where nothing does."""
     command = launch_command(module)
     if command is not None:
@@ -81,31 +81,31 @@ def runs_in_every_process(module: Module, node: ast.AST, depth: int = MAX_CALLER
     around the calls of its function?"""
     inner = node
     for around in module.parents(node):
-        if _is_guard(module, around, inner):
+        if _is_process_guard(module, around, inner):
             return False
         if isinstance(around, FUNCTIONS):
-            return not _leaves_before(module, around, node) and _is_called_by_every_process(
-                module, around, depth
-            )
+            return not _returns_early_for_some_processes(
+                module, around, node
+            ) and _is_called_by_every_process(module, around, depth)
         inner = around
     return not any(True for part in module.with_linked for _ in part.calls(*SPAWNERS))
 
 
 def differs_by_process(module: Module, expression: ast.AST) -> bool:
     """Does a path or a condition name the process, itself or by where one of its names comes from?"""
-    return _matches(module, expression, OWN_PATH)
+    return _matches_with_names(module, expression, OWN_PATH)
 
 
-def _is_guard(module: Module, around: ast.AST, inner: ast.AST) -> bool:
+def _is_process_guard(module: Module, around: ast.AST, inner: ast.AST) -> bool:
     """Is it a condition on the process, or a context in which processes take turns?"""
     if isinstance(around, ast.If | ast.IfExp | ast.While) and inner is not around.test:
-        return _matches(module, around.test, RANK_WORDS)
+        return _matches_with_names(module, around.test, RANK_WORDS)
     if isinstance(around, ast.With | ast.AsyncWith):
         return any(IN_TURN.search(ast.unparse(item.context_expr)) for item in around.items)
     return False
 
 
-def _matches(module: Module, expression: ast.AST, pattern: re.Pattern[str]) -> bool:
+def _matches_with_names(module: Module, expression: ast.AST, pattern: re.Pattern[str]) -> bool:
     """Does a pattern stand in an expression, or in what one of its names stands for?"""
     if pattern.search(ast.unparse(expression)):
         return True
@@ -118,13 +118,13 @@ def _matches(module: Module, expression: ast.AST, pattern: re.Pattern[str]) -> b
     )
 
 
-def _leaves_before(module: Module, function: ast.AST, node: ast.AST) -> bool:
+def _returns_early_for_some_processes(module: Module, function: ast.AST, node: ast.AST) -> bool:
     """Does a function return for some processes above this place: `if rank != 0: return`?"""
     for part in ast.walk(function):
         if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
             continue
         ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)
-        if ends and _matches(module, part.test, RANK_WORDS):
+        if ends and _matches_with_names(module, part.test, RANK_WORDS):
             return True
     return False
 

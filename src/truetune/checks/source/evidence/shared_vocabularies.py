@@ -1,4 +1,4 @@
-"""Which published models share one vocabulary, by their names.
+"""States which published models share one vocabulary, by their names.
 
 Each group is a set of models whose tokenizers give the same ids to the same ordinary text, so that
 taking another one of the group is no fault (an adapter's base, a chat model and its base, models

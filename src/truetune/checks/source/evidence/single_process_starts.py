@@ -1,4 +1,6 @@
-"""Commands that start a script as one process, and how many GPUs they show it."""
+"""Finds the commands of a project that start a script as one process, and how many GPUs they show
+it.
+"""
 
 from __future__ import annotations
 
@@ -69,14 +71,16 @@ def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
         # Any count of tasks but 1: srun starts the command that often.
         is_named = wanted.name in text or f"-m {wanted.stem}" in text or f".{wanted.stem}" in text
         if is_named and not TASKS.search(text):
-            yield from _in_file(file, text, wanted)
+            yield from _single_process_starts_in_file(file, text, wanted)
 
 
-def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart]:
+def _single_process_starts_in_file(
+    file: Path, text: str, wanted: Path
+) -> Iterator[SingleProcessStart]:
     """The commands of one file that start the script as one process with several GPUs."""
-    standing = _count_of_task(file, text)
-    for number, line in _joined_lines(text):
-        gpus = _gpu_count(line)
+    standing = _gpu_count_of_task(file, text)
+    for number, line in _lines_with_continuations(text):
+        gpus = _gpu_count_of_line(line)
         if gpus and IS_SETTING.match(line):
             standing = gpus
         line = BETWEEN_WORDS.sub(" ", line)
@@ -86,14 +90,14 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart
                 word_names_script(word, file, wanted) for word in line.split()
             )
         else:
-            is_start = _starts_script(line, file, wanted)
+            is_start = _line_starts_script(line, file, wanted)
         count = gpus or standing
         if is_start and count > 1:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"
             yield SingleProcessStart(count, where, text, by_launcher)
 
 
-def _starts_script(line: str, file: Path, wanted: Path) -> bool:
+def _line_starts_script(line: str, file: Path, wanted: Path) -> bool:
     """Does `python` start the script in this line, as a file or as a module?"""
     started = PYTHON.search(line)
     if started is not None:
@@ -104,19 +108,19 @@ def _starts_script(line: str, file: Path, wanted: Path) -> bool:
     )
 
 
-def _count_of_task(file: Path, text: str) -> int:
+def _gpu_count_of_task(file: Path, text: str) -> int:
     """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different
     sizes are.
     """
     lines = text.splitlines() if file.suffix in (".yaml", ".yml") else []
-    counts = {_gpu_count(line) for line in lines if OF_TASK.match(line)}
+    counts = {_gpu_count_of_line(line) for line in lines if OF_TASK.match(line)}
     if RESERVES_GPUS.search(text):
         reserved = (COMPOSE_COUNT.match(line) for line in lines)
         counts |= {int(count[1]) for count in reserved if count is not None}
     return counts.pop() if len(counts) == 1 else 0
 
 
-def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+def _lines_with_continuations(text: str) -> Iterator[tuple[int, str]]:
     """The lines; one that continues over several is one."""
     continued = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -128,7 +132,7 @@ def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, whole
 
 
-def _gpu_count(line: str) -> int:
+def _gpu_count_of_line(line: str) -> int:
     """How many GPUs a line shows, or asks for; 0 where it says nothing of them."""
     visible = VISIBLE.search(line)
     if visible is not None:

@@ -1,4 +1,5 @@
-"""Which match of a pattern a script takes of a text, and of which column of its rows the text is.
+"""Finds which match of a pattern a script takes of a text, and of which column of its rows the text
+is.
 
 How it works: a search is followed to the place where its match is taken (`search(...).group(1)`,
 `findall(...)[-1]`), and its text back to a column, through parameters of functions and the methods
@@ -58,14 +59,14 @@ class TakenMatch(NamedTuple):
     starts_at_begin: bool
     """`match` finds nothing but at the beginning"""
 
-    def text_of(self, text: str) -> str | None:
+    def searched_text(self, text: str) -> str | None:
         """The text as it is searched; None where another pattern finds something before."""
         for change in self.changes:
             text = change(text)
         return None if any(pattern.search(text) for pattern in self.earlier) else text
 
 
-class _Way(NamedTuple):
+class _ColumnWithChanges(NamedTuple):
     """A column, and what is done to its text."""
 
     column: str
@@ -74,12 +75,12 @@ class _Way(NamedTuple):
 
 def taken_matches(module: Module) -> Iterator[TakenMatch]:
     """The searches of a file whose taken match and columns are known; one for each column."""
-    yield from _parts_of_texts(module)
+    yield from _split_parts_as_matches(module)
     if not module.mentions("re"):
         return
-    for call in searches(module):
+    for call in regex_searches(module):
         pattern = compiled_pattern_of_call(module, call)
-        taken = _taken_by(module, call)
+        taken = _match_and_group_taken(module, call)
         is_method = call.method in SEARCH_METHODS
         text = call.argument(0 if is_method else 1, "string")
         if pattern is None or taken is None or text is None:
@@ -87,17 +88,17 @@ def taken_matches(module: Module) -> Iterator[TakenMatch]:
         which, group = taken
         if group > pattern.groups:
             continue
-        earlier = _patterns_before(module, call)
+        earlier = _patterns_tried_before(module, call)
         if earlier is None:
             continue
-        begins = _name_of_search(call) in ("match", "fullmatch")
-        for way in _ways(module, text, MAX_DEPTH):
+        begins = _search_function_name(call) in ("match", "fullmatch")
+        for way in _columns_with_changes(module, text, MAX_DEPTH):
             yield TakenMatch(
                 call.node, way.column, pattern, which, group, way.changes, earlier, begins
             )
 
 
-def _parts_of_texts(module: Module) -> Iterator[TakenMatch]:
+def _split_parts_as_matches(module: Module) -> Iterator[TakenMatch]:
     """The words and lines that `text.split()[0]` and `text.splitlines()[-1]` take, as matches of a
     pattern.
     """
@@ -109,11 +110,11 @@ def _parts_of_texts(module: Module) -> Iterator[TakenMatch]:
         which = {0: FIRST, -1: LAST}.get(_constant_index(node) or 0)
         if pattern is None or which is None or _constant_index(node) is None:
             continue
-        for way in _ways(module, call.func.value, MAX_DEPTH):
+        for way in _columns_with_changes(module, call.func.value, MAX_DEPTH):
             yield TakenMatch(node, way.column, pattern, which, 0, way.changes, (), False)
 
 
-def searches(module: Module) -> Iterator[Call]:
+def regex_searches(module: Module) -> Iterator[Call]:
     """The searches of texts by a pattern."""
     names = tuple(f"re.{name}" for name in SEARCH_METHODS)
     for call in module.all_calls:
@@ -121,27 +122,31 @@ def searches(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _name_of_search(call: Call) -> str:
+def _search_function_name(call: Call) -> str:
     """`search`, `findall`, ..."""
     return call.method or call.names[0].rpartition(".")[2]
 
 
-def _taken_by(module: Module, call: Call) -> tuple[str, int] | None:
+def _match_and_group_taken(module: Module, call: Call) -> tuple[str, int] | None:
     """(which match, which group) a script takes of what a search gives; None where that is not
     plain.
     """
-    name = _name_of_search(call)
-    uses = list(_uses_of(module, call.node))
+    name = _search_function_name(call)
+    uses = list(_uses_of_value(module, call.node))
     if name == "finditer":
         return None
     if name == "findall":
-        return _taken_of_all(compiled_pattern_of_call(module, call), uses)
+        return _match_and_group_of_findall(compiled_pattern_of_call(module, call), uses)
     groups = [group for use in uses if (group := _group_taken(module, use)) is not None]
     return (FIRST, groups[0]) if len(set(groups)) == 1 else None
 
 
-def _taken_of_all(pattern: re.Pattern[str] | None, uses: list[ast.AST]) -> tuple[str, int] | None:
-    """As `_taken_by`, of the list that `findall` gives: its first item or its last one."""
+def _match_and_group_of_findall(
+    pattern: re.Pattern[str] | None, uses: list[ast.AST]
+) -> tuple[str, int] | None:
+    """As `_match_and_group_taken`, of the list that `findall` gives: its first item or its last
+    one.
+    """
     places = {_constant_index(use) for use in uses if isinstance(use, ast.Subscript)}
     place = places.pop() if len(places) == 1 else None
     if pattern is None or pattern.groups > 1 or place is None:
@@ -150,7 +155,7 @@ def _taken_of_all(pattern: re.Pattern[str] | None, uses: list[ast.AST]) -> tuple
     return None if which is None else (which, pattern.groups)
 
 
-def _uses_of(module: Module, node: ast.expr) -> Iterator[ast.AST]:
+def _uses_of_value(module: Module, node: ast.expr) -> Iterator[ast.AST]:
     """What a script does with the value of an expression: what stands around it, or around the name
     it is bound to.
     """
@@ -199,59 +204,61 @@ def _group_taken(module: Module, use: ast.AST) -> int | None:
     return group if isinstance(group, int) and not isinstance(group, bool) else None
 
 
-def _patterns_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
+def _patterns_tried_before(module: Module, call: Call) -> tuple[re.Pattern[str], ...] | None:
     """The patterns that the same function tries before; None where one is not known, or works on
     another text.
     """
     function = module.function_around(call.node)
     if function is None:
         return ()
-    text = ast.unparse(_text_of(call) or call.node)
+    text = ast.unparse(_searched_text_argument(call) or call.node)
     found: list[re.Pattern[str]] = []
-    for other in searches(module):
+    for other in regex_searches(module):
         if other.node is call.node or module.function_around(other.node) is not function:
             continue
         if (other.node.lineno, other.node.col_offset) > (call.node.lineno, call.node.col_offset):
             continue
-        pattern, searched = compiled_pattern_of_call(module, other), _text_of(other)
+        pattern, searched = compiled_pattern_of_call(module, other), _searched_text_argument(other)
         if pattern is None or searched is None or ast.unparse(searched) != text:
             return None
         found.append(pattern)
     return tuple(found)
 
 
-def _text_of(call: Call) -> ast.expr | None:
+def _searched_text_argument(call: Call) -> ast.expr | None:
     """The text that is searched."""
     return call.argument(0 if call.method in SEARCH_METHODS else 1, "string")
 
 
-def _ways(module: Module, text: ast.expr, depth: int) -> Iterator[_Way]:
+def _columns_with_changes(
+    module: Module, text: ast.expr, depth: int
+) -> Iterator[_ColumnWithChanges]:
     """The columns that a text is, each with what is done to it."""
     column = field_name_read(text)
     if column is not None:
-        yield _Way(column)
+        yield _ColumnWithChanges(column)
         return
     if depth == 0:
         return
     if isinstance(text, ast.Name):
-        for inner in _values_of_name(module, text):
-            yield from _ways(module, inner, depth - 1)
+        for inner in _assigned_or_passed_values(module, text):
+            yield from _columns_with_changes(module, inner, depth - 1)
         looped = _column_looped_over(module, text)
         if looped is not None:
-            yield _Way(looped)
+            yield _ColumnWithChanges(looped)
         return
-    before, change = _change_of(text)
+    before, change = _source_and_text_change(text)
     if before is not None and change is not None:
-        for way in _ways(module, before, depth):
-            yield _Way(way.column, (*way.changes, change))
+        for way in _columns_with_changes(module, before, depth):
+            yield _ColumnWithChanges(way.column, (*way.changes, change))
 
 
-def _values_of_name(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+def _assigned_or_passed_values(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """What a name stands for: the one value that it is given, or what the calls of its function
     pass.
     """
     function = module.function_around(name)
-    bound = _bindings(function if function is not None else module.tree, name.id)
+    bound = _names_binding(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
         if not bound and isinstance(function, ast.FunctionDef):
@@ -292,35 +299,37 @@ def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | Non
     )
 
 
-def _bindings(around: ast.AST, name: str) -> list[ast.Name]:
+def _names_binding(around: ast.AST, name: str) -> list[ast.Name]:
     """Where a name is bound in a function or a file."""
     names = (node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _change_of(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
-    """(text before, what is done to it) of `text.strip()`, `str(text)`, `text.split("...")[-1]`;
-    else nothing.
+def _source_and_text_change(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
+    """The text before a change, and the change, of `text.strip()`, `str(text)`,
+    `text.split("...")[-1]`; (None, None) otherwise.
     """
     if isinstance(text, ast.Subscript) and isinstance(text.value, ast.Call):
-        return _change_of_part(text, text.value)
+        return _source_and_part_change(text, text.value)
     if not isinstance(text, ast.Call):
         return None, None
     if isinstance(text.func, ast.Attribute):
-        return text.func.value, _method_change(text.func.attr, text.args)
+        return text.func.value, _change_by_method(text.func.attr, text.args)
     is_text = ast.unparse(text.func) == "str" and len(text.args) == 1
     return (text.args[0], str) if is_text else (None, None)
 
 
-def _change_of_part(part: ast.Subscript, call: ast.Call) -> tuple[ast.expr | None, Change | None]:
-    """As `_change_of`, of the first or last part that `split` gives."""
+def _source_and_part_change(
+    part: ast.Subscript, call: ast.Call
+) -> tuple[ast.expr | None, Change | None]:
+    """As `_source_and_text_change`, of the first or last part that `split` gives."""
     called, place = call.func, _constant_index(part)
     if not isinstance(called, ast.Attribute) or called.attr != "split" or place not in (0, -1):
         return None, None
-    return called.value, _part_change(call.args, place)
+    return called.value, _change_by_split(call.args, place)
 
 
-def _method_change(method: str, args: list[ast.expr]) -> Change | None:
+def _change_by_method(method: str, args: list[ast.expr]) -> Change | None:
     """What a method of texts does, where its arguments are written out."""
     if method in PLAIN_METHODS and not args:
         return PLAIN_METHODS[method]
@@ -332,7 +341,7 @@ def _method_change(method: str, args: list[ast.expr]) -> Change | None:
     return None
 
 
-def _part_change(args: list[ast.expr], place: int) -> Change | None:
+def _change_by_split(args: list[ast.expr], place: int) -> Change | None:
     """What `split(mark)[0]` or `split(mark)[-1]` leaves of a text."""
     mark = args[0].value if len(args) == 1 and isinstance(args[0], ast.Constant) else None
     if not isinstance(mark, str) or not mark:

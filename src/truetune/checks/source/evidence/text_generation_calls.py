@@ -1,5 +1,6 @@
-"""Calls that ask a model for text: `generate` of transformers, a pipeline, vLLM's `LLM`, and a
-client of a server.
+"""Finds the calls that ask a model for text:
+
+`generate` of transformers, a pipeline, vLLM's `LLM`, and a client of a server.
 
 A call is known by what makes its object (`vllm.LLM`, a client of a server), not by the name of a
 variable. Whether it asks for one row is followed back to where its text stands. The trade-off:
@@ -88,7 +89,7 @@ def model_questions(module: Module) -> Iterator[ModelQuestion]:
             yield question
     for call in module.all_calls:
         # A call that a client makes and one that posts a body exclude each other: each call counts once.
-        text = _text_argument(module, call)
+        text = _text_asked(module, call)
         if text is not None:
             yield ModelQuestion(call, text, is_one_row(module, text))
             continue
@@ -109,17 +110,13 @@ def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
             if text is not None:
                 return ModelQuestion(call, text, _encodes_one_row(module, encoding, text))
     loaded = next(
-        (
-            value
-            for value in _values_given_to_generate(call)
-            if _comes_from_loader_of_one(module, value)
-        ),
+        (value for value in _inputs_of_generate(call) if _comes_from_loader_of_one(module, value)),
         None,
     )
     return ModelQuestion(call, loaded, is_one=True) if loaded is not None else None
 
 
-def _values_given_to_generate(call: Call) -> Iterator[ast.expr]:
+def _inputs_of_generate(call: Call) -> Iterator[ast.expr]:
     """What `generate` gets as ids, and what is spread into it."""
     ids = input_ids_argument(call)
     if ids is not None:
@@ -131,7 +128,7 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
     """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size
     is left out?
     """
-    for name in _names_behind(module, value):
+    for name in _names_in_value(module, value):
         for origin in module.flow.origins(name):
             loader = (
                 module.flow.producing_call(without_progress_bar_and_enumerate(module, origin.node))
@@ -148,9 +145,10 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
     return False
 
 
-def _names_behind(module: Module, value: ast.expr) -> Iterator[ast.Name]:
-    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device)
-    for ...}`.
+def _names_in_value(module: Module, value: ast.expr) -> Iterator[ast.Name]:
+    """The names in an expression, and in the dictionary whose entries it moves:
+
+    `{k: v.to(device) for ...}`.
     """
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         yield name
@@ -175,11 +173,11 @@ def _encodes_one_row(module: Module, encoding: Call, text: ast.expr) -> bool:
 
 
 def _is_slice(node: ast.expr) -> bool:
-    """`rows[a:b]`"""
+    """Is it a slice: `rows[a:b]`?"""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
-def _text_argument(module: Module, call: Call) -> ast.expr | None:
+def _text_asked(module: Module, call: Call) -> ast.expr | None:
     """What a pipeline, vLLM or a client is asked; None where the call is of none of these."""
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
@@ -197,7 +195,7 @@ def _text_argument(module: Module, call: Call) -> ast.expr | None:
 
 def _is_openai_client(module: Module, receiver: ast.expr) -> bool:
     """Is it a client of an OpenAI server, or a part of one such as `client.chat.completions`?"""
-    return _is_made_by(module, _client_of(receiver), *OPENAI_CLIENTS)
+    return _is_made_by(module, _root_client(receiver), *OPENAI_CLIENTS)
 
 
 def _is_made_by(module: Module, value: ast.expr, *makers: str) -> bool:
@@ -224,7 +222,7 @@ def generation_request_body(module: Module, call: Call) -> ast.expr | None:
     return body if any(part in whole for part in GENERATION_PATHS) else None
 
 
-def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What is sent to a server as a finished prompt, around which it puts no chat template:
     `/v1/completions`.
     """
@@ -236,7 +234,7 @@ def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         prompt = _prompt_of_client(module, call)
         if prompt is not None:
             yield call, prompt
-        body = _posted_body(module, call) if is_raw and _is_post(call) else None
+        body = _posted_body(module, call) if is_raw and _is_http_post(call) else None
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
         if sent is not None:
             yield call, sent
@@ -278,7 +276,7 @@ def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     """The finished prompt of one call; None where it is none of these."""
-    if _is_post(call):
+    if _is_http_post(call):
         return _posted_prompt(module, call)
     if call.receiver is None:
         made = module.flow.producing_call(call.node.func)
@@ -295,8 +293,10 @@ def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
 
 
 def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
-    """`inputs` (TGI) or `text` (SGLang) of what is posted to `/generate`; Ollama's `/api/generate`
-    has a template.
+    """The prompt in what is posted to `/generate`: `inputs` (TGI) or `text` (SGLang); None for
+    others.
+
+    Ollama's `/api/generate` has a template.
     """
     address = call.argument(0, "url")
     if address is None:
@@ -310,13 +310,13 @@ def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
     return entries.get("inputs") or entries.get("text")
 
 
-def _is_post(call: Call) -> bool:
+def _is_http_post(call: Call) -> bool:
     """Is it `requests.post`, the `post` of a session, or a request of the standard library?"""
     return call.method == "post" or call.named(*POST_FUNCTIONS)
 
 
-def _client_of(receiver: ast.expr) -> ast.expr:
-    """`client` of `client.chat.completions`."""
+def _root_client(receiver: ast.expr) -> ast.expr:
+    """The client that a chain of attributes begins with: `client` of `client.chat.completions`."""
     while isinstance(receiver, ast.Attribute) and receiver.attr in (
         "chat",
         "completions",
@@ -339,9 +339,9 @@ def is_one_row(module: Module, node: ast.expr, depth: int = 0) -> bool:
         # A list of one text is one row as well; a list with a dictionary is one chat.
         return len(node.elts) == 1 or any(isinstance(element, ast.Dict) for element in node.elts)
     if isinstance(node, ast.Call):
-        return _returns_one_row(module, module.flow.call(node), depth)
+        return _call_returns_one_row(module, module.flow.call(node), depth)
     if isinstance(node, ast.Subscript | ast.Attribute):
-        return _is_field_of_one(module, node, depth)
+        return _is_field_of_one_row(module, node, depth)
     return isinstance(node, ast.Name) and _is_one_row_on_every_way(module, node, depth)
 
 
@@ -351,7 +351,7 @@ def _is_one_row_on_every_way(module: Module, name: ast.Name, depth: int) -> bool
     return bool(origins) and all(_is_name_of_one_row(module, name, one, depth) for one in origins)
 
 
-def _returns_one_row(module: Module, call: Call, depth: int) -> bool:
+def _call_returns_one_row(module: Module, call: Call, depth: int) -> bool:
     """Is what a call returns one text?"""
     if call.named("str", "input"):
         return True
@@ -366,8 +366,8 @@ def _returns_one_row(module: Module, call: Call, depth: int) -> bool:
     )
 
 
-def _is_field_of_one(module: Module, node: ast.Subscript | ast.Attribute, depth: int) -> bool:
-    """`row["question"]`, `row.question` and `row["messages"][:-1]` of one row."""
+def _is_field_of_one_row(module: Module, node: ast.Subscript | ast.Attribute, depth: int) -> bool:
+    """Is it a field of one row: `row["question"]`, `row.question`, `row["messages"][:-1]`?"""
     if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
         return _is_slice(node) and is_one_row(module, node.value, depth + 1)
     return is_one_row(module, node.value, depth + 1)
@@ -378,11 +378,11 @@ def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: i
     mapped function?
     """
     if origin.element:
-        return _is_element_one_row(name, origin.node)
+        return _loop_gives_single_rows(name, origin.node)
     if isinstance(origin.node, ast.arg):
         return any(
             is_mapped_per_row(module, function)
-            for function in _function_of_parameter(module, origin.node)
+            for function in _functions_of_parameter(module, origin.node)
         )
     if isinstance(origin.node, ast.Call):
         read = module.flow.call(origin.node)
@@ -391,7 +391,7 @@ def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: i
     return isinstance(origin.node, ast.expr) and is_one_row(module, origin.node, depth + 1)
 
 
-def _is_element_one_row(name: ast.Name, iterated: ast.AST) -> bool:
+def _loop_gives_single_rows(name: ast.Name, iterated: ast.AST) -> bool:
     """Does a loop give one row at a time, as far as the names in it say?"""
     calls = (part for part in ast.walk(iterated) if isinstance(part, ast.Call))
     functions = (ast.unparse(part.func).rpartition(".")[2].lower() for part in calls)
@@ -402,7 +402,7 @@ def _is_element_one_row(name: ast.Name, iterated: ast.AST) -> bool:
     return not any(word in text for word in SEVERAL_ROWS_WORDS)
 
 
-def _function_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
+def _functions_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
     """The function that a parameter belongs to."""
     arguments = module.scopes.parent.get(parameter)
     function = module.scopes.parent.get(arguments) if arguments is not None else None
@@ -410,7 +410,7 @@ def _function_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.A
         yield function
 
 
-def mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
+def row_mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
     """The calls that apply a function to each row: `df.apply(f, axis=1)`, `ds.map(f)`, `map(f,
     rows)`.
     """
@@ -428,7 +428,7 @@ def mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
 
 def is_mapped_per_row(module: Module, function: ast.AST) -> bool:
     """Is a function applied to each row?"""
-    return any(mapping_calls_of(module, function))
+    return any(row_mapping_calls_of(module, function))
 
 
 def text_generation_calls(module: Module) -> Iterator[Call]:

@@ -16,7 +16,7 @@ import string
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.row_endings import FINISHED_COLUMNS
+from truetune.checks.source.evidence.stop_tokens_after_rows import FINISHED_COLUMNS
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import element_of
 from truetune.source.symbolic_execution.lineage import lineages

@@ -1,5 +1,5 @@
-"""Texts of many rows that a script joins into one, encodes, and cuts into blocks, without an end
-token after each.
+"""Finds texts of many rows that a script joins into one, encodes and cuts into blocks, without an
+end token after each row.
 
 How it works: an encoding is followed back to `sep.join(texts)` or to a text that a loop adds rows
 to; its ids are cut by a slice whose bounds a `range` with a step gives. The trade-off: where the
@@ -25,15 +25,15 @@ MAX_READ = 65_536
 """Bytes of a file of rows that are read. Chosen, not measured: many rows, and quick"""
 
 
-def packed_texts(module: Module) -> Iterator[Call]:
+def encodings_of_joined_texts(module: Module) -> Iterator[Call]:
     """The calls that encode a text of many rows, whose ids are then cut into blocks."""
-    if ENDS.search(module.text) or not _cuts_blocks(module) or _rows_hold_ends(module):
+    if ENDS.search(module.text) or not _cuts_ids_into_blocks(module) or _rows_hold_ends(module):
         return
     for call in module.all_calls:
         tokenizer = call.receiver if call.method == "encode" else call.node.func
         if not call.args or tokenizer is None or "tokenizer" not in module.flow.types(tokenizer):
             continue
-        if _is_joined(module, call.args[0]):
+        if _is_made_of_many_rows(module, call.args[0]):
             yield call
 
 
@@ -52,9 +52,9 @@ def _rows_hold_ends(module: Module) -> bool:
     return False
 
 
-def _is_joined(module: Module, text: ast.expr) -> bool:
+def _is_made_of_many_rows(module: Module, text: ast.expr) -> bool:
     """Is a text made of many rows: joined, or added to in a loop?"""
-    if isinstance(text, ast.Name) and _adds_rows(module, text):
+    if isinstance(text, ast.Name) and _loop_adds_rows(module, text):
         return True
     for part in backward_slice(module, text):
         if isinstance(part, ast.Call) and called_name(part) == "join" and part.args:
@@ -63,7 +63,7 @@ def _is_joined(module: Module, text: ast.expr) -> bool:
     return False
 
 
-def _adds_rows(module: Module, text: ast.Name) -> bool:
+def _loop_adds_rows(module: Module, text: ast.Name) -> bool:
     """Does a loop add the text of a row to a name, which is encoded after the loop?"""
     for added in module.additions_to(text):
         loops = {around for around in module.parents(added) if isinstance(around, ast.For)}
@@ -73,12 +73,12 @@ def _adds_rows(module: Module, text: ast.Name) -> bool:
         )
         # Encoded in the loop that adds to it, it may be the text of one row.
         is_encoded_after = bool(loops) and loops.isdisjoint(module.parents(text))
-        if is_text and is_encoded_after and _reads_row(added):
+        if is_text and is_encoded_after and _reads_column(added):
             return True
     return False
 
 
-def _reads_row(node: ast.AST) -> bool:
+def _reads_column(node: ast.AST) -> bool:
     """Does an expression read a column: `row["text"]`?"""
     return any(
         isinstance(part, ast.Subscript)
@@ -91,23 +91,23 @@ def _reads_row(node: ast.AST) -> bool:
 def _holds_texts_of_rows(module: Module, texts: ast.expr) -> bool:
     """Are joined texts those of many rows: a comprehension over rows, or the column of a data set?"""
     return any(
-        isinstance(part, ast.ListComp | ast.GeneratorExp) and _reads_row(part.elt)
+        isinstance(part, ast.ListComp | ast.GeneratorExp) and _reads_column(part.elt)
         for part in backward_slice(module, texts)
-    ) or (isinstance(texts, ast.Subscript) and _reads_row(texts))
+    ) or (isinstance(texts, ast.Subscript) and _reads_column(texts))
 
 
-def _cuts_blocks(module: Module) -> bool:
+def _cuts_ids_into_blocks(module: Module) -> bool:
     """Are ids cut by a range with a step: `ids[i : i + n] for i in range(0, len(ids), n)`?"""
     for node in module.nodes(ast.Subscript):
         bounds = node.slice
         if not isinstance(bounds, ast.Slice) or not isinstance(bounds.upper, ast.BinOp):
             continue
-        if isinstance(bounds.lower, ast.Name) and _counts_in_steps(module, bounds.lower):
+        if isinstance(bounds.lower, ast.Name) and _is_stepped_range_variable(module, bounds.lower):
             return True
     return False
 
 
-def _counts_in_steps(module: Module, name: ast.Name) -> bool:
+def _is_stepped_range_variable(module: Module, name: ast.Name) -> bool:
     """Does a name run through a `range` with a step?"""
     ranges = [origin.node for origin in module.flow.origins(name)]
     return any(

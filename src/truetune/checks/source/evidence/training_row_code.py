@@ -1,4 +1,4 @@
-"""Whether code makes rows of training."""
+"""Says whether a node stands in code that makes rows of training."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ def makes_training_rows(module: Module, node: ast.AST) -> bool:
     """
     for around in module.parents(node):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            if _is_generator(around):
+            if _generates_answers(around):
                 return False
-            if _is_given_to_map(module, around) or _makes_columns(around):
+            if _is_given_to_map_or_generator(module, around) or _names_training_columns(around):
                 return True
             if getattr(around, "name", None) in ROW_METHODS:
                 return True
     return False
 
 
-def _is_generator(function: ast.AST) -> bool:
+def _generates_answers(function: ast.AST) -> bool:
     """Does a function generate answers?"""
     return any(
         isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function)
     )
 
 
-def _makes_columns(function: ast.AST) -> bool:
+def _names_training_columns(function: ast.AST) -> bool:
     """Does a function name a column that only rows of training have?"""
     return any(
         (isinstance(node, ast.Constant) and node.value in COLUMNS)
-        or (isinstance(node, ast.Call) and _is_row_of_keywords(node))
+        or (isinstance(node, ast.Call) and _is_dict_call_with_training_column(node))
         for node in ast.walk(function)
     )
 
 
-def _is_row_of_keywords(node: ast.Call) -> bool:
-    """Is it `dict(labels=...)`?"""
+def _is_dict_call_with_training_column(node: ast.Call) -> bool:
+    """Is it a `dict` call that makes a column which only training has: `dict(labels=...)`?"""
     is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
     return is_dict and any(keyword.arg in COLUMNS for keyword in node.keywords)
 
 
-def _is_given_to_map(module: Module, function: ast.AST) -> bool:
+def _is_given_to_map_or_generator(module: Module, function: ast.AST) -> bool:
     """Does a `map` or `from_generator` of the file get the function?"""
     calls = [
         call

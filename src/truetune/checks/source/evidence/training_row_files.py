@@ -1,5 +1,5 @@
-"""The files that a script's training rows come from, where it makes at most one example of each
-row.
+"""Finds the files that a script's training rows come from, where it makes at most one example of
+each row.
 
 What a trainer is given as `train_dataset` is followed back to where rows are read. Steps that leave
 rows out (`filter`, `select`, a split) are passed, for the count is an upper bound; a step that may
@@ -81,11 +81,11 @@ def training_files(module: Module) -> tuple[str, ...]:
     if len(train_datasets) != 1:
         return ()
     names = _files_of_rows(module, train_datasets[0], 0)
-    files = [_local_file(module, name) for name in names or ()]
+    files = [_local_file_path(module, name) for name in names or ()]
     return tuple(dict.fromkeys(path for path in files if path)) if all(files) else ()
 
 
-def training_limit(module: Module) -> int | None:
+def training_row_limit(module: Module) -> int | None:
     """The rows that a step of the code keeps at most, `select(range(64))`; None where one way has
     no such step.
     """
@@ -104,27 +104,27 @@ def _row_limit(module: Module, node: ast.AST, depth: int) -> int | None:
     limits: list[int] = []
     for origin in module.flow.origins(node):
         whole = origin.node.value if isinstance(origin.node, ast.Subscript) else origin.node
-        kept = None if origin.element else _limit_of_call(module, whole, depth + 1)
+        kept = None if origin.element else _row_limit_of_chain(module, whole, depth + 1)
         if kept is None:
             return None
         limits.append(kept)
     return max(limits, default=None)
 
 
-def _limit_of_call(module: Module, node: ast.AST, depth: int) -> int | None:
+def _row_limit_of_chain(module: Module, node: ast.AST, depth: int) -> int | None:
     """The rows that a chain of methods keeps at most: the smallest of its steps."""
     if not isinstance(node, ast.Call):
         return None
     call = module.flow.call(node)
-    if call.method not in KEEPS_ROWS or call.receiver is None or _may_add_rows(module, call):
+    if call.method not in KEEPS_ROWS or call.receiver is None or _map_may_add_rows(module, call):
         return None
     below = _row_limit(module, call.receiver, depth)
-    own = _own_limit(module, call)
+    own = _row_limit_of_method(module, call)
     known = [one for one in (below, own) if one is not None]
     return min(known, default=None)
 
 
-def _own_limit(module: Module, call: Call) -> int | None:
+def _row_limit_of_method(module: Module, call: Call) -> int | None:
     """The rows that one method keeps: `select(range(64))`, `take(64)`, `head(64)`."""
     count = call.argument(0, "n") if call.method in ("take", "head") else None
     if call.method == "select":
@@ -136,7 +136,7 @@ def _own_limit(module: Module, call: Call) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _local_file(module: Module, name: str) -> str | None:
+def _local_file_path(module: Module, name: str) -> str | None:
     """Where a file is: beside the script, or in the folder that the command is started in."""
     places = (Path(module.path).parent / name, Path(name))
     return next((str(path) for path in places if path.is_file()), None)
@@ -148,14 +148,14 @@ def _files_of_rows(module: Module, node: ast.AST, depth: int) -> list[str] | Non
         return None
     file_names: list[str] = []
     for origin in module.flow.origins(node):
-        names = None if origin.element else _files_of(module, origin.node, depth + 1)
+        names = None if origin.element else _files_of_expression(module, origin.node, depth + 1)
         if names is None:
             return None
         file_names += names
     return list(dict.fromkeys(file_names)) if len(set(file_names)) == len(file_names) else None
 
 
-def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
+def _files_of_expression(module: Module, node: ast.AST, depth: int) -> list[str] | None:
     """The files that an expression's rows come from; None where a step is not understood."""
     if isinstance(node, ast.Subscript):
         return _files_of_rows(module, node.value, depth)
@@ -169,19 +169,23 @@ def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
 def _files_of_call(module: Module, call: Call, depth: int) -> list[str] | None:
     """The same of a call that loads, reads or changes rows."""
     if call.named("datasets.load_dataset"):
-        return _loaded_files(module, call)
+        return _files_of_load_dataset(module, call)
     if call.named(*OF_FILES):
-        return _one_name(module, call.args[0] if call.args else None)
+        return _single_text(module, call.args[0] if call.args else None)
     if call.named(*OF_ROWS, *PARSERS) and call.args:
         return _files_of_rows(module, call.args[0], depth)
     if call.method in KEEPS_ROWS and call.receiver is not None:
-        return None if _may_add_rows(module, call) else _files_of_rows(module, call.receiver, depth)
+        return (
+            None
+            if _map_may_add_rows(module, call)
+            else _files_of_rows(module, call.receiver, depth)
+        )
     if call.method in ("read", "readlines", "splitlines", "read_text", "open") and call.receiver:
         return _files_of_rows(module, call.receiver, depth)
     return None
 
 
-def _loaded_files(module: Module, call: Call) -> list[str] | None:
+def _files_of_load_dataset(module: Module, call: Call) -> list[str] | None:
     """The files of `load_dataset`; None for a data set of the hub, or a list of files."""
     texts = possible_texts(module, call.argument(0, "path"))
     files = call.keywords.get("data_files")
@@ -191,22 +195,22 @@ def _loaded_files(module: Module, call: Call) -> list[str] | None:
         return texts
     if texts[0] not in READERS:
         return None
-    return _one_name(module, _train_part(module, call, files))
+    return _single_text(module, _files_of_loaded_split(module, call, files))
 
 
-def _train_part(module: Module, call: Call, files: ast.expr) -> ast.expr | None:
+def _files_of_loaded_split(module: Module, call: Call, files: ast.expr) -> ast.expr | None:
     """What `data_files` names for the split that is loaded."""
     entries, _ = module.flow.entries(files)
     return entries.get("train") if entries else files
 
 
-def _one_name(module: Module, node: ast.expr | None) -> list[str] | None:
+def _single_text(module: Module, node: ast.expr | None) -> list[str] | None:
     """The one text that an expression may be, as a list; None where it may be several."""
     texts = possible_texts(module, node)
     return texts if len(texts) == 1 else None
 
 
-def _may_add_rows(module: Module, call: Call) -> bool:
+def _map_may_add_rows(module: Module, call: Call) -> bool:
     """May a batched `map` give more rows than it got: does its function cut texts, or fill a list
     in two loops?
     """

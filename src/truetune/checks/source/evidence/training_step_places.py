@@ -1,5 +1,5 @@
-"""Code that certainly runs in each training step: in the loop with the backward pass, or in a hook
-of each step.
+"""Finds code that certainly runs in each training step: in the loop with the backward pass, or in a
+hook of each step.
 
 How it works: a place is followed outwards through the functions around it and their callers, also
 in other files, up to the loop that holds the backward pass. A condition on the way, a `return` or
@@ -33,13 +33,15 @@ OF_RANK = re.compile(
 OF_COUNT = re.compile(r"%|step|iter|batch|epoch|\bi\b|idx|count", re.IGNORECASE)
 
 
-def place_in_each_step(module: Module, node: ast.AST, callers: int = MAX_CALLERS) -> ast.AST | None:
+def loop_or_hook_of_each_step(
+    module: Module, node: ast.AST, callers: int = MAX_CALLERS
+) -> ast.AST | None:
     """The loop of the training or the hook that runs a node in each step; None where it may run
     more rarely.
     """
     inner = node
     for outer in module.parents(node):
-        if _is_condition(module, outer) or block_may_leave_before(outer, inner):
+        if _may_skip_in_a_step(module, outer) or block_may_leave_before(outer, inner):
             return None
         inner = outer
         # Another loop inside of a step runs in each of them as well.
@@ -48,14 +50,14 @@ def place_in_each_step(module: Module, node: ast.AST, callers: int = MAX_CALLERS
         if isinstance(outer, Function):
             if outer.name in STEP_HOOKS:
                 return outer
-            return _place_of_callers(module, outer, callers - 1) if callers else None
+            return _loop_or_hook_of_callers(module, outer, callers - 1) if callers else None
     return None
 
 
-def _place_of_callers(module: Module, function: Function, callers: int) -> ast.AST | None:
+def _loop_or_hook_of_callers(module: Module, function: Function, callers: int) -> ast.AST | None:
     """The one loop or hook from which all calls of a function come, each in each step."""
     calls = module.flow.calls_of(function)
-    places = {place_in_each_step(module, call, callers) for call in calls[:MAX_CALLERS]}
+    places = {loop_or_hook_of_each_step(module, call, callers) for call in calls[:MAX_CALLERS]}
     return places.pop() if len(places) == 1 and len(calls) <= MAX_CALLERS else None
 
 
@@ -88,18 +90,18 @@ def _loops_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             yield outer
 
 
-def _is_condition(module: Module, node: ast.AST) -> bool:
+def _may_skip_in_a_step(module: Module, node: ast.AST) -> bool:
     """May it keep what it holds from running in a step? A condition on the rank alone does not."""
     if isinstance(node, ast.If):
-        return not _is_of_rank_alone(module, node.test)
+        return not _depends_on_rank_alone(module, node.test)
     return isinstance(node, ast.IfExp | ast.ExceptHandler | ast.Match)
 
 
-def _is_of_rank_alone(module: Module, test: ast.expr) -> bool:
+def _depends_on_rank_alone(module: Module, test: ast.expr) -> bool:
     """Does a condition let one process through in each step, whatever else holds?"""
     if isinstance(test, ast.BoolOp):
         enough = all if isinstance(test.op, ast.And) else any
-        return enough(_is_of_rank_alone(module, part) for part in test.values)
+        return enough(_depends_on_rank_alone(module, part) for part in test.values)
     text = ast.unparse(test)
     if OF_COUNT.search(text):
         return False

@@ -1,5 +1,5 @@
-"""Which release of TRL a trainer's call is made for: by pins, or by arguments that no later release
-takes.
+"""Says for which release of TRL a trainer's call is made: by pins, or by arguments that no later
+release takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 
-def why_before(module: Module, trainer: Call, change: RemovalWindow) -> str | None:
+def reason_for_earlier_release(module: Module, trainer: Call, change: RemovalWindow) -> str | None:
     """Why it is sure that a release of TRL before a change runs this call; None where it is not.
 
     Args:

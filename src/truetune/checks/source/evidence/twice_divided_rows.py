@@ -1,5 +1,5 @@
-"""Rows that a script takes a part of for each process, and that something else then divides among
-the processes again.
+"""Finds rows of which a script takes a part for each process, and which something else then divides
+among the processes again.
 
 How it works: from the rows that a trainer, a `DistributedSampler`, Accelerate or Lightning divides,
 back through what they are made of. A part is one whose choice is computed from the number of this
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.double_accumulation import DEEPSPEED
-from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -41,7 +41,7 @@ MAX_CLASS_PARTS = 2_000
 """Nodes of a data set's class that are read. Chosen, not measured: a long class has a thousand"""
 
 
-class TwiceDivided(NamedTuple):
+class TwiceDividedRows(NamedTuple):
     """Rows that are divided twice."""
 
     part: ast.AST
@@ -52,23 +52,23 @@ class TwiceDivided(NamedTuple):
     """What divides again, in words: `SFTTrainer`"""
 
 
-def find_twice_divided(module: Module) -> Iterator[TwiceDivided]:
+def find_twice_divided_rows(module: Module) -> Iterator[TwiceDividedRows]:
     """Each call that divides rows of which a process has a part only; one part each."""
-    for call, rows, divider in _divisions(module):
-        part = next(_parts_of_process(module, rows), None)
+    for call, rows, divider in _divisions_with_rows(module):
+        part = next(_process_parts_in_rows(module, rows), None)
         if part is not None:
-            yield TwiceDivided(part, call.node, divider)
+            yield TwiceDividedRows(part, call.node, divider)
 
 
-def divisions(module: Module) -> Iterator[Call]:
+def calls_dividing_rows(module: Module) -> Iterator[Call]:
     """Calls that divide the rows that they are given among the processes."""
-    for call, _, _ in _divisions(module):
+    for call, _, _ in _divisions_with_rows(module):
         yield call
 
 
-def _divisions(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+def _divisions_with_rows(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Calls that divide rows, with the rows or the loader of them."""
-    yield from _of_trainers(module)
+    yield from _divisions_by_trainers(module)
     for call in module.calls(*SAMPLERS):
         rows = call.argument(0, "dataset")
         replicas = call.argument(1, "num_replicas")
@@ -78,10 +78,10 @@ def _divisions(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
         rows = call.argument(4, "training_data")
         if rows is not None and module.flow.value(rows) is not None:
             yield call, rows, "deepspeed.initialize(training_data=...)"
-    yield from _of_prepared_loaders(module)
+    yield from _divisions_of_prepared_loaders(module)
 
 
-def _of_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+def _divisions_by_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Trainers that put a sampler of theirs into the loader of their rows."""
     if any(OWN_LOADERS.search(part.text) for part in module.with_linked):
         return
@@ -92,24 +92,26 @@ def _of_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
             yield call, rows, name.rpartition(".")[2]
 
 
-def _of_prepared_loaders(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+def _divisions_of_prepared_loaders(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Loaders without a sampler of their own that Accelerate, Fabric or Lightning puts one into."""
     for call in module.methods("prepare", "prepare_data_loader"):
         if "accelerator" in module.flow.types(call.receiver):
-            yield from _with_rows(module, call, call.args, "accelerator.prepare")
-    if any(_switches_off(one) for one in module.calls(*LIGHTNING, *FABRICS)):
+            yield from _division_with_loader_rows(module, call, call.args, "accelerator.prepare")
+    if any(_leaves_samplers_as_they_are(one) for one in module.calls(*LIGHTNING, *FABRICS)):
         return
     if any(module.calls(*FABRICS)):
         for call in module.methods("setup_dataloaders"):
-            if not _switches_off(call):
-                yield from _with_rows(module, call, call.args, "fabric.setup_dataloaders")
+            if not _leaves_samplers_as_they_are(call):
+                yield from _division_with_loader_rows(
+                    module, call, call.args, "fabric.setup_dataloaders"
+                )
     if any(module.calls(*LIGHTNING)):
         for call in module.methods("fit"):
             given = (*call.args[1:], *call.keywords.values())
-            yield from _with_rows(module, call, given, "Lightning's Trainer")
+            yield from _division_with_loader_rows(module, call, given, "Lightning's Trainer")
 
 
-def _with_rows(
+def _division_with_loader_rows(
     module: Module, call: Call, given: tuple[ast.expr, ...], divider: str
 ) -> Iterator[tuple[Call, ast.expr, str]]:
     """The rows of the loaders among some arguments."""
@@ -123,22 +125,22 @@ def _with_rows(
             yield call, rows, divider
 
 
-def _switches_off(call: Call) -> bool:
+def _leaves_samplers_as_they_are(call: Call) -> bool:
     """Is it told to leave samplers as they are?"""
     switches = (call.keywords.get(name) for name in SAMPLER_SWITCHES)
     return any(isinstance(one, ast.Constant) and one.value is False for one in switches)
 
 
-def _parts_of_process(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
+def _process_parts_in_rows(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
     """Where the part of this process is taken, in what rows are made of."""
     for node in backward_slice(module, rows):
-        if takes_part(module, node):
+        if takes_process_part(module, node):
             yield node
         if isinstance(node, ast.Call):
-            yield from _parts_in_class(module, node)
+            yield from _process_parts_in_class(module, node)
 
 
-def _parts_in_class(module: Module, made: ast.Call) -> Iterator[ast.AST]:
+def _process_parts_in_class(module: Module, made: ast.Call) -> Iterator[ast.AST]:
     """Parts that the class of a data set takes by itself, in `__init__`, `__iter__` or
     `__getitem__`.
     """
@@ -148,24 +150,29 @@ def _parts_in_class(module: Module, made: ast.Call) -> Iterator[ast.AST]:
         for number, node in enumerate(ast.walk(origin.node)):
             if number > MAX_CLASS_PARTS:
                 break
-            if takes_part(module, node):
+            if takes_process_part(module, node):
                 yield node
 
 
-def takes_part(module: Module, node: ast.AST) -> bool:
+def takes_process_part(module: Module, node: ast.AST) -> bool:
     """Does an expression choose rows by the number of this process?"""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-        return any(names_process(module, one) for one in bounds if one is not None)
+        return any(depends_on_process_number(module, one) for one in bounds if one is not None)
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        return any(names_process(module, test) for one in node.generators for test in one.ifs)
+        return any(
+            depends_on_process_number(module, test) for one in node.generators for test in one.ifs
+        )
     if isinstance(node, ast.For | ast.AsyncFor):
-        return any(leaves_rows_out(module, statement) for statement in node.body)
-    return isinstance(node, ast.Call) and _call_takes_part(module, module.flow.call(node))
+        return any(leaves_out_rows_of_others(module, statement) for statement in node.body)
+    return isinstance(node, ast.Call) and _call_takes_process_part(module, module.flow.call(node))
 
 
-def leaves_rows_out(module: Module, statement: ast.stmt) -> bool:
-    """`if i % world != rank: continue`, or `if i % world == rank: yield row`"""
+def leaves_out_rows_of_others(module: Module, statement: ast.stmt) -> bool:
+    """Does a statement leave out the rows of other processes:
+
+    `if i % world != rank: continue`, or `if i % world == rank: yield row`?
+    """
     if not isinstance(statement, ast.If):
         return False
     ends = isinstance(statement.body[-1], ast.Continue) or any(
@@ -175,10 +182,10 @@ def leaves_rows_out(module: Module, statement: ast.stmt) -> bool:
         isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
         for part in ast.walk(statement.test)
     )
-    return ends and has_remainder and names_process(module, statement.test)
+    return ends and has_remainder and depends_on_process_number(module, statement.test)
 
 
-def _call_takes_part(module: Module, call: Call) -> bool:
+def _call_takes_process_part(module: Module, call: Call) -> bool:
     """Is it a call that gives some of the rows, which the number of the process chooses?"""
     chosen: list[ast.expr | None] = []
     if call.method == "shard":
@@ -196,19 +203,21 @@ def _call_takes_part(module: Module, call: Call) -> bool:
         chosen = [function.body if isinstance(function, ast.Lambda) else None]
     elif call.named(*FILE_READERS) or call.method in READER_METHODS:
         chosen = [*call.args[:2], call.keywords.get("data_files")]
-    return any(names_process(module, one) for one in chosen if one is not None)
+    return any(depends_on_process_number(module, one) for one in chosen if one is not None)
 
 
-def names_process(module: Module, expression: ast.expr) -> bool:
+def depends_on_process_number(module: Module, expression: ast.expr) -> bool:
     """Is an expression computed from the number of this process?"""
     return any(_is_process_number(module, part) for part in backward_slice(module, expression))
 
 
 def _is_process_number(module: Module, part: ast.AST) -> bool:
-    """`rank`, `args.process_index`, `os.environ["RANK"]`"""
+    """Is it the number of this process: `rank`, `args.process_index`, `os.environ["RANK"]`?"""
     if isinstance(part, ast.Name):
         # A number that the script writes is the same in all processes, as the rank of an adapter.
-        is_number = PROCESS_NUMBER.search(part.id) is not None and not _runs_over_all(module, part)
+        is_number = PROCESS_NUMBER.search(part.id) is not None and not _loops_over_all_processes(
+            module, part
+        )
         return is_number and module.flow.value(part) is UNKNOWN
     if isinstance(part, ast.Attribute):
         return PROCESS_NUMBER.search(part.attr) is not None
@@ -217,7 +226,7 @@ def _is_process_number(module: Module, part: ast.AST) -> bool:
     return False
 
 
-def _runs_over_all(module: Module, name: ast.Name) -> bool:
+def _loops_over_all_processes(module: Module, name: ast.Name) -> bool:
     """Is it the variable of a loop: `for rank in range(world)` goes through the parts of all
     processes?
     """

@@ -1,4 +1,6 @@
-"""The end of turns that a model's chat template writes, and at which its files let no engine stop."""
+"""Finds the token that a model's chat template writes at the end of turns, where the model's files
+let no engine stop at it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ TURN_ENDS = (
 """What opens a turn in published templates -> what ends it"""
 
 
-class UnheededEnd(NamedTuple):
+class UnheededTurnEnd(NamedTuple):
     """The end of turns in a model's folder, at which nothing stops."""
 
     token: str
@@ -29,12 +31,12 @@ class UnheededEnd(NamedTuple):
     file: Path
 
 
-def unheeded_end(folder: Path) -> UnheededEnd | None:
+def unheeded_turn_end(folder: Path) -> UnheededTurnEnd | None:
     """The end of turns at which a folder's files let no engine stop; None where they do, or it is
     not known.
     """
     tokenizer = read_folder_settings(folder / "tokenizer_config.json")
-    end = _end_of_turns(tokenizer, folder)
+    end = _turn_end_token(tokenizer, folder)
     end_id = _id_of_token(tokenizer, end) if end is not None else None
     if end is None or end_id is None:
         return None
@@ -43,11 +45,11 @@ def unheeded_end(folder: Path) -> UnheededEnd | None:
         given = value if isinstance(value, list) else [value]
         stops = [one for one in given if isinstance(one, int)]
         if stops and len(stops) == len(given):
-            return None if end_id in stops else UnheededEnd(end, end_id, stops, folder / name)
+            return None if end_id in stops else UnheededTurnEnd(end, end_id, stops, folder / name)
     return None
 
 
-def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
+def _turn_end_token(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
     """The token that the chat template writes at the end of a turn; None where it is of no known
     kind.
     """

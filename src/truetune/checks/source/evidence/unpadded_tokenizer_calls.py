@@ -1,5 +1,5 @@
-"""Whether a call of a tokenizer gets one row, or one row several times: none is longer than
-another, none is padded.
+"""Says whether a call of a tokenizer adds no pad, because it gets one row, or one row several
+times.
 """
 
 from __future__ import annotations
@@ -60,34 +60,35 @@ def pads_nothing(module: Module, call: Call) -> bool:
     if call.method == "apply_chat_template":
         conversation = call.argument(0, "conversation")
         return conversation is not None and all(
-            _is_conversation(module, origin) or _are_equal(module, origin)
+            _is_conversation(module, origin) or _holds_equal_rows(module, origin)
             for origin in module.flow.origins(conversation)
         )
     text = call.argument(0, "text")
     if text is None or _is_used_as_text(module, text):
         return text is not None
     return all(
-        _is_one_row(module, origin) or _are_equal(module, origin)
+        _is_one_row(module, origin) or _holds_equal_rows(module, origin)
         for origin in module.flow.origins(text)
     )
 
 
-def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
-    """A list of one element several times: `[x] * n`, `[x for _ in range(n)]`, or each of such a
-    list rendered.
+def _holds_equal_rows(module: Module, origin: Origin, depth: int = 0) -> bool:
+    """Is a value a list of one element several times:
+
+    `[x] * n`, `[x for _ in range(n)]`, or each of such a list rendered?
     """
     node = origin.node
     is_whole = not origin.element and not origin.path
-    if not is_whole or depth == DEPTH or _is_written_into(module, node):
+    if not is_whole or depth == DEPTH or _list_gets_other_elements(module, node):
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _is_list_of_one(node.left) or _is_list_of_one(node.right)
-    if not isinstance(node, ast.ListComp) or not _is_repeatable(module, node.elt):
+    if not isinstance(node, ast.ListComp) or not _gives_same_each_time(module, node.elt):
         return False
-    return _is_repeated_by(module, node, depth)
+    return _comprehension_repeats_element(module, node, depth)
 
 
-def _is_repeated_by(module: Module, comprehension: ast.ListComp, depth: int) -> bool:
+def _comprehension_repeats_element(module: Module, comprehension: ast.ListComp, depth: int) -> bool:
     """Does a comprehension give one element several times: without its loop's name, or from a list
     of equal ones?
     """
@@ -96,7 +97,9 @@ def _is_repeated_by(module: Module, comprehension: ast.ListComp, depth: int) -> 
         return False
     if _names_in(loop.target).isdisjoint(_names_in(comprehension.elt)):
         return True
-    return all(_are_equal(module, source, depth + 1) for source in module.flow.origins(loop.iter))
+    return all(
+        _holds_equal_rows(module, source, depth + 1) for source in module.flow.origins(loop.iter)
+    )
 
 
 def _names_in(node: ast.expr) -> set[str]:
@@ -111,7 +114,7 @@ def _is_list_of_one(node: ast.expr) -> bool:
     return not isinstance(node.elts[0], ast.Starred)
 
 
-def _is_written_into(module: Module, holder: ast.AST) -> bool:
+def _list_gets_other_elements(module: Module, holder: ast.AST) -> bool:
     """Does a list get other elements under the name that it is given: `rows[i] = x`,
     `rows.append(x)`, `rows += x`?
     """
@@ -131,7 +134,7 @@ def _is_written_into(module: Module, holder: ast.AST) -> bool:
     return any(isinstance(name, ast.Name) and name.id in names for name in written)
 
 
-def _is_repeatable(module: Module, node: ast.expr) -> bool:
+def _gives_same_each_time(module: Module, node: ast.expr) -> bool:
     """Does it give the same each time: no call in it but of a template and of methods of text?"""
     calls = (module.flow.call(part) for part in ast.walk(node) if isinstance(part, ast.Call))
     return all(
@@ -146,26 +149,26 @@ def _is_repeatable(module: Module, node: ast.expr) -> bool:
 
 
 def _is_one_row(module: Module, origin: Origin) -> bool:
-    """A string, or a list of one string."""
+    """Is a value one row: a string, or a list of one string?"""
     node = origin.node
     if isinstance(node, (ast.List, ast.Tuple)) and not origin.element and not origin.path:
         return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
-    return _is_text(module, origin)
+    return _is_one_string(module, origin)
 
 
-def _is_text(module: Module, origin: Origin) -> bool:
-    """One string, whatever it says."""
+def _is_one_string(module: Module, origin: Origin) -> bool:
+    """Is a value one string, whatever it says?"""
     node = origin.node
     if origin.element:
         return not origin.path and all(
-            _holds_strings(module, whole) for whole in module.flow.origins(node)
+            _each_element_is_string(module, whole) for whole in module.flow.origins(node)
         )
     if isinstance(node, ast.arg):
         return (
             node.annotation is not None
             and ONE_STRING.fullmatch(ast.unparse(node.annotation)) is not None
         )
-    return not origin.path and isinstance(node, ast.expr) and _is_string(module, node)
+    return not origin.path and isinstance(node, ast.expr) and _expression_is_string(module, node)
 
 
 def _is_used_as_text(module: Module, text: ast.expr) -> bool:
@@ -181,7 +184,7 @@ def _is_used_as_text(module: Module, text: ast.expr) -> bool:
     )
 
 
-def _holds_strings(module: Module, origin: Origin) -> bool:
+def _each_element_is_string(module: Module, origin: Origin) -> bool:
     """Is each element of it one string?"""
     node = origin.node
     if origin.element or origin.path:
@@ -192,25 +195,25 @@ def _holds_strings(module: Module, origin: Origin) -> bool:
             and STRINGS.fullmatch(ast.unparse(node.annotation)) is not None
         )
     return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and all(
-        _is_string(module, part) for part in node.elts
+        _expression_is_string(module, part) for part in node.elts
     )
 
 
-def _is_string(module: Module, node: ast.expr) -> bool:
+def _expression_is_string(module: Module, node: ast.expr) -> bool:
     """Is an expression certainly one string?"""
     if isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     ):
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
-        return _is_string(module, node.left) or (
-            isinstance(node.op, ast.Add) and _is_string(module, node.right)
+        return _expression_is_string(module, node.left) or (
+            isinstance(node.op, ast.Add) and _expression_is_string(module, node.right)
         )
     if isinstance(node, ast.Call):
         return _returns_string(module, module.flow.call(node))
     if isinstance(node, (ast.Name, ast.Attribute)):
         origins = module.flow.origins(node)
-        return all(origin.node is not node and _is_text(module, origin) for origin in origins)
+        return all(origin.node is not node and _is_one_string(module, origin) for origin in origins)
     return False
 
 
@@ -229,7 +232,7 @@ def _returns_string(module: Module, call: Call) -> bool:
 
 
 def _is_conversation(module: Module, origin: Origin) -> bool:
-    """A list of messages; not a list of such lists."""
+    """Is a value one list of messages, and not a list of such lists?"""
     node = origin.node
     return (
         isinstance(node, ast.List)

@@ -1,5 +1,5 @@
-"""Whether a script trains with sharded weights: by its code, the commands that start it, and files
-beside it.
+"""Says whether a script trains with sharded weights: by its code, the commands that start it, and
+files beside it.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class ShardingConfig(NamedTuple):
     """`ZeRO-3`, `FSDP`, or empty where every process holds the whole weights"""
 
 
-def sharding_of(module: Module) -> Sharding | None:
+def sharding_of_script(module: Module) -> Sharding | None:
     """How the weights of a script's model are sharded; None where nothing says that they are."""
-    in_code = next(_in_code(module), None)
+    in_code = next(_shardings_in_code(module), None)
     if in_code is not None:
         return in_code
     if module.cells:
         # A notebook is one process: no launcher starts it, and files beside it set up other scripts.
         return None
-    return sharding_around(Path(module.path)) or _in_words_alone(module)
+    return sharding_around(Path(module.path)) or _sharding_told_by_script_alone(module)
 
 
 def sharding_around(script: Path) -> Sharding | None:
@@ -102,13 +102,13 @@ def uses_deepspeed(module: Module) -> bool:
     )
 
 
-def sharding_by_file(named: object, beside: Path) -> Sharding | None:
+def sharding_by_deepspeed_file(named: object, beside: Path) -> Sharding | None:
     """How a DeepSpeed file that settings name shards the weights; None where it is not here, or
     shards nothing.
     """
     if not isinstance(named, str):
         return None
-    setup = _config_of_words([named], beside)
+    setup = _config_named_in_command([named], beside)
     return Sharding(setup.how, named, certain=True) if setup is not None and setup.how else None
 
 
@@ -119,14 +119,16 @@ def may_keep_float32_weights(path: Path) -> bool:
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds
     float32 shards.
     """
-    started = [*launches_of(path), *_launches_in(path), *_launches_in_words(path)]
+    started = [*launches_of(path), *_commands_in_script_file(path), *_commands_in_docstring(path)]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
     if True in by_commands:
         return True
     # Commands that say all of the launch leave nothing to the files that only lie beside the script.
     if started and None not in by_commands:
         return False
-    return any(setup is not None and _is_sharded(setup) for _, setup in _configs_beside(path))
+    return any(
+        setup is not None and _uses_deepspeed_or_fsdp(setup) for _, setup in _configs_beside(path)
+    )
 
 
 def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
@@ -135,19 +137,19 @@ def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
     """
     if "deepspeed" in command or any(one.how for one in _sharding_of_command(command, path)):
         return True
-    setup = _config_of_words(command.replace("=", " ").split(), path)
+    setup = _config_named_in_command(command.replace("=", " ").split(), path)
     if setup is not None:
-        return _is_sharded(setup)
+        return _uses_deepspeed_or_fsdp(setup)
     # A launch that names a file which is not here may set up either.
     return True if CONFIG_OF_LAUNCH.search(command) else None
 
 
-def _is_sharded(setup: ShardingConfig) -> bool:
+def _uses_deepspeed_or_fsdp(setup: ShardingConfig) -> bool:
     """Does a configuration set up DeepSpeed, at any stage, or FSDP?"""
     return setup.deepspeed or bool(setup.how)
 
 
-def _launches_in(path: Path) -> list[str]:
+def _commands_in_script_file(path: Path) -> list[str]:
     """The commands of a shell script or job that is judged itself."""
     if not is_command_file(path):
         return []
@@ -157,7 +159,7 @@ def _launches_in(path: Path) -> list[str]:
         return []
 
 
-def _launches_in_words(path: Path) -> list[str]:
+def _commands_in_docstring(path: Path) -> list[str]:
     """The commands at the head of a script by which it says to start it: in its docstring or its
     comments.
     """
@@ -172,7 +174,7 @@ def _launches_in_words(path: Path) -> list[str]:
     return [line for line in lines if path.name in line]
 
 
-def _in_code(module: Module) -> Iterator[Sharding]:
+def _shardings_in_code(module: Module) -> Iterator[Sharding]:
     """What the code itself says of sharding: FSDP's wrappers, and arguments of trainers and
     plug-ins.
     """
@@ -182,15 +184,17 @@ def _in_code(module: Module) -> Iterator[Sharding]:
         if module.flow.value(call.argument(2, "zero_stage")) == 3:
             yield Sharding("ZeRO-3", "DeepSpeedPlugin(zero_stage=3)", certain=True)
     for node in module.nodes(ast.Dict):
-        if _zero_stage(module.flow.value(node)) == 3:
+        if _zero_stage_of_deepspeed(module.flow.value(node)) == 3:
             yield Sharding("ZeRO-3", "zero_optimization: {stage: 3}", certain=True)
     for call in module.all_calls:
-        yield from _in_arguments(module, call)
+        yield from _shardings_in_arguments(module, call)
 
 
-def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
-    """`TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`,
-    `deepspeed.initialize(config="ds.json")`
+def _shardings_in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
+    """The shardings that the arguments of one call set.
+
+    `TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`,
+    `deepspeed.initialize(config="ds.json")`.
     """
     fsdp = module.flow.value(call.keywords.get("fsdp"))
     if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.types(call.node):
@@ -207,11 +211,11 @@ def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
 def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     """What a command says itself, or a configuration that it names."""
     words = command.replace("=", " ").split()
-    config = _config_of_words(words, script)
+    config = _config_named_in_command(words, script)
     if config is not None:
         yield Sharding(config.how, command, certain=True)
         return
-    named = _name_sharding(next((word for word in words if word.endswith(CONFIGS)), ""))
+    named = _sharding_file_named(next((word for word in words if word.endswith(CONFIGS)), ""))
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
     elif named:
@@ -221,7 +225,7 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
 
 
-def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | None:
+def _config_named_in_command(words: Sequence[str], script: Path) -> ShardingConfig | None:
     """The first configuration among a command's words that can be read, from the script's folder or
     two above it.
 
@@ -238,13 +242,13 @@ def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | Non
     return None
 
 
-def _name_sharding(text: str) -> str:
+def _sharding_file_named(text: str) -> str:
     """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
     match = NAMED.search(text)
     return "" if match is None else "FSDP" if match["fsdp"] else "ZeRO-3"
 
 
-def _in_words_alone(module: Module) -> Sharding | None:
+def _sharding_told_by_script_alone(module: Module) -> Sharding | None:
     """What the script says of itself, where neither a command nor a file beside it says anything."""
     script = Path(module.path)
     started = (
@@ -254,17 +258,17 @@ def _in_words_alone(module: Module) -> Sharding | None:
     )
     if any(True for _ in started) or any(setup for _, setup in _configs_beside(script)):
         return None
-    return _in_words(module)
+    return _sharding_told_in_docstring(module)
 
 
-def _in_words(module: Module) -> Sharding | None:
+def _sharding_told_in_docstring(module: Module) -> Sharding | None:
     """What the script says of itself at its head, where no file says anything: "Full fine-tune with
     FSDP".
     """
     head = ast.get_docstring(module.tree) or ""
     for sentence in re.split(r"\n|\. ", head):
-        if _name_sharding(sentence) and not DENIED.search(sentence):
-            return Sharding(_name_sharding(sentence), f'"{sentence.strip()}"', certain=False)
+        if _sharding_file_named(sentence) and not DENIED.search(sentence):
+            return Sharding(_sharding_file_named(sentence), f'"{sentence.strip()}"', certain=False)
     return None
 
 
@@ -298,12 +302,14 @@ def _sharding_config(path: Path) -> ShardingConfig | None:
         return None
     if stat.st_size > MAX_CONFIG_BYTES:
         return None
-    return _read_cached(str(path), stat.st_mtime_ns)
+    return _read_config_cached(str(path), stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
-    """Kept, because every script of a folder asks for the same files."""
+def _read_config_cached(path: str, _changed: int) -> ShardingConfig | None:
+    """What a file says of sharding, kept because every script of a folder asks for the same files;
+    None where it is no configuration.
+    """
     try:
         value = located_document.read_document(Path(path)).value
     except (TruetuneError, OSError, ValueError):
@@ -311,24 +317,24 @@ def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
     if not isinstance(value, dict):
         return None
     if "zero_optimization" in value:
-        return ShardingConfig(True, "ZeRO-3" if _zero_stage(value) == 3 else "")
+        return ShardingConfig(True, "ZeRO-3" if _zero_stage_of_deepspeed(value) == 3 else "")
     kind = value.get("distributed_type")
     if kind == "FSDP":
         return ShardingConfig(False, "FSDP")
     if kind == "DEEPSPEED":
         return ShardingConfig(
-            True, "ZeRO-3" if _stage_of_accelerate(Path(path), value) == 3 else ""
+            True, "ZeRO-3" if _zero_stage_of_accelerate(Path(path), value) == 3 else ""
         )
     return ShardingConfig(False, "") if kind in ("MULTI_GPU", "NO") else None
 
 
-def _zero_stage(value: Any) -> Any:
+def _zero_stage_of_deepspeed(value: Any) -> Any:
     """The stage that a DeepSpeed configuration sets."""
     zero = value.get("zero_optimization") if isinstance(value, dict) else None
     return zero.get("stage") if isinstance(zero, dict) else None
 
 
-def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
+def _zero_stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     """The stage that an accelerate configuration sets, itself or by the DeepSpeed file that it
     names.
     """
@@ -341,7 +347,9 @@ def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     for folder in list(path.parents)[:3]:
         if (folder / named).is_file():
             try:
-                return _zero_stage(located_document.read_document(folder / named).value)
+                return _zero_stage_of_deepspeed(
+                    located_document.read_document(folder / named).value
+                )
             except (TruetuneError, OSError, ValueError):
                 return None
     return None

@@ -1,5 +1,5 @@
-"""Functions of `map` that get whole columns, and print one into a text as if it were one row's
-value.
+"""Finds functions of `map` that get whole columns, and print one into a text as if it were one
+row's value.
 
 How it works: `map(function, batched=True)` and `set_transform` give a function the lists of many
 rows. In the body of that function each place counts where a column goes into a text or a message as
@@ -97,36 +97,36 @@ def _batched_function(module: Module, call: Call, function: AnyFunction) -> Batc
 def printed_columns(module: Module) -> Iterator[PrintedColumn]:
     """The places of a file where a function that gets lists makes one text of a whole column."""
     for mapped in batched_functions(module):
-        yield from _places_of(module, mapped)
+        yield from _printed_columns_of(module, mapped)
 
 
-def _places_of(module: Module, mapped: BatchedFunction) -> Iterator[PrintedColumn]:
+def _printed_columns_of(module: Module, mapped: BatchedFunction) -> Iterator[PrintedColumn]:
     """The places of one function."""
     for node in ast.walk(mapped.function):
-        for part, is_message in _text_parts(node):
-            column = _column(module, mapped, part)
-            if column is not None and not _is_only_shown(module, mapped.function, node):
+        for part, is_message in _expressions_put_into_text(node):
+            column = _whole_column_of(module, mapped, part)
+            if column is not None and not _text_is_only_shown(module, mapped.function, node):
                 yield PrintedColumn(mapped, node, column, is_message)
 
 
-def _text_parts(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+def _expressions_put_into_text(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """The expressions that a node puts into a text as they are; and whether it is a message's
     content.
     """
     if isinstance(node, ast.FormattedValue):
         yield node.value, False
     elif isinstance(node, ast.Call):
-        yield from ((part, False) for part in _parts_of_call(node))
+        yield from ((part, False) for part in _parts_filled_by_call(node))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        yield from ((part, False) for part in _parts_of_percent(node))
+        yield from ((part, False) for part in _parts_filled_by_percent(node))
     elif isinstance(node, ast.Dict):
         content = _content_of_message(node)
         if content is not None:
             yield content, True
 
 
-def _parts_of_call(node: ast.Call) -> Iterator[ast.expr]:
-    """What `template.format(...)` and `str(...)` put into a text."""
+def _parts_filled_by_call(node: ast.Call) -> Iterator[ast.expr]:
+    """The expressions that `template.format(...)` and `str(...)` put into a text."""
     if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
         yield node.args[0]
     if isinstance(node.func, ast.Attribute) and node.func.attr in ARGUMENTS_OF_FORMAT:
@@ -134,8 +134,8 @@ def _parts_of_call(node: ast.Call) -> Iterator[ast.expr]:
         yield from (*node.args, *(keyword.value for keyword in node.keywords))
 
 
-def _parts_of_percent(node: ast.BinOp) -> Iterator[ast.expr]:
-    """What `"%s" % (...)` puts into a text."""
+def _parts_filled_by_percent(node: ast.BinOp) -> Iterator[ast.expr]:
+    """The expressions that `"%s" % (...)` puts into a text."""
     is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
     if not is_text:
         return
@@ -148,7 +148,10 @@ def _parts_of_percent(node: ast.BinOp) -> Iterator[ast.expr]:
 
 
 def _content_of_message(node: ast.Dict) -> ast.expr | None:
-    """The content of `{"role": ..., "content": ...}`."""
+    """The content of a message that is written out:
+
+    `{"role": ..., "content": ...}`; None otherwise.
+    """
     entries = {
         key.value: value
         for key, value in zip(node.keys, node.values, strict=True)
@@ -157,14 +160,16 @@ def _content_of_message(node: ast.Dict) -> ast.expr | None:
     return entries.get("content") if "role" in entries else None
 
 
-def _column(module: Module, mapped: BatchedFunction, node: ast.expr, depth: int = 0) -> str | None:
+def _whole_column_of(
+    module: Module, mapped: BatchedFunction, node: ast.expr, depth: int = 0
+) -> str | None:
     """The column that an expression holds as a whole, as the script writes it; None where it does
     not.
     """
     if depth > MAX_STEPS:
         return None
     if isinstance(node, ast.Name):
-        return _column_of_name(module, mapped, node, depth)
+        return _whole_column_of_name(module, mapped, node, depth)
     key: ast.expr | None = None
     base: ast.expr | None = None
     if isinstance(node, ast.Subscript):
@@ -172,12 +177,12 @@ def _column(module: Module, mapped: BatchedFunction, node: ast.expr, depth: int 
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         is_lookup = node.func.attr == "get" and bool(node.args)
         base, key = (node.func.value, node.args[0]) if is_lookup else (None, None)
-    if base is None or key is None or not _is_batch(module, mapped, base):
+    if base is None or key is None or not _is_batch_parameter(module, mapped, base):
         return None
     return ast.unparse(node) if isinstance(module.flow.value(key), str) else None
 
 
-def _column_of_name(
+def _whole_column_of_name(
     module: Module, mapped: BatchedFunction, node: ast.Name, depth: int
 ) -> str | None:
     """The column that a name of the function stands for, on every way."""
@@ -189,7 +194,7 @@ def _column_of_name(
         if binding.kind == "parameter" and _is_own_parameter(mapped, binding.node):
             column = node.id if node.id in (*mapped.columns, mapped.batch) else None
         elif binding.kind == "value" and binding.value is not None and not binding.path:
-            column = _column(module, mapped, binding.value, depth + 1)
+            column = _whole_column_of(module, mapped, binding.value, depth + 1)
         else:
             column = None
         if column is None:
@@ -204,7 +209,7 @@ def _is_own_parameter(mapped: BatchedFunction, node: ast.AST) -> bool:
     return any(node is parameter for parameter in (*arguments.posonlyargs, *arguments.args))
 
 
-def _is_batch(module: Module, mapped: BatchedFunction, node: ast.expr) -> bool:
+def _is_batch_parameter(module: Module, mapped: BatchedFunction, node: ast.expr) -> bool:
     """Is it the parameter that holds all columns, unchanged?"""
     if not isinstance(node, ast.Name) or node.id != mapped.batch:
         return False
@@ -212,7 +217,7 @@ def _is_batch(module: Module, mapped: BatchedFunction, node: ast.expr) -> bool:
     return bool(bound) and all(_is_own_parameter(mapped, binding.node) for binding in bound)
 
 
-def _is_only_shown(module: Module, function: AnyFunction, node: ast.AST) -> bool:
+def _text_is_only_shown(module: Module, function: AnyFunction, node: ast.AST) -> bool:
     """Does the text go to a terminal, a log or an error, and to no row?"""
     for parent in module.parents(node):
         if parent is function:

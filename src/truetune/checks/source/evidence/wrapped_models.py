@@ -1,4 +1,4 @@
-"""Models that are wrapped for several processes, and calls that go around the wrapper."""
+"""Finds models that are wrapped for several processes, and calls that go around the wrapper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH = 6
 """Names and casts between a wrapper and its model"""
 
 
-def wrapped_models(module: Module) -> Iterator[ast.expr]:
+def models_given_to_wrappers(module: Module) -> Iterator[ast.expr]:
     """What is given to a wrapper of several processes, or to `accelerator.prepare`."""
     for call in module.calls(*WRAPPERS):
         if (model := call.argument(0, "module")) is not None:
@@ -26,7 +26,7 @@ def wrapped_models(module: Module) -> Iterator[ast.expr]:
             yield from (part for part in call.args if "model" in module.flow.types(part))
 
 
-def called_inside(
+def model_called_around_wrapper(
     module: Module, forward: ast.Call, bare: list[ast.AST]
 ) -> tuple[ast.expr, str] | None:
     """The model that is called without its wrapper, and the wrapper's name; None where the wrapper
@@ -36,17 +36,19 @@ def called_inside(
     if isinstance(called, ast.Attribute) and called.attr == "forward":
         called = called.value
     if isinstance(called, ast.Attribute) and called.attr != "module":
-        return _held_inside(module, called)
-    for given in _models_given(module, called):
+        return _model_attribute_inside_wrapper(module, called)
+    for given in _possible_called_models(module, called):
         name = _name_of_wrapper_around(module, given, bare)
         if name is not None:
             return given, name
     return None
 
 
-def _held_inside(module: Module, called: ast.Attribute) -> tuple[ast.expr, str] | None:
-    """The same of an attribute or a property of an object, where all that it may be is the model
-    inside a wrapper.
+def _model_attribute_inside_wrapper(
+    module: Module, called: ast.Attribute
+) -> tuple[ast.expr, str] | None:
+    """The model inside a wrapper that an attribute or property is, with the wrapper's name, where
+    it may be nothing else; None otherwise.
 
     A loop that unwraps its model at the end (`self.model = self.model.module`, to save it) has
     called the wrapper.
@@ -67,7 +69,7 @@ def _values_of_property(module: Module, called: ast.Attribute) -> list[ast.expr]
     return module.flow.returns.get(method, []) if is_property else []
 
 
-def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
+def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
     """The expressions that a called name stands for: of a parameter, what each call that records
     gradients gives.
 
@@ -87,24 +89,26 @@ def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST
     inside = _name_of_wrapper_inside(module, called)
     if inside is not None:
         return inside
-    is_bare = isinstance(called, ast.Name | ast.Call) and set(model_objects(module, called)) <= set(
-        bare
-    )
+    is_bare = isinstance(called, ast.Name | ast.Call) and set(
+        constructions_of_model(module, called)
+    ) <= set(bare)
     return _name_of_wrapper(module, bare) if is_bare else None
 
 
 def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
     """The name of the wrapper that a model was taken out of; None where it was not."""
     for origin in module.flow.origins(model):
-        wrapper = _wrapper_of(module, origin.node)
+        wrapper = _wrapper_taken_apart(module, origin.node)
         if wrapper is not None and _is_wrapper(module, wrapper):
             return ast.unparse(wrapper)
     return None
 
 
-def _wrapper_of(module: Module, node: ast.AST) -> ast.expr | None:
-    """`model` of `model.module`, `getattr(model, "module", model)` and
-    `accelerator.unwrap_model(model)`.
+def _wrapper_taken_apart(module: Module, node: ast.AST) -> ast.expr | None:
+    """The wrapper that an expression takes its model out of:
+
+    `model` of `model.module`, `getattr(model, "module", model)` and
+    `accelerator.unwrap_model(model)`; None otherwise.
     """
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value
@@ -135,7 +139,7 @@ def _is_wrapper(module: Module, model: ast.expr) -> bool:
     return False
 
 
-def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
+def constructions_of_model(module: Module, model: ast.expr) -> list[ast.AST]:
     """The calls that made the object, through `.to(...)`, `.train()` and the like."""
     objects: list[ast.AST] = []
     waiting = [(model, 0)]
@@ -171,14 +175,14 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
             named = _target_of_argument(statement.targets[0], number)
             if named is None or ast.unparse(named) == ast.unparse(model):
                 continue
-            if any(one in bare for one in model_objects(module, model)):
+            if any(one in bare for one in constructions_of_model(module, model)):
                 return ast.unparse(named)
     return None
 
 
 def _target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
-    """What `model, loader = accelerator.prepare(model, loader)` assigns the argument of this number
-    to.
+    """The target that is assigned the argument of this number: in `model, loader =
+    accelerator.prepare(model, loader)`; None where none is.
     """
     if isinstance(target, ast.Tuple) and number < len(target.elts):
         return target.elts[number]

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.parallel_files import (
     ParallelFiles,
+    filter_leaves_rows_out,
     find_parallel_files,
-    leaves_rows_out,
 )
-from truetune.checks.source.evidence.row_alignment_in_runs import (
+from truetune.checks.source.evidence.row_filters_and_sorts import (
     Alignment,
-    Change,
-    alignment_of,
+    AlignmentChange,
+    alignment_to_source,
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -34,7 +34,7 @@ class WrongJoin(NamedTuple):
 
     node: ast.AST
     what: str
-    change: Change
+    change: AlignmentChange
     is_by_index: bool
     """Would the index of frames have joined them rightly, had it not been rebuilt?"""
     files: ParallelFiles | None = None
@@ -145,7 +145,7 @@ def _alignments_of_sides(trace: Trace, module: Module, sides: list[Value]) -> _J
     """The ways of the sides of a join back to what was read; two files whose rows belong together
     are one source.
     """
-    ways = [alignment_of(trace, side) for side in sides]
+    ways = [alignment_to_source(trace, side) for side in sides]
     files = find_parallel_files(module, sides, ways)
     if files is None:
         return _JoinAlignments(ways, None)
@@ -154,7 +154,10 @@ def _alignments_of_sides(trace: Trace, module: Module, sides: list[Value]) -> _J
     if len(changed) != 1:
         return _JoinAlignments(ways, None)
     side, way = changed[0]
-    if all(one.kind == "filter" and not leaves_rows_out(module, side, one) for one in way.changes):
+    if all(
+        one.kind == "filter" and not filter_leaves_rows_out(module, side, one)
+        for one in way.changes
+    ):
         return _JoinAlignments(ways, None)
     return _JoinAlignments([one._replace(source=ways[0].source) for one in ways], files)
 
@@ -193,7 +196,9 @@ def _wrong_joins_of_column(node: ast.AST, what: str, sides: _JoinAlignments) -> 
         yield WrongJoin(node, what, change, True, sides.files)
 
 
-def _first_change_of_one_side(ways: list[Alignment], kinds: frozenset[str]) -> Change | None:
+def _first_change_of_one_side(
+    ways: list[Alignment], kinds: frozenset[str]
+) -> AlignmentChange | None:
     """The first change that one side of one source went through and another did not; None where
     there is none.
     """
@@ -207,7 +212,7 @@ def _first_change_of_one_side(ways: list[Alignment], kinds: frozenset[str]) -> C
     return None
 
 
-def _changes_missing_on_other_side(one: Alignment, other: Alignment) -> list[Change]:
+def _changes_missing_on_other_side(one: Alignment, other: Alignment) -> list[AlignmentChange]:
     """What one side went through and another did not; nothing where it puts its rows back itself."""
     others = {(change.kind, change.what) for change in other.changes}
     alone = [change for change in one.changes if (change.kind, change.what) not in others]
