@@ -67,12 +67,12 @@ from truetune.data.find_cached_hub_datasets import (
     message_for_uncached_dataset,
 )
 from truetune.data.find_data_files import find_sources
-from truetune.data.script_rows.find_shaping_script import find_shaping_script, training_scripts
-from truetune.data.script_rows.trained_rows import (
+from truetune.data.script_rows.find_row_shaping_script import find_shaping_script, training_scripts
+from truetune.data.script_rows.read_rows_given_to_trainer import (
     MAX_FOLLOWED_ROWS,
     ScriptRows,
-    bring_tokenizer,
-    tokenizer_of_script,
+    tokenizer_name_of_script,
+    use_tokenizer_for_script,
 )
 from truetune.data.tell_training_files_from_predictions import (
     list_training_files,
@@ -389,7 +389,7 @@ def _bring_tokenizer_of_scripts(scripts: Sequence[str], run: RunSpec) -> dict[st
 
 def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
     """The tokenizer that all these scripts load; None where they load several, or it can't be loaded here."""
-    names = {tokenizer_of_script(script) for script in scripts}
+    names = {tokenizer_name_of_script(script) for script in scripts}
     name = names.pop() if len(names) == 1 else None
     return None if name is None or _lacking_tokenizer(RunSpec(tokenizer=name)) else name
 
@@ -397,7 +397,7 @@ def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
 def _lacking_tokenizer_of_scripts(seen: PathsCheck) -> str:
     """Why the one tokenizer that the scripts load can't be had; empty where they load none, or several."""
     sources = (str(file) for _, file in find_source_files(seen.trainers.sources))
-    names = {tokenizer_of_script(script) for script in training_scripts(sources)}
+    names = {tokenizer_name_of_script(script) for script in training_scripts(sources)}
     name = names.pop() if len(names) == 1 else None
     return _lacking_tokenizer(RunSpec(tokenizer=name)) if name else ""
 
@@ -408,7 +408,7 @@ def _bring_tokenizer(script: str, run: RunSpec) -> None:
         tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
     except TruetuneError:
         tokenizer = None
-    bring_tokenizer(script, tokenizer)
+    use_tokenizer_for_script(script, tokenizer)
 
 
 def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:

@@ -20,7 +20,7 @@ from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, shell_script
-from truetune.data.script_rows.trained_rows import read_module_with_helpers
+from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (
     CommandFile,

@@ -73,7 +73,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.training_stages import LATER_METHODS, stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.data.script_rows.trained_rows import read_module_with_helpers
+from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import DataError
 from truetune.settings.config import Config, TrainingStage
 

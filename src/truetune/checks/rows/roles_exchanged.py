@@ -125,7 +125,9 @@ class RolesExchanged(DataRule):
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "chats that begin with the assistant and end with the user", self.with_sides_exchanged, self.chats
+            "chats that begin with the assistant and end with the user",
+            self.with_sides_exchanged,
+            self.chats,
         )
 
     def findings(self) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Functions of Python whose result is computed where their arguments are known.
+"""Computes functions of Python if their arguments are known.
 
 How it works: a function of this table gets values of the run and gives one back, or None where it can't be computed.
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from string import Formatter
 from typing import Any
 
-from truetune.data.script_rows.row_table import Table
+from truetune.data.script_rows.tables_with_known_rows import Table
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json
@@ -53,13 +53,17 @@ Arguments = tuple[Value, ...]
 
 
 def call_known_function(name: str, args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    """What a function gives on values that are known; None where it is not one of those here, or they are not."""
+    """The result of a function of Python on known values; None if it is not one of those in the
+    table, or a value is not known.
+    """
     function = FUNCTIONS.get(name)
     return None if function is None else function(args, keywords)
 
 
-def _items(value: Value) -> list[Value] | None:
-    """The items of a list that is known whole."""
+def _items_of_known_list(value: Value) -> list[Value] | None:
+    """The items of a list that is known whole, the keys of a dictionary, or the characters of a
+    text; None otherwise.
+    """
     if isinstance(value, Sequence) and not value.is_open:
         return list(value.items)
     if isinstance(value, Mapping) and not value.is_open and value.rest is None:
@@ -69,7 +73,8 @@ def _items(value: Value) -> list[Value] | None:
     return None
 
 
-def _range(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+def _compute_range(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`range(...)` as a list; None if its limits are not known or it is too long."""
     limits = [constant_of(one) for one in args]
     if not 1 <= len(limits) <= 3 or not all(type(one) is int for one in limits):
         return None
@@ -81,8 +86,9 @@ def _range(args: Arguments, keywords: dict[str, Value]) -> Value | None:
     return Sequence("list", [Constant(number) for number in numbers])
 
 
-def _enumerate(args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    items = _items(args[0]) if args else None
+def _compute_enumerate(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`enumerate(items, start)` as a list of pairs; None if the items are not known."""
+    items = _items_of_known_list(args[0]) if args else None
     first = constant_of(keywords.get("start", args[1] if len(args) > 1 else Constant(0)))
     if items is None or not isinstance(first, int):
         return None
@@ -90,32 +96,35 @@ def _enumerate(args: Arguments, keywords: dict[str, Value]) -> Value | None:
     return Sequence("list", list(pairs))
 
 
-def _zip(args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    lists = [_items(one) for one in args]
+def _compute_zip(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`zip(...)` as a list of tuples; None if an argument's items are not known."""
+    lists = [_items_of_known_list(one) for one in args]
     known = [one for one in lists if one is not None]
     if not args or len(known) != len(lists):
         return None
     return Sequence("list", [Sequence("tuple", list(one)) for one in zip(*known, strict=False)])
 
 
-def _reversed(args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    items = _items(args[0]) if args else None
+def _compute_reversed(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`reversed(items)` as a list; None if the items are not known."""
+    items = _items_of_known_list(args[0]) if args else None
     return None if items is None else Sequence("list", items[::-1])
 
 
-def _as_list(kind: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
-    """`list`, `tuple`, and what gives its argument's items as they are."""
+def _list_maker(kind: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """`list`, `tuple`, and functions that return their argument's items as they are."""
 
     def make(args: Arguments, keywords: dict[str, Value]) -> Value | None:
         if args and isinstance(args[0], Table):
             return args[0]
-        items = _items(args[0]) if args else []
+        items = _items_of_known_list(args[0]) if args else []
         return None if items is None else Sequence(kind, items)
 
     return make
 
 
-def _sorted(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+def _compute_sorted(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`sorted(items)` without a key; None if the items are not known or can't be compared."""
     plain = constant_of(args[0]) if args else NO_CONSTANT
     if not isinstance(plain, list | tuple) or set(keywords) - {"reverse"}:
         return None
@@ -126,15 +135,17 @@ def _sorted(args: Arguments, keywords: dict[str, Value]) -> Value | None:
     return to_value(in_order)
 
 
-def _length(args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    items = _items(args[0]) if args else None
+def _compute_len(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`len(value)`; None if it is not known."""
+    items = _items_of_known_list(args[0]) if args else None
     plain = constant_of(args[0]) if args else NO_CONSTANT
     if isinstance(plain, str):
         return Constant(len(plain))
     return None if items is None else Constant(len(items))
 
 
-def _is_instance(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+def _compute_isinstance(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`isinstance(value, types)`; None if it is not known."""
     if len(args) != 2:
         return None
     wanted = args[1].items if isinstance(args[1], Sequence) else [args[1]]
@@ -155,10 +166,12 @@ def _is_of_type(value: Value, types: tuple[type, ...]) -> Value | None:
     return None if plain is NO_CONSTANT else Constant(isinstance(plain, types))
 
 
-def _computed(
+def _from_plain_values(
     compute: Callable[..., Any],
 ) -> Callable[[Arguments, dict[str, Value]], Value | None]:
-    """A function of plain values that takes no long time."""
+    """Make a function of plain Python values, which takes no long time, into one of values of the
+    run.
+    """
 
     def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
         plain = [constant_of(one) for one in args]
@@ -173,7 +186,8 @@ def _computed(
     return run
 
 
-def _parse_json(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+def _compute_json_loads(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`json.loads` and the like of a known text; None if it is no JSON."""
     text = constant_of(args[0]) if args else NO_CONSTANT
     if not isinstance(text, str | bytes):
         return None
@@ -183,16 +197,18 @@ def _parse_json(args: Arguments, keywords: dict[str, Value]) -> Value | None:
         return None
 
 
-def _dump_json(value: Any, indent: Any = None, ensure_ascii: bool = True, **others: Any) -> str:
+def _compute_json_dumps(
+    value: Any, indent: Any = None, ensure_ascii: bool = True, **others: Any
+) -> str:
     """`json.dumps`, with the arguments that change what rows hold."""
     allowed = {name: others[name] for name in ("sort_keys", "separators") if name in others}
     spaces = indent if isinstance(indent, int) and indent < 20 else None
     return json.dumps(value, indent=spaces, ensure_ascii=ensure_ascii, **allowed)
 
 
-def _first_choice(args: Arguments, keywords: dict[str, Value]) -> Value | None:
-    """`random.choice`: any item is one that the run may take; the first one is shown."""
-    items = _items(args[0]) if args else None
+def _compute_random_choice(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`random.choice(items)`: the first item, for any item is one that the run may take."""
+    items = _items_of_known_list(args[0]) if args else None
     return items[0] if items else None
 
 
@@ -203,10 +219,12 @@ FLAGS = {name: getattr(re, name) for name in ("I", "IGNORECASE", "S", "DOTALL", 
 
 
 def search_pattern(method: str, pattern: Any, text: Any, flags: int) -> Value | None:
-    """What `re.search` and its like give, as a list of the match and its groups; None where it is not known."""
+    """The result of `re.search` and the like, as a list of the match and its groups; None if it is
+    not known.
+    """
     if not isinstance(pattern, str) or not isinstance(text, str):
         return None
-    if method not in (*MATCHING, "findall") or not is_quick_pattern(pattern, len(text)):
+    if method not in (*MATCHING, "findall") or not is_regex_of_bounded_time(pattern, len(text)):
         return None
     try:
         found = getattr(re.compile(pattern, flags), method)(text)
@@ -217,27 +235,27 @@ def search_pattern(method: str, pattern: Any, text: Any, flags: int) -> Value | 
     return Sequence(MATCH, [Constant(found[0]), *map(Constant, found.groups())])
 
 
-def flags_of(value: Value | None) -> int | None:
-    """The flags of a pattern: `re.DOTALL`, `re.I | re.S`; None where they are not known."""
+def regex_flags(value: Value | None) -> int | None:
+    """The value of a regex's flags: `re.DOTALL`, `re.I | re.S`; None if they are not known."""
     if value is None:
         return 0
     if isinstance(value, Library):
         return FLAGS.get(value.name.rpartition(".")[2])
     if isinstance(value, Operation) and value.operator == "|":
-        parts = [flags_of(one) for one in value.operands]
+        parts = [regex_flags(one) for one in value.operands]
         known = [one for one in parts if one is not None]
         return sum(set(known)) if len(known) == len(parts) else None
     plain = constant_of(value)
     return plain if isinstance(plain, int) else None
 
 
-def _match_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
-    """`re.search(pattern, text, flags)` and its like."""
+def _match_function(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """`re.search(pattern, text, flags)` and the like, as a function of values of the run."""
 
     def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
         if len(args) < 2:
             return None
-        flags = flags_of(args[2] if len(args) > 2 else keywords.get("flags"))
+        flags = regex_flags(args[2] if len(args) > 2 else keywords.get("flags"))
         if flags is None:
             return None
         return search_pattern(method, constant_of(args[0]), constant_of(args[1]), flags)
@@ -245,14 +263,16 @@ def _match_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value
     return run
 
 
-def _apply_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
-    """A function of `re` on texts that are known, where its time is bounded."""
+def _substitute_function(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """`re.sub`, `re.split` on known texts, as a function of values of the run, if their time is
+    bounded.
+    """
 
     def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
         plain = [constant_of(one) for one in args]
         if keywords or not plain or not all(isinstance(one, str) for one in plain):
             return None
-        if not is_quick_pattern(plain[0], len(plain[-1])):
+        if not is_regex_of_bounded_time(plain[0], len(plain[-1])):
             return None
         try:
             return to_value(getattr(re, method)(*plain))
@@ -262,7 +282,7 @@ def _apply_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value
     return run
 
 
-def is_quick_pattern(pattern: str, characters: int) -> bool:
+def is_regex_of_bounded_time(pattern: str, characters: int) -> bool:
     """Does a regular expression take a bounded time on a text of so many characters?"""
     if len(pattern) > 500 or REPEATED_GROUP.search(pattern):
         return False
@@ -307,41 +327,41 @@ def slice_text(text: str, part: Slice) -> Value | None:
 
 
 FUNCTIONS: dict[str, Callable[[Arguments, dict[str, Value]], Value | None]] = {
-    "range": _range,
-    "enumerate": _enumerate,
-    "zip": _zip,
-    "reversed": _reversed,
-    "sorted": _sorted,
-    "len": _length,
-    "list": _as_list("list"),
-    "tuple": _as_list("tuple"),
-    "iter": _as_list("list"),
-    "tqdm.tqdm": _as_list("list"),
-    "tqdm.auto.tqdm": _as_list("list"),
-    "isinstance": _is_instance,
-    "str": _computed(str),
-    "int": _computed(int),
-    "float": _computed(float),
-    "bool": _computed(bool),
-    "round": _computed(round),
-    "abs": _computed(abs),
-    "sum": _computed(sum),
-    "min": _computed(min),
-    "max": _computed(max),
-    "any": _computed(any),
-    "all": _computed(all),
-    "json.loads": _parse_json,
-    "orjson.loads": _parse_json,
-    "ujson.loads": _parse_json,
-    "ast.literal_eval": _parse_json,
-    "json.dumps": _computed(_dump_json),
-    "random.choice": _first_choice,
-    "re.sub": _apply_pattern("sub"),
-    "re.split": _apply_pattern("split"),
-    "re.findall": _match_pattern("findall"),
-    "re.search": _match_pattern("search"),
-    "re.match": _match_pattern("match"),
-    "re.fullmatch": _match_pattern("fullmatch"),
-    "textwrap.dedent": _computed(textwrap.dedent),
+    "range": _compute_range,
+    "enumerate": _compute_enumerate,
+    "zip": _compute_zip,
+    "reversed": _compute_reversed,
+    "sorted": _compute_sorted,
+    "len": _compute_len,
+    "list": _list_maker("list"),
+    "tuple": _list_maker("tuple"),
+    "iter": _list_maker("list"),
+    "tqdm.tqdm": _list_maker("list"),
+    "tqdm.auto.tqdm": _list_maker("list"),
+    "isinstance": _compute_isinstance,
+    "str": _from_plain_values(str),
+    "int": _from_plain_values(int),
+    "float": _from_plain_values(float),
+    "bool": _from_plain_values(bool),
+    "round": _from_plain_values(round),
+    "abs": _from_plain_values(abs),
+    "sum": _from_plain_values(sum),
+    "min": _from_plain_values(min),
+    "max": _from_plain_values(max),
+    "any": _from_plain_values(any),
+    "all": _from_plain_values(all),
+    "json.loads": _compute_json_loads,
+    "orjson.loads": _compute_json_loads,
+    "ujson.loads": _compute_json_loads,
+    "ast.literal_eval": _compute_json_loads,
+    "json.dumps": _from_plain_values(_compute_json_dumps),
+    "random.choice": _compute_random_choice,
+    "re.sub": _substitute_function("sub"),
+    "re.split": _substitute_function("split"),
+    "re.findall": _match_function("findall"),
+    "re.search": _match_function("search"),
+    "re.match": _match_function("match"),
+    "re.fullmatch": _match_function("fullmatch"),
+    "textwrap.dedent": _from_plain_values(textwrap.dedent),
 }
 """By qualified name. `ast.literal_eval` is only computed where the text is JSON too"""

@@ -1,4 +1,4 @@
-"""Columns that a script reads, and of whose texts nothing stands in what is trained.
+"""Finds the columns that a script reads, but of whose texts nothing reaches the trained rows.
 
 How it works: pieces of each text are looked for in the row that comes out, whatever the case, spaces and signs. A
 column is lost where no row holds a piece of its text: a later step rewrote the messages, or a variable was
@@ -40,13 +40,17 @@ def find_lost_columns(
     for raw, trained in zip(raw_rows, trained_rows, strict=True):
         whole: str | None = None
         for name, value in raw.items():
-            bare = _bare(value) if isinstance(value, str) and name not in kept else ""
+            bare = _letters_and_digits(value) if isinstance(value, str) and name not in kept else ""
             if len(bare) < MIN_CHARACTERS:
                 continue
-            whole = whole if whole is not None else "\n".join(map(_bare, texts_in(trained)))
+            whole = (
+                whole
+                if whole is not None
+                else "\n".join(map(_letters_and_digits, texts_in_value(trained)))
+            )
             looked_at[name] = looked_at.get(name, 0) + 1
             texts.setdefault(name, set()).add(bare)
-            if any(piece in whole for piece in _pieces(bare)):
+            if any(piece in whole for piece in _sample_pieces(bare)):
                 kept.add(name)
     return tuple(
         name
@@ -55,12 +59,12 @@ def find_lost_columns(
     )
 
 
-def _bare(text: str) -> str:
-    """The letters and digits of a text."""
+def _letters_and_digits(text: str) -> str:
+    """The letters and digits of a text, in one case."""
     return re.sub(r"\W+", "", text).casefold()
 
 
-def _pieces(bare: str) -> Iterator[str]:
+def _sample_pieces(bare: str) -> Iterator[str]:
     """Some pieces of a text, spread over it."""
     last = max(len(bare) - PIECE_CHARACTERS, 0)
     step = max(PIECE_CHARACTERS, last // MAX_PIECES)
@@ -68,13 +72,13 @@ def _pieces(bare: str) -> Iterator[str]:
         yield bare[start : start + PIECE_CHARACTERS]
 
 
-def texts_in(value: Any) -> Iterator[str]:
+def texts_in_value(value: Any) -> Iterator[str]:
     """The texts in a row, in its lists and dictionaries too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
-            yield from texts_in(one)
+            yield from texts_in_value(one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from texts_in(one)
+            yield from texts_in_value(one)

@@ -1,4 +1,5 @@
-"""Lists of numbers as scripts handle them: repeated, set in part, turned into tensors and back.
+"""Computes on lists of numbers as scripts do: repeats them, sets parts of them, turns them into
+tensors and back.
 
 The trade-off: a tensor is its list. What a method of tensors computes stays unknown.
 """
@@ -40,8 +41,9 @@ def repeat_list(one: Value, other: Value) -> Sequence | None:
     return Sequence(one.kind, one.items * times)
 
 
-def join_numbers(one: Value, other: Value) -> Sequence | None:
-    """`prompt_ids + answer_ids` with all of their items; None for lists of anything else, or far too long ones.
+def join_number_lists(one: Value, other: Value) -> Sequence | None:
+    """`prompt_ids + answer_ids` with all of their items; None for lists of anything else, or far
+    too long ones.
 
     A run that holds no rows keeps the first thousand items of a list, and rows have more tokens than that.
     """
@@ -54,42 +56,46 @@ def join_numbers(one: Value, other: Value) -> Sequence | None:
     return Sequence(one.kind, items) if are_numbers and len(items) <= MAX_ITEMS else None
 
 
-def extend_numbers(target: Sequence, given: Value) -> bool:
-    """`ids.extend(answer_ids)`; False where that is not a list of numbers behind another."""
-    joined = join_numbers(target, given)
+def extend_number_list(target: Sequence, given: Value) -> bool:
+    """Do `ids.extend(answer_ids)`; False if that is not one list of numbers added to another."""
+    joined = join_number_lists(target, given)
     if joined is None:
         return False
     target.items[:] = joined.items
     return True
 
 
-def set_items(target: Sequence, key: Value, value: Value) -> bool:
-    """Set one item of a list, or a slice of it; False where it is not known which, or what."""
+def set_item_or_slice(target: Sequence, key: Value, value: Value) -> bool:
+    """Set one item of a list, or a slice of it; False if it is not known which, or to what."""
     if isinstance(key, Sequence) and key.kind == "tuple" and len(key.items) == 2:
         # `labels[row, :n] = ...` of a batch.
-        row = _item_of(target, key.items[0])
-        return row is not None and set_items(row, key.items[1], value)
+        row = _row_of_batch(target, key.items[0])
+        return row is not None and set_item_or_slice(row, key.items[1], value)
     if isinstance(key, Sequence) and key.items and isinstance(key.items[0], Sequence):
         # A mask of a batch, row by row.
         rows = zip(target.items, key.items, strict=False)
-        return all(isinstance(one, Sequence) and set_items(one, mask, value) for one, mask in rows)
-    chosen = _chosen_by_mask(target, key)
+        return all(
+            isinstance(one, Sequence) and set_item_or_slice(one, mask, value) for one, mask in rows
+        )
+    chosen = _indices_where_mask_is_true(target, key)
     if chosen is not None and isinstance(value, Constant):
-        _fill_places(target, chosen, value)
+        _set_number_at_indices(target, chosen, value)
         return True
     return (
-        _set_slice(target, key, value) if isinstance(key, Slice) else _set_item(target, key, value)
+        _set_slice(target, key, value)
+        if isinstance(key, Slice)
+        else _set_one_item(target, key, value)
     )
 
 
-def _fill_places(target: Sequence, places: Iterable[int], number: Constant) -> None:
+def _set_number_at_indices(target: Sequence, places: Iterable[int], number: Constant) -> None:
     """Set one number at all of these places."""
     for place in places:
         target.items[place] = number
 
 
-def _set_item(target: Sequence, key: Value, value: Value) -> bool:
-    """`labels[3] = -100`; False where it is not known which."""
+def _set_one_item(target: Sequence, key: Value, value: Value) -> bool:
+    """Do `labels[3] = -100`; False if it is not known which item."""
     number = constant_of(key)
     if type(number) is not int or not -len(target.items) <= number < len(target.items):
         return False
@@ -98,14 +104,14 @@ def _set_item(target: Sequence, key: Value, value: Value) -> bool:
 
 
 def _set_slice(target: Sequence, key: Slice, value: Value) -> bool:
-    """`labels[:n] = ...`; False where its ends or the items are not known."""
+    """Do `labels[:n] = ...`; False if its ends or the items are not known."""
     limits = [None if one is None else constant_of(one) for one in (key.start, key.stop, key.step)]
     if any(limit is not None and type(limit) is not int for limit in limits) or limits[2] == 0:
         return False
     chosen = slice(*limits)
     if isinstance(value, Constant):
         # As tensors do it: one number for all places.
-        _fill_places(target, range(len(target.items))[chosen], value)
+        _set_number_at_indices(target, range(len(target.items))[chosen], value)
         return True
     if not isinstance(value, Sequence) or value.is_open or key.step is not None:
         return False
@@ -114,8 +120,8 @@ def _set_slice(target: Sequence, key: Slice, value: Value) -> bool:
     return True
 
 
-def _item_of(target: Sequence, number: Value) -> Sequence | None:
-    """One row of a batch; None where it is not known which."""
+def _row_of_batch(target: Sequence, number: Value) -> Sequence | None:
+    """One row of a batch; None if it is not known which."""
     plain = constant_of(number)
     if type(plain) is not int or not -len(target.items) <= plain < len(target.items):
         return None
@@ -123,8 +129,8 @@ def _item_of(target: Sequence, number: Value) -> Sequence | None:
     return row if isinstance(row, Sequence) else None
 
 
-def _chosen_by_mask(target: Sequence, mask: Value) -> list[int] | None:
-    """The places of a tensor where a mask is true; None where the key is no mask of its length."""
+def _indices_where_mask_is_true(target: Sequence, mask: Value) -> list[int] | None:
+    """The indices of a tensor for which a mask is true; None if the key is no mask of its length."""
     plain = constant_of(mask) if isinstance(mask, Sequence) else None
     if not isinstance(plain, list | tuple) or len(plain) != len(target.items):
         return None
@@ -133,8 +139,8 @@ def _chosen_by_mask(target: Sequence, mask: Value) -> list[int] | None:
     return [place for place, is_chosen in enumerate(plain) if is_chosen]
 
 
-def compare_tensor(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
-    """`labels == pad`, item by item; None where that is no comparison of a tensor with a number."""
+def compare_tensor_with_number(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
+    """`labels == pad`, item by item; None if that is no comparison of a tensor with a number."""
     tensor, other = operands if len(operands) == 2 else (None, None)
     number = constant_of(other)
     if sign not in COMPARISONS or not isinstance(tensor, Sequence) or tensor.kind != TENSOR:
@@ -144,13 +150,15 @@ def compare_tensor(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
         return None
     if any(isinstance(one, list) for one in plain):
         # A batch of one, compared as the rows that it holds.
-        rows = [compare_tensor(sign, (one, Constant(number))) for one in tensor.items]
+        rows = [compare_tensor_with_number(sign, (one, Constant(number))) for one in tensor.items]
         return Sequence(TENSOR, [one for one in rows if one is not None])
     return Sequence(TENSOR, [Constant(bool(BY_SIGN[sign](one, number))) for one in plain])
 
 
-def call_tensor(numbers: Sequence, method: str, args: tuple[Value, ...] = ()) -> Value | None:
-    """What a method of a tensor gives; None where it is not known here."""
+def call_tensor_method(
+    numbers: Sequence, method: str, args: tuple[Value, ...] = ()
+) -> Value | None:
+    """The result of a method of a tensor; None if it is not known."""
     if numbers.is_open:
         return None
     if method in SAME_LIST:
@@ -162,12 +170,16 @@ def call_tensor(numbers: Sequence, method: str, args: tuple[Value, ...] = ()) ->
         return inner if isinstance(inner, Sequence) else None
     if method == "masked_fill" and len(args) == 2:
         changed = Sequence(numbers.kind, list(numbers.items))
-        return changed if set_items(changed, args[0], args[1]) else None
+        return changed if set_item_or_slice(changed, args[0], args[1]) else None
     return None
 
 
-def make_tensor(name: str, args: tuple[Value, ...], keywords: dict[str, Value]) -> Value | None:
-    """What a function of torch gives on lists that are known; None where it is not one of those here."""
+def call_torch_function(
+    name: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Value | None:
+    """The result of a function of torch on known lists; None if it is not one of those in the
+    table.
+    """
     given = args[0] if args else None
     if name in MADE_BY_SIZE or name == "torch.full":
         return _tensor_of_size(name, args)
@@ -181,7 +193,7 @@ def make_tensor(name: str, args: tuple[Value, ...], keywords: dict[str, Value]) 
     fill = FILLED.get(name)
     if fill is None and name == "torch.full_like" and len(args) == 2:
         fill = constant_of(args[1])
-    return None if fill is None else _filled(given, fill)
+    return None if fill is None else _filled_like(given, fill)
 
 
 def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:
@@ -191,7 +203,7 @@ def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:
     fill: Any = MADE_BY_SIZE.get(name)
     if name == "torch.full":
         fill = plain[1] if len(plain) > 1 else None
-    if fill is None or not _is_size(size):
+    if fill is None or not _is_small_tensor_size(size):
         return None
     row = Sequence(TENSOR, [Constant(fill) for _ in range(size[-1])])
     if len(size) == 1:
@@ -199,8 +211,8 @@ def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:
     return Sequence(TENSOR, [Sequence(TENSOR, list(row.items)) for _ in range(size[0])])
 
 
-def _is_size(size: list[Any]) -> bool:
-    """Are these the one or two sizes of a tensor that is not too large to be kept as lists?"""
+def _is_small_tensor_size(size: list[Any]) -> bool:
+    """Are these the one or two sizes of a tensor that is small enough to be kept as lists?"""
     if not 1 <= len(size) <= 2 or not all(type(one) is int for one in size):
         return False
     items: int = size[0] * size[-1]
@@ -213,10 +225,11 @@ def as_tensor(numbers: Sequence) -> Sequence:
     return Sequence(TENSOR, list(items))
 
 
-def _filled(numbers: Sequence, fill: Any) -> Sequence:
+def _filled_like(numbers: Sequence, fill: Any) -> Sequence:
     """A tensor of the same shape that holds one number."""
     items = [
-        _filled(one, fill) if isinstance(one, Sequence) else Constant(fill) for one in numbers.items
+        _filled_like(one, fill) if isinstance(one, Sequence) else Constant(fill)
+        for one in numbers.items
     ]
     return Sequence(TENSOR, list(items))
 

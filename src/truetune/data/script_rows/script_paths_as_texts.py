@@ -1,4 +1,4 @@
-"""Paths of a script, which a run with rows keeps as texts: their parts, and paths made of them.
+"""Computes attributes and methods of a script's file paths, which a run with rows keeps as texts.
 
 The trade-off: no link is followed and no relative path is made absolute. The folders of the script and of the command
 are tried for a relative one when a file is read.
@@ -19,19 +19,23 @@ PART_ATTRIBUTES = ("name", "stem", "suffix")
 
 
 def attribute_of_path(path: str, name: str) -> Value | None:
-    """What an attribute of a path gives: its parents, or a part of its name; None for any other."""
+    """The value of a path's attribute: a parent folder, or a part of its name; None for any other."""
     if name == "parent":
-        return Constant(_parent(path, 1))
+        return Constant(_parent_path(path, 1))
     if name == "parents":
-        above: list[Value] = [Constant(_parent(path, steps)) for steps in range(1, MAX_PARENTS + 1)]
+        above: list[Value] = [
+            Constant(_parent_path(path, steps)) for steps in range(1, MAX_PARENTS + 1)
+        ]
         return Sequence("tuple", above)
     if name in PART_ATTRIBUTES:
         return Constant(getattr(PurePath(path), name))
     return None
 
 
-def path_of_method(path: str, method: str, given: list[Any]) -> Value | None:
-    """The path that a method gives; None for any other method, or where an argument is no text."""
+def path_from_method(path: str, method: str, given: list[Any]) -> Value | None:
+    """The path that a method of a path returns; None for any other method, or if an argument is no
+    text.
+    """
     if method in SAME_PATH_METHODS:
         return Constant(path)
     if not given or not all(isinstance(one, str) for one in given):
@@ -46,6 +50,6 @@ def path_of_method(path: str, method: str, given: list[Any]) -> Value | None:
     return None
 
 
-def _parent(path: str, steps: int) -> str:
-    """The folder so many steps above."""
+def _parent_path(path: str, steps: int) -> str:
+    """The folder that is so many steps above a path."""
     return normpath("/".join([path, *[".."] * steps]))

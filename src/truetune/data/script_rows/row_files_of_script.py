@@ -1,4 +1,4 @@
-"""The files of rows that a script reads, as values of its symbolic run.
+"""Reads the files of rows that a script names, as values of its symbolic run.
 
 How it works: a name in the script is looked up beside the script and in the current folder; rows are read by the
 readers of `truetune.data`, with their limits.
@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.data.find_data_files import find_sources, open_raw
 from truetune.data.read_file_records import read_records
-from truetune.data.script_rows.row_table import Place, Row, Table, make_table
+from truetune.data.script_rows.tables_with_known_rows import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import SETTINGS
@@ -58,17 +58,17 @@ class RowFiles:
     """Those that hold more than MAX_ROWS rows"""
 
     def find(self, name: Any) -> Path | None:
-        """The file of that name; None where there is none that may be read."""
+        """The file of that name; None if there is none that the script may read."""
         if not isinstance(name, str) or not name or "\0" in name:
             return None
         for folder in self.folders:
             path = (folder / name).resolve()
-            if self._may_read(path) and path.is_file():
+            if self._is_in_allowed_folder(path) and path.is_file():
                 return path
         return None
 
-    def _may_read(self, path: Path) -> bool:
-        """Does a file lie in one of the folders, and in no hidden folder of theirs?"""
+    def _is_in_allowed_folder(self, path: Path) -> bool:
+        """Does a file lie in one of the script's folders, and in no hidden folder of theirs?"""
         for folder in self.folders:
             if path.is_relative_to(folder):
                 parts = path.relative_to(folder).parts
@@ -76,11 +76,11 @@ class RowFiles:
         return False
 
     def matching(self, pattern: str) -> list[str]:
-        """The names of the files that a pattern fits, `data/*.jsonl`, in order."""
+        """The names of the files that a glob fits, `data/*.jsonl`, in order."""
         for folder in self.folders:
             try:
                 found = (path.resolve() for path in islice(folder.glob(pattern), MAX_FILES))
-                names = [str(path) for path in found if self._may_read(path)]
+                names = [str(path) for path in found if self._is_in_allowed_folder(path)]
             except (ValueError, NotImplementedError, OSError):
                 return []  # an absolute or broken pattern
             if names:
@@ -88,7 +88,8 @@ class RowFiles:
         return []
 
     def places_of(self, rows: Value) -> list[Place] | None:
-        """The places of a list that may be made row by row of a file; None where no file, or several, has as many rows.
+        """The places in a file from which a list may be made row by row; None if no file, or
+        several, has as many rows.
 
         Args:
             rows: The list, or a dictionary of lists.
@@ -99,7 +100,7 @@ class RowFiles:
         return fitting[0] if len(fitting) == 1 else None
 
     def table(self, path: Path) -> Table | None:
-        """The rows of a file; None where it holds none that can be read."""
+        """The table of the rows in a file; None if it holds none that can be read."""
         rows: list[Row] = []
         try:
             source = find_sources([str(path)])[0]
@@ -120,11 +121,12 @@ class RowFiles:
         return make_table(rows)
 
     def note_read(self, row: Mapping, name: Any = None) -> None:
-        """The script reads a column of a row; all of them without a name."""
+        """Note that the script reads a column of a row; all columns without a name."""
         self.columns_read.update(row.entries if name is None else [name])
 
     def left_over(self, place: Place, trained: list[Value]) -> dict[str, Any]:
-        """The texts of a row that the script neither reads nor gives to the trainer, by column.
+        """The texts of a file's row that the script neither reads nor gives to the trainer, by
+        column.
 
         Args:
             place: Where the row stands.
@@ -135,38 +137,42 @@ class RowFiles:
             return {}
         kept = {id(value) for value in trained}
         # A row that the script parses itself holds the same texts in other objects.
-        kept_texts = {one.value for one in trained if isinstance(one, Constant) and _is_text(one)}
+        kept_texts = {
+            one.value for one in trained if isinstance(one, Constant) and _is_known_text(one)
+        }
         return {
             name: value.value
             for name, value in row.entries.items()
             if name not in self.columns_read
             and isinstance(value, Constant)
-            and _is_text(value)
+            and _is_known_text(value)
             and id(value) not in kept
             and value.value not in kept_texts
         }
 
     def plain_rows(self, most: int) -> list[tuple[Place, dict[str, str]]]:
-        """The first rows of the files that were read, with their texts by column."""
+        """The first rows of the files that were read, each with its texts by column."""
         places = [place for read in self.read.values() for place in read][:most]
-        return [(place, self._texts_of(place)) for place in places]
+        return [(place, self._texts_of_file_row(place)) for place in places]
 
-    def _texts_of(self, place: Place) -> dict[str, str]:
-        """The texts of a row as they stand in its file, by column."""
+    def _texts_of_file_row(self, place: Place) -> dict[str, str]:
+        """The texts of a row as it is in its file, by column."""
         row = self._row_of_file(place)
         return {
             name: value.value
             for name, value in (row.entries if row is not None else {}).items()
-            if isinstance(value, Constant) and _is_text(value)
+            if isinstance(value, Constant) and _is_known_text(value)
         }
 
     def texts_read(self, place: Place) -> dict[str, str]:
-        """The texts of a row as they stand in its file, by column, of the columns that the script reads."""
-        texts = self._texts_of(place)
+        """The texts of a file's row in the columns that the script reads, by column."""
+        texts = self._texts_of_file_row(place)
         return {name: text for name, text in texts.items() if name in self.columns_read}
 
     def values_read(self, place: Place) -> dict[str, str]:
-        """The texts and numbers of a row of a file, as text, by column, of the columns that the script reads."""
+        """The texts and numbers of a file's row in the columns that the script reads, as text, by
+        column.
+        """
         row = self._row_of_file(place)
         return {
             name: str(value.value)
@@ -177,7 +183,9 @@ class RowFiles:
         }
 
     def _row_of_file(self, place: Place) -> Row | None:
-        """A row as it stands in its file, which the script may have read as text."""
+        """A row as it is in its file, which the script may have read as text; None if there is
+        none.
+        """
         if place not in self.raw and place.file not in self._parsed:
             self._parsed.add(place.file)
             beside = RowFiles(self.folders)
@@ -194,7 +202,7 @@ class RowFiles:
         return value if isinstance(value, Mapping) else None
 
     def text_lines(self, path: Path) -> Sequence:
-        """The lines of a file of text, with their ends; open where it holds more than MAX_ROWS."""
+        """The lines of a text file with their ends; an open list if it holds more than MAX_ROWS."""
         lines: list[str] = []
         try:
             with path.open("rb") as raw:
@@ -209,6 +217,6 @@ class RowFiles:
         return Sequence("list", [Constant(line) for line in lines])
 
 
-def _is_text(value: Value) -> bool:
+def _is_known_text(value: Value) -> bool:
     """Is it a text that is known?"""
     return isinstance(value, Constant) and isinstance(value.value, str)

@@ -1,4 +1,4 @@
-"""The rows that a script gives to its trainer, as texts, pairs or messages.
+"""Reads the rows that a script gives to its trainer, as texts, pairs or messages.
 
 How it works: the script is followed with its rows in hand (`concrete_run`), up to the one trainer that it makes. What
 that trainer reads of a row (its messages, its prompt and completion, its text column, what `formatting_func` gives) is
@@ -20,24 +20,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.column_name_aliases import Row as PlainRow
-from truetune.data.script_rows.concrete_run import (
+from truetune.data.script_rows.columns_lost_by_script import find_lost_columns
+from truetune.data.script_rows.find_source_rows_of_texts import (
+    Mispairing,
+    TextIndex,
+    find_mispairing,
+    source_place_of_row,
+)
+from truetune.data.script_rows.imported_project_files import texts_of_imports
+from truetune.data.script_rows.keep_while_script_unchanged import kept_while_script_unchanged
+from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
+from truetune.data.script_rows.symbolic_run_with_rows import (
     PAIR_LOADS,
     TOKENIZER_LOADS,
     ConcreteRun,
     RenderedChat,
 )
-from truetune.data.script_rows.imported_files import texts_of_imports
-from truetune.data.script_rows.lost_columns import find_lost_columns
-from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
-from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
-from truetune.data.script_rows.script_state import kept_while_unchanged
-from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.data.script_rows.text_index import (
-    Mispairing,
-    TextIndex,
-    find_mispairing,
-    place_of_texts,
+from truetune.data.script_rows.tables_with_known_rows import (
+    Place,
+    Row,
+    Table,
+    table_of_dictionaries,
 )
+from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.errors import DataError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -115,7 +120,7 @@ class ScriptRow(NamedTuple):
 
     @property
     def unused(self) -> PlainRow:
-        """All texts of the file's row that do not reach the trainer."""
+        """The texts of the file's row that do not reach the trainer, by column."""
         return {**self.left_over, **self.lost}
 
 
@@ -178,8 +183,9 @@ _BROUGHT: dict[str, ScriptTokenizer] = {}
 """Tokenizers by script. Rows are read from many places by the names of their files and their format alone"""
 
 
-def bring_tokenizer(script: str, tokenizer: ScriptTokenizer | None) -> None:
-    """Let the rows of a script be read with this tokenizer from now on: special tokens and templates are its own.
+def use_tokenizer_for_script(script: str, tokenizer: ScriptTokenizer | None) -> None:
+    """Use this tokenizer whenever the rows of the script are read from now on: special tokens and
+    templates are its own.
 
     Args:
         script: The path of the script, as it is read later.
@@ -192,7 +198,7 @@ def bring_tokenizer(script: str, tokenizer: ScriptTokenizer | None) -> None:
 
 
 def read_trained_rows(script: str) -> ScriptRows:
-    """The rows of the one trainer that a script makes.
+    """The rows of text that the one trainer of a script gets.
 
     Args:
         script: The path of a Python file or notebook; its imports beside it are followed.
@@ -200,7 +206,7 @@ def read_trained_rows(script: str) -> ScriptRows:
     Raises:
         DataError: the script can't be read, makes no trainer or several, or its rows are not known; says which.
     """
-    return _rows_or_error(_text_rows(script, str(Path.cwd()), _BROUGHT.get(script)))
+    return _raise_if_error(_kept_text_rows(script, str(Path.cwd()), _BROUGHT.get(script)))
 
 
 def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
@@ -213,53 +219,65 @@ def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
     Raises:
         DataError: as `read_trained_rows`; also where the rows are no token ids.
     """
-    return _rows_or_error(_id_rows(script, str(Path.cwd()), tokenizer))
+    return _raise_if_error(_kept_token_rows(script, str(Path.cwd()), tokenizer))
 
 
-@kept_while_unchanged
-def _text_rows(
+@kept_while_script_unchanged
+def _kept_text_rows(
     script: str, folder: str, tokenizer: ScriptTokenizer | None
 ) -> ScriptRows | DataError:
-    """As `_follow_or_say_why`, for rows of text."""
-    return _follow_or_say_why(script, folder, tokenizer, gives_ids=False)
+    """The script's trained rows as texts, or the error why they can't be read; kept while the
+    script is unchanged.
+    """
+    return _rows_or_returned_error(script, folder, tokenizer, gives_ids=False)
 
 
-@kept_while_unchanged
-def _id_rows(script: str, folder: str, tokenizer: ScriptTokenizer) -> ScriptRows | DataError:
-    """As `_follow_or_say_why`, for rows of ids: kept apart, for tokenizers that stand in are made again each time."""
-    return _follow_or_say_why(script, folder, tokenizer, gives_ids=True)
+@kept_while_script_unchanged
+def _kept_token_rows(
+    script: str, folder: str, tokenizer: ScriptTokenizer
+) -> ScriptRows | DataError:
+    """The script's trained rows as token ids, or the error why they can't be read; kept while the
+    script is unchanged, apart from texts, since a stand-in tokenizer is made each time.
+    """
+    return _rows_or_returned_error(script, folder, tokenizer, gives_ids=True)
 
 
-def _follow_or_say_why(
+def _rows_or_returned_error(
     script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
 ) -> ScriptRows | DataError:
-    """As `_follow`, the error given back: what is raised is not kept, and each rule that asks would follow it again."""
+    """The trained rows of a script, or the DataError, returned: a raised one is not kept, and each
+    rule that asks would follow the script again.
+    """
     try:
-        return _follow(script, folder, tokenizer, gives_ids=gives_ids)
+        return _follow_script_to_trainer(script, folder, tokenizer, gives_ids=gives_ids)
     except DataError as error:
         # Without the traceback, which holds the whole run.
         return DataError(*error.args)
 
 
-def _rows_or_error(rows: ScriptRows | DataError) -> ScriptRows:
-    """The rows. Raises a new DataError, for what is raised twice collects the places that it passed."""
+def _raise_if_error(rows: ScriptRows | DataError) -> ScriptRows:
+    """The rows. Raises a new DataError if there is one: an error that is raised twice collects two
+    tracebacks.
+    """
     if isinstance(rows, DataError):
         raise DataError(*rows.args)
     return rows
 
 
-def _follow(
+def _follow_script_to_trainer(
     script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
 ) -> ScriptRows:
-    """Follow a script up to its trainer: to rows of text, or with a tokenizer to rows of ids."""
+    """Follow a script up to its trainer, and return the rows of text, or with `gives_ids` the rows
+    of token ids. Raises DataError.
+    """
     module = read_module_with_helpers(Path(script))
     own = Path(script).resolve().parent
     files = RowFiles((own, Path(folder)))
     run = ConcreteRun(module, files, tokenizer, keeps_chats=not gives_ids)
     try:
         run.run()
-        trainer, table = _one_trainer(script, run)
-        read = _token_rows if gives_ids else _rows_of_trainer
+        trainer, table = _only_trainer_with_rows(script, run)
+        read = _trained_token_rows if gives_ids else _trained_text_rows
         rows = read(run, trainer, table)
         evaluation = [] if gives_ids else _evaluation_rows(run, trainer, table)
     except (LimitReached, RecursionError):
@@ -268,19 +286,19 @@ def _follow(
         raise DataError(f"{script}: the code that shapes its rows could not be followed")
     return ScriptRows(
         script,
-        tuple(_named_beside(Path(script), rows)),
-        tuple(_named_beside(Path(script), evaluation)),
-        _one_tokenizer(run.trace),
+        tuple(_with_files_relative_to_script(Path(script), rows)),
+        tuple(_with_files_relative_to_script(Path(script), evaluation)),
+        _only_tokenizer_in_trace(run.trace),
         tuple(dict.fromkeys(table.notes)),
         bool(files.cut),
-        _labels_every_token(trainer),
-        None if gives_ids else _mispairing(run, rows),
-        _rows_at_once(trainer),
+        _collator_labels_every_token(trainer),
+        None if gives_ids else _find_mispaired_rows(run, rows),
+        _batch_size_of_loader(trainer),
     )
 
 
-def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
-    """The rows with their files named from the folder of the script, where they lie below that."""
+def _with_files_relative_to_script(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
+    """The rows, with their files named from the folder of the script, if they lie below it."""
     folder = script.parent.resolve()
     for place, row, left_over, lost, read in rows:
         is_below = place.file.is_relative_to(folder)
@@ -288,16 +306,18 @@ def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
         yield ScriptRow(str(name), place.line, row, left_over, lost, read)
 
 
-def tokenizer_of_script(script: str) -> str | None:
-    """The name or folder of the one tokenizer that a script loads; None where it is not known, or there are several."""
+def tokenizer_name_of_script(script: str) -> str | None:
+    """The name or folder of the one tokenizer that a script loads; None if it is not known, or
+    there are several.
+    """
     try:
-        return _one_tokenizer(run_symbolically(read_module_with_helpers(Path(script))))
+        return _only_tokenizer_in_trace(run_symbolically(read_module_with_helpers(Path(script))))
     except DataError:
         return None
 
 
-def _one_tokenizer(trace: Trace) -> str | None:
-    """The name of the one tokenizer that a script loads."""
+def _only_tokenizer_in_trace(trace: Trace) -> str | None:
+    """The name of the one tokenizer that the traced script loads; None if there is none or several."""
     names = {
         constant_of(call.argument(0, "pretrained_model_name_or_path"))
         for call in trace.calls(*TOKENIZER_LOADS)
@@ -315,7 +335,7 @@ def _evaluation_rows(run: ConcreteRun, trainer: CallEvent, train: Table) -> list
     files = {row.place.file for row in train.rows if row.place is not None}
     if any(row.place is None or row.place.file in files for row in table.rows):
         return []
-    return _rows_of_trainer(run, trainer, table)
+    return _trained_text_rows(run, trainer, table)
 
 
 def read_module_with_helpers(path: Path) -> Module:
@@ -334,14 +354,20 @@ def _common_folder(paths: Iterable[str]) -> Path:
     return Path(commonpath([str(Path(path).parent.absolute()) for path in paths]))
 
 
-def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
-    """The trainer, or the loop, whose rows are known. Raises DataError where there is none, or more than one."""
+def _only_trainer_with_rows(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
+    """The one trainer or training loop whose rows are known, and its table. Raises DataError if
+    there is none, or more than one.
+    """
     given = [
         (one, one.keywords["train_dataset"])
         for one in run.trace.calls(*TRAINERS)
         if "train_dataset" in one.keywords
     ]
-    given = given or list(_rows_of_loops(run.trace)) or list(_rows_of_lightning(run))
+    given = (
+        given
+        or list(_loaders_of_training_loops(run.trace))
+        or list(_loaders_of_lightning_trainer(run))
+    )
     if not given:
         raise DataError(
             f"{script}: it gives no rows to a trainer of TRL or transformers, or a loop"
@@ -349,14 +375,14 @@ def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
     if len({id(one.node) for one, _ in given}) > 1:
         raise DataError(f"{script}: it makes several trainers; which one is meant is not known")
     for one, rows in given:
-        table = _table_of_dataset(run, rows, _own_collator(one))
+        table = _table_of_dataset(run, rows, _script_collator(one))
         if table is not None and not table.is_open:
             return one, table
     raise DataError(f"{script}: the code that shapes its rows could not be followed")
 
 
-def _rows_at_once(loader: CallEvent) -> int | None:
-    """The rows of one batch of a loader; None where it is none, or they are not known."""
+def _batch_size_of_loader(loader: CallEvent) -> int | None:
+    """The number of rows in one batch of a loader; None if it is no loader, or it is not known."""
     if not loader.named(*LOADERS) or "batch_sampler" in loader.keywords:
         return None
     given = loader.argument(1, "batch_size")
@@ -365,31 +391,33 @@ def _rows_at_once(loader: CallEvent) -> int | None:
     return size if type(size) is int else None
 
 
-def _own_collator(call: CallEvent) -> Value | None:
+def _script_collator(call: CallEvent) -> Value | None:
     """The function or object of the script that makes batches for a trainer or loader; None where it has none."""
     collator = call.keywords.get("data_collator") or call.argument(6, "collate_fn")
     return collator if isinstance(collator, Function | Partial | Instance) else None
 
 
-def _rows_of_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
+def _loaders_of_training_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
     """The loaders that loops with `backward` iterate, each with its data set."""
     seen: set[int] = set()
     for backward in trace.methods("backward"):
         for frame in backward.frames("loop"):
-            loader = _loader_of(frame.value)
+            loader = _loader_behind_iterated_value(frame.value)
             rows = None if loader is None else loader.argument(0, "dataset")
             if loader is not None and rows is not None and id(loader.node) not in seen:
                 seen.add(id(loader.node))
                 yield loader, rows
 
 
-def _rows_of_lightning(run: ConcreteRun) -> Iterator[tuple[CallEvent, Value]]:
-    """The loaders that Lightning's Trainer is given, each with its data set: by `fit`, a data module, or the model."""
+def _loaders_of_lightning_trainer(run: ConcreteRun) -> Iterator[tuple[CallEvent, Value]]:
+    """The loaders that Lightning's Trainer is given, each with its data set: by `fit`, a data
+    module, or the model.
+    """
     for fit in [one for one in run.trace.methods("fit") if _is_fit_of_lightning(one)]:
-        loader = _loader_of(fit.argument(1, "train_dataloaders"))
+        loader = _loader_behind_iterated_value(fit.argument(1, "train_dataloaders"))
         for place, name in ((3, "datamodule"), (1, "train_dataloaders"), (0, "model")):
             if loader is None:
-                loader = _loader_of_hooks(run, fit.argument(place, name))
+                loader = _loader_from_train_dataloader(run, fit.argument(place, name))
         rows = None if loader is None else loader.argument(0, "dataset")
         if loader is not None and rows is not None:
             yield loader, rows
@@ -401,17 +429,19 @@ def _is_fit_of_lightning(fit: CallEvent) -> bool:
     return isinstance(made, Result) and made.call.named(*LIGHTNING_TRAINERS)
 
 
-def _loader_of_hooks(run: ConcreteRun, made: Value | None) -> CallEvent | None:
+def _loader_from_train_dataloader(run: ConcreteRun, made: Value | None) -> CallEvent | None:
     """The loader that an object of the script makes in `train_dataloader`, after what Lightning calls before it."""
     if not isinstance(made, Instance):
         return None
     run.call_method(made, "prepare_data", ())
     run.call_method(made, "setup", (Constant("fit"),))
-    return _loader_of(run.call_method(made, "train_dataloader", ()))
+    return _loader_behind_iterated_value(run.call_method(made, "train_dataloader", ()))
 
 
-def _loader_of(value: Value | None) -> CallEvent | None:
-    """The call of DataLoader behind what a loop iterates, through `enumerate`, `tqdm` and `prepare`."""
+def _loader_behind_iterated_value(value: Value | None) -> CallEvent | None:
+    """The call of DataLoader that a loop iterates, directly or through `enumerate`, `tqdm` and
+    `prepare`.
+    """
     for _ in range(MAX_STEPS_TO_LOADER):
         place = constant_of(value.key) if isinstance(value, Item) else None
         value = value.base if isinstance(value, Item) else value
@@ -419,13 +449,14 @@ def _loader_of(value: Value | None) -> CallEvent | None:
             return None
         if value.call.named(*LOADERS):
             return value.call
-        value = _given_loader(value.call, place)
+        value = _argument_that_call_passes_on(value.call, place)
     return None
 
 
-def _given_loader(call: CallEvent, place: object) -> Result | None:
-    """What of its arguments a call hands on: of `prepare(model, optimizer, loader)` what stands at the place that is
-    unpacked, or the one loader; else the first result."""
+def _argument_that_call_passes_on(call: CallEvent, place: object) -> Result | None:
+    """The argument that a call passes on: of `prepare(model, optimizer, loader)` the one at the
+    unpacked place, or the one loader; otherwise the first result.
+    """
     if type(place) is int and 0 <= place < len(call.args):
         given = call.args[place]
         if isinstance(given, Result) and given.call.named(*LOADERS):
@@ -451,8 +482,8 @@ def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> 
     if collator is not None:
         batches = [run.call_with(collator, (Sequence("list", [one]),)) for one in items]
         items = [_only_row_of_batch(one) for one in batches]
-    items = _named_tensors(items)
-    made = table_of_values(Sequence("list", items), places)
+    items = _name_ids_and_labels_in_tuples(items)
+    made = table_of_dictionaries(Sequence("list", items), places)
     if made is not None and isinstance(rows, Table):
         made.notes += rows.notes
     return made
@@ -471,39 +502,43 @@ def _items_of_dataset(run: ConcreteRun, rows: Value) -> list[Value] | None:
     return [Unknown("an item") if one is None else one for one in items]
 
 
-def _named_tensors(items: list[Value]) -> list[Value]:
+def _name_ids_and_labels_in_tuples(items: list[Value]) -> list[Value]:
     """Items that are tuples of ids and labels as rows with these columns; the items as they are where they are none.
 
     A loop unpacks such a tuple (`for ids, labels in loader`), so its columns have no names. Labels are told by what
     they hold: at each place the id that stands there, or -100.
     """
-    known = _equal_tuples_of_numbers(items)
+    known = _number_tuples_of_equal_width(items)
     if not known:
         return items
     width = len(known[0])
     tuples = [one for one in items if isinstance(one, Sequence)]
-    places = _places_of_ids_and_labels(known, width)
+    places = _positions_of_ids_and_labels(known, width)
     if places is not None:
-        return [_row_of_tuple(one, places) for one in tuples]
-    if width == len(TOKEN_COLUMNS) and _are_masked(known):
+        return [_row_with_named_ids_and_labels(one, places) for one in tuples]
+    if width == len(TOKEN_COLUMNS) and _are_ids_with_loss_masks(known):
         return [
-            Mapping({"input_ids": one.items[0], "labels": _masked_labels(ids, mask)})
+            Mapping({"input_ids": one.items[0], "labels": _labels_from_mask(ids, mask)})
             for one, (ids, mask) in zip(tuples, known, strict=True)
         ]
     return items
 
 
-def _equal_tuples_of_numbers(items: list[Value]) -> list[list[list[int]]]:
-    """The numbers of items that all are tuples of as many lists, at least two; empty where they are not."""
-    rows = [_numbers_of_tuple(one) for one in items]
+def _number_tuples_of_equal_width(items: list[Value]) -> list[list[list[int]]]:
+    """The numbers of items that are all tuples of equally many lists, at least two; empty if they
+    are not.
+    """
+    rows = [_number_lists_in_tuple(one) for one in items]
     known = [row for row in rows if row is not None]
     widths = {len(row) for row in known}
     is_equal = len(known) == len(rows) and len(widths) == 1
     return known if is_equal and min(widths) >= len(TOKEN_COLUMNS) else []
 
 
-def _places_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tuple[int, ...] | None:
-    """Where ids and labels stand in all of these rows of so many lists; None where none are the labels of another."""
+def _positions_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tuple[int, ...] | None:
+    """The positions of the ids and labels in rows of so many lists; None if no list is the labels
+    of another.
+    """
     for places in permutations(range(width), len(TOKEN_COLUMNS)):
         ids, labels = places
         if all(_are_labels_of(row[ids], row[labels]) for row in rows):
@@ -511,19 +546,19 @@ def _places_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tuple[
     return None
 
 
-def _row_of_tuple(given: Sequence, places: tuple[int, ...]) -> Mapping:
+def _row_with_named_ids_and_labels(given: Sequence, places: tuple[int, ...]) -> Mapping:
     """A tuple as a row whose ids and labels have names."""
     columns = zip(TOKEN_COLUMNS, places, strict=True)
     return Mapping({name: given.items[place] for name, place in columns})
 
 
-def _are_masked(rows: list[list[list[int]]]) -> bool:
-    """Are these pairs of ids and the mask of a loss? A mask of padding begins with ones in each row."""
-    are_masks = all(_is_mask_of(ids, mask) for ids, mask in rows)
+def _are_ids_with_loss_masks(rows: list[list[list[int]]]) -> bool:
+    """Are these pairs of ids and a loss mask? A padding mask begins with ones in each row."""
+    are_masks = all(_is_mask_of_length(ids, mask) for ids, mask in rows)
     return are_masks and all(mask[:1] == [0] for _, mask in rows)
 
 
-def _numbers_of_tuple(item: Value) -> list[list[int]] | None:
+def _number_lists_in_tuple(item: Value) -> list[list[int]] | None:
     """The numbers of each list in a tuple; None for anything else."""
     plain = constant_of(item) if isinstance(item, Sequence) and not item.is_open else None
     if not isinstance(plain, list | tuple):
@@ -535,7 +570,7 @@ def _numbers_of_tuple(item: Value) -> list[list[int]] | None:
 
 
 def _are_labels_of(ids: list[int], labels: list[int]) -> bool:
-    """Does each label repeat the id at its place, or hide it?"""
+    """Does each label repeat the id at its position, or hide it from the loss?"""
     return len(ids) == len(labels) and all(
         label in (one, IGNORED) and one != IGNORED for one, label in zip(ids, labels, strict=True)
     )
@@ -553,36 +588,36 @@ def _only_row_of_batch(batch: Value) -> Value:
     # How a batch says what is padding is often computed, and no rule on labels needs it.
     unknown = [name for name in batch.entries if name not in columns]
     is_known = all(re.search(NO_LABELS, name) for name in unknown)
-    return Mapping(_labels_of_mask(columns)) if columns and is_known else batch
+    return Mapping(_replace_loss_mask_by_labels(columns)) if columns and is_known else batch
 
 
-def _labels_of_mask(columns: dict[str, Value]) -> dict[str, Value]:
-    """Columns with labels in place of the mask by which a loss of the script's own is weighed."""
+def _replace_loss_mask_by_labels(columns: dict[str, Value]) -> dict[str, Value]:
+    """The columns with labels in place of the mask by which the script's own loss is weighted."""
     masks = [name for name in columns if re.search(LOSS_MASK, name)]
     if "labels" in columns or "input_ids" not in columns or len(masks) != 1:
         return columns
     ids, mask = constant_of(columns["input_ids"]), constant_of(columns[masks[0]])
-    if not isinstance(ids, list) or not isinstance(mask, list) or not _is_mask_of(ids, mask):
+    if not isinstance(ids, list) or not isinstance(mask, list) or not _is_mask_of_length(ids, mask):
         return columns
-    return {"input_ids": columns["input_ids"], "labels": _masked_labels(ids, mask)}
+    return {"input_ids": columns["input_ids"], "labels": _labels_from_mask(ids, mask)}
 
 
-def _is_mask_of(ids: list[Any], mask: list[Any]) -> bool:
+def _is_mask_of_length(ids: list[Any], mask: list[Any]) -> bool:
     """Is it one 0 or 1 for each id?"""
     is_binary = all(type(one) in (int, float, bool) and one in (0, 1) for one in mask)
     return is_binary and len(ids) == len(mask)
 
 
-def _masked_labels(ids: list[Any], mask: list[Any]) -> Value:
-    """The ids that a mask leaves in the loss, as labels."""
+def _labels_from_mask(ids: list[Any], mask: list[Any]) -> Value:
+    """The ids as labels, with those hidden that the mask leaves out of the loss."""
     labels = [id if is_learned else IGNORED for id, is_learned in zip(ids, mask, strict=True)]
     return Sequence("list", [Constant(one) for one in labels])
 
 
-def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
-    """What a trainer reads of each row; empty where one row is not known."""
-    index = _text_index(run, len(table.rows))
-    shaped = _shaped_rows(run, trainer, table, index)
+def _trained_text_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
+    """The texts that a trainer reads of each row; empty if one row is not known."""
+    index = _text_index_of_files(run, len(table.rows))
+    shaped = _rows_as_trainer_reads_them(run, trainer, table, index)
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
@@ -603,20 +638,25 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
     ]
 
 
-def _shaped_rows(
+def _rows_as_trainer_reads_them(
     run: ConcreteRun, trainer: CallEvent, table: Table, index: TextIndex | None
 ) -> list[tuple[Place, PlainRow, list[Value]]]:
-    """(place, what the trainer reads, the values that it reads as they stand) of each row; empty where one is not
-    known."""
+    """(place, what the trainer reads, the values that it reads) of each row; empty if one is not
+    known.
+    """
     shape = trainer.keywords.get("formatting_func")
-    field = _text_field(trainer)
+    field = _text_column_of_sft_trainer(trainer)
     shaped: list[tuple[Place, PlainRow, list[Value]]] = []
     for row in table.rows:
-        names = _columns_read(row, field)
-        read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
+        names = _columns_that_trainer_reads(row, field)
+        read = (
+            _row_of_formatting_func(run, shape, row)
+            if shape is not None
+            else _plain_values_of_columns(row, names)
+        )
         place = row.place
         if index is not None and read is not None:
-            place = place_of_texts(index.places_in(read), place)
+            place = source_place_of_row(index.places_in(read), place)
         if read is None or place is None:
             return []
         trained = [row.entries[name] for name in names if name in row.entries and shape is None]
@@ -624,21 +664,23 @@ def _shaped_rows(
     return shaped
 
 
-def _text_index(run: ConcreteRun, rows: int) -> TextIndex | None:
-    """The texts of the files that a script read; None where they are too many to look each up in each row."""
+def _text_index_of_files(run: ConcreteRun, rows: int) -> TextIndex | None:
+    """The index of the texts in the files that a script read; None if they are too many to look
+    each up in each row.
+    """
     texts = run.files.plain_rows(MAX_INDEXED_ROWS + 1)
     return None if max(rows, len(texts)) > MAX_INDEXED_ROWS else TextIndex(texts)
 
 
-def _mispairing(run: ConcreteRun, rows: list[_TrainedRow]) -> Mispairing | None:
-    """The rows that pair texts of different rows of a file, where nearly all do."""
-    index = _text_index(run, len(rows))
+def _find_mispaired_rows(run: ConcreteRun, rows: list[_TrainedRow]) -> Mispairing | None:
+    """The rows that pair texts of different rows of a file, if nearly all do; None otherwise."""
+    index = _text_index_of_files(run, len(rows))
     return None if index is None else find_mispairing(index.places_in(row.row) for row in rows)
 
 
-def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
-    """The ids and labels of each row; empty where one row is not known."""
-    labels_all = _labels_every_token(trainer)
+def _trained_token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
+    """The ids and labels of each row; empty if one row is not known."""
+    labels_all = _collator_labels_every_token(trainer)
     rows: list[_TrainedRow] = []
     for row in table.rows:
         plain = _ids_and_labels(row)
@@ -659,7 +701,9 @@ def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_Tra
 
 
 def _ids_and_labels(row: Row) -> PlainRow | None:
-    """The ids of a row with its labels, or with the class that a classifier learns; None where one is not known."""
+    """The ids of a row with its labels, or with the class that a classifier learns; None if one is
+    not known.
+    """
     if row.is_open or "input_ids" not in row.entries:
         return None
     plain = {name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries}
@@ -672,13 +716,13 @@ def _ids_and_labels(row: Row) -> PlainRow | None:
     return plain if are_ids else None
 
 
-def _labels_every_token(trainer: CallEvent) -> bool:
-    """Does the collator of a trainer make labels of all ids, whatever the rows hold?"""
+def _collator_labels_every_token(trainer: CallEvent) -> bool:
+    """Does the trainer's collator make labels of all ids, whatever the rows hold?"""
     collator = trainer.keywords.get("data_collator")
     return isinstance(collator, Result) and collator.call.named("*.DataCollatorForLanguageModeling")
 
 
-def _text_field(trainer: CallEvent) -> str:
+def _text_column_of_sft_trainer(trainer: CallEvent) -> str:
     """The column of text that TRL's SFTTrainer reads."""
     given: Value | None = trainer.keywords.get(TEXT_FIELD)
     settings = trainer.keywords.get("args")
@@ -690,30 +734,38 @@ def _text_field(trainer: CallEvent) -> str:
     return name if isinstance(name, str) else "text"
 
 
-def _formatted(run: ConcreteRun, shape: Value, row: Row) -> PlainRow | None:
-    """The row that `formatting_func` makes."""
+def _row_of_formatting_func(run: ConcreteRun, shape: Value, row: Row) -> PlainRow | None:
+    """The row that `formatting_func` makes of a row; None if it is not known."""
     if not isinstance(shape, Function | Partial):
         return None
     given = run.call_with(shape, (row,))
     if isinstance(given, Sequence) and len(given.items) == 1:
         given = given.items[0]
-    return _row_of_text(given)
+    return _row_of_text_or_chat(given)
 
 
-def _with_texts(value: Value) -> Value:
-    """A value whose rendered chats are texts, such as one in the content of a message."""
+def _replace_rendered_chats_by_texts(value: Value) -> Value:
+    """A value with its rendered chats as texts, such as one in the content of a message."""
     if isinstance(value, RenderedChat) and value.text is not None:
         return Constant(value.text)
     if isinstance(value, Sequence):
-        return Sequence(value.kind, [_with_texts(one) for one in value.items], value.is_open)
+        return Sequence(
+            value.kind,
+            [_replace_rendered_chats_by_texts(one) for one in value.items],
+            value.is_open,
+        )
     if isinstance(value, Mapping):
-        entries = {name: _with_texts(one) for name, one in value.entries.items()}
+        entries = {
+            name: _replace_rendered_chats_by_texts(one) for name, one in value.entries.items()
+        }
         return Mapping(entries, value.rest, value.is_open)
     return value
 
 
-def _row_of_text(given: Value) -> PlainRow | None:
-    """A row of one text, or of the conversation that the template renders as it."""
+def _row_of_text_or_chat(given: Value) -> PlainRow | None:
+    """A row of one text, or of the conversation that the template renders as that text; None for
+    anything else.
+    """
     if isinstance(given, RenderedChat):
         messages = constant_of(given.messages)
         return None if messages is NO_CONSTANT else {"messages": messages}
@@ -721,7 +773,7 @@ def _row_of_text(given: Value) -> PlainRow | None:
     return {"text": text} if isinstance(text, str) else None
 
 
-def _columns_read(row: Row, field: str) -> tuple[str, ...]:
+def _columns_that_trainer_reads(row: Row, field: str) -> tuple[str, ...]:
     """The columns of a row that a trainer reads; none where it holds token ids, or nothing that is known."""
     if row.is_open or any(name in row.entries for name in TOKEN_COLUMNS):
         return ()
@@ -732,24 +784,25 @@ def _columns_read(row: Row, field: str) -> tuple[str, ...]:
     return (field,) if field in row.entries else ()
 
 
-def _plain_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
+def _plain_values_of_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
     """The plain values of the columns that a trainer reads; None where one is not known."""
     if len(columns) == 1:
-        return _row_of_text(row.entries[columns[0]])
+        return _row_of_text_or_chat(row.entries[columns[0]])
     entries = {name: row.entries[name] for name in columns if name in row.entries}
     chats = _pair_of_rendered_chats(entries)
     if chats is not None:
         return chats
     plain: dict[str, Any] = {}
     for name, value in entries.items():
-        plain[name] = constant_of(_with_texts(value))
+        plain[name] = constant_of(_replace_rendered_chats_by_texts(value))
         if plain[name] is NO_CONSTANT:
             return None
     return plain or None
 
 
 def _pair_of_rendered_chats(entries: MappingOf[str, Value]) -> PlainRow | None:
-    """A pair as turns, where a template renders each side and its texts are not known; None for any other row.
+    """A preference pair as turns, if a template renders each side and its texts are not known; None
+    for any other row.
 
     The trainer gets texts, and joins the prompt with each. A prompt of plain text is a question of the user here: as
     text beside chats it would be taken for a column that TRL leaves out.
@@ -760,7 +813,7 @@ def _pair_of_rendered_chats(entries: MappingOf[str, Value]) -> PlainRow | None:
     plain: dict[str, Any] = {}
     for name, value in entries.items():
         given = value.messages if isinstance(value, RenderedChat) else value
-        plain[name] = constant_of(_with_texts(given))
+        plain[name] = constant_of(_replace_rendered_chats_by_texts(given))
         if plain[name] is NO_CONSTANT:
             return None
     if isinstance(plain.get("prompt"), str):

@@ -1,4 +1,4 @@
-"""Keeps what was read of a script until the script, or a file beside it, changes.
+"""Keeps what was read of a script in memory until the script, or a file beside it, changes.
 
 The rows of a script are asked for by many rules, and following it takes a second. The trade-off: data that lie in
 another folder may change unseen, and then one process keeps the rows of before.
@@ -26,10 +26,12 @@ Arguments = ParamSpec("Arguments")
 Read = TypeVar("Read")
 
 
-def kept_while_unchanged(
+def kept_while_script_unchanged(
     read: Callable[Concatenate[str, Arguments], Read],
 ) -> Callable[Concatenate[str, Arguments], Read]:
-    """Keep what a function reads of a script, its first argument, while script and folder are as they were."""
+    """Decorator that keeps the result of a function for a script, its first argument, until the
+    script or its folder changes.
+    """
 
     def read_in_state(script: str, state: str, *arguments: Any, **named: Any) -> Read:
         return read(script, *arguments, **named)
@@ -40,12 +42,12 @@ def kept_while_unchanged(
     def read_if_changed(
         script: str, /, *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Read:
-        return kept(script, script_state(script), *arguments, **named)
+        return kept(script, fingerprint_of_script_and_folder(script), *arguments, **named)
 
     return read_if_changed
 
 
-def script_state(script: str) -> str:
+def fingerprint_of_script_and_folder(script: str) -> str:
     """A text that is another one where the script, or a file beside it, has changed; empty where it can't be read.
 
     The script counts by what it holds: two versions that are written within one tick of the clock, as tests and

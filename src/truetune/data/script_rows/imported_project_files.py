@@ -1,4 +1,4 @@
-"""The files of a project that a script imports: modules beside it, packages, and those of the folders around it.
+"""Finds the files of a project that a script imports, and reads their texts.
 
 How it works: the lines that import are read as text, file by file, and each name is looked for as a file or a folder
 where Python or a project would have it. Of a package that is imported all files are taken, since its parts import each
@@ -34,11 +34,11 @@ def texts_of_imports(script: Path) -> dict[str, str]:
         DataError: the script itself can't be read.
     """
     texts = {str(script): decode_source_file(script)[0]}
-    folders = _search_folders(script)
+    folders = _import_search_folders(script)
     waiting = [*sorted(script.parent.glob("*.py"))]
     searched: set[str] = set()
-    for name in _imported_names(texts[str(script)], searched):
-        waiting += _files_of_name(name, folders)
+    for name in _imported_top_names(texts[str(script)], searched):
+        waiting += _files_of_module_or_package(name, folders)
     while waiting and len(texts) < MAX_FILES:
         path = waiting.pop(0)
         if str(path) in texts:
@@ -47,12 +47,12 @@ def texts_of_imports(script: Path) -> dict[str, str]:
             texts[str(path)] = decode_source_file(path)[0]
         except (TruetuneError, OSError):
             continue
-        for name in _imported_names(texts[str(path)], searched):
-            waiting += _files_of_name(name, folders)
+        for name in _imported_top_names(texts[str(path)], searched):
+            waiting += _files_of_module_or_package(name, folders)
     return texts
 
 
-def _search_folders(script: Path) -> list[Path]:
+def _import_search_folders(script: Path) -> list[Path]:
     """The folders that imports are looked for in: that of the script, and those around it up to the current one."""
     folders = [script.parent]
     current = Path.cwd().resolve()
@@ -60,17 +60,19 @@ def _search_folders(script: Path) -> list[Path]:
     # Named as the script is, for paths are compared as texts.
     while place != current and place.is_relative_to(current):
         place = place.parent
-        folders.append(_above(folders[-1]))
+        folders.append(_parent_folder(folders[-1]))
     return [one for folder in folders for one in (folder, folder / SOURCES_FOLDER)]
 
 
-def _above(folder: Path) -> Path:
+def _parent_folder(folder: Path) -> Path:
     """The folder around a folder, relative as it is."""
     return folder.parent if folder.name not in ("", "..") else folder / ".."
 
 
-def _imported_names(text: str, searched: set[str]) -> Iterator[str]:
-    """The first parts of the names that a text imports, each once; relative ones are in the package already."""
+def _imported_top_names(text: str, searched: set[str]) -> Iterator[str]:
+    """The first parts of the names that a text imports, each once; relative ones are in the package
+    already.
+    """
     for match in IMPORT_LINE.finditer(text):
         dots, origin, _, plain = match.groups()
         if dots:
@@ -82,7 +84,7 @@ def _imported_names(text: str, searched: set[str]) -> Iterator[str]:
                 yield first
 
 
-def _files_of_name(name: str, folders: list[Path]) -> list[Path]:
+def _files_of_module_or_package(name: str, folders: list[Path]) -> list[Path]:
     """The file of a module, or the files of a package, in the first folder that has it."""
     for folder in folders:
         module, package = folder / f"{name}.py", folder / name

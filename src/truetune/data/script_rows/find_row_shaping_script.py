@@ -1,4 +1,5 @@
-"""The script among the paths whose own code makes other rows of a file than its columns alone would.
+"""Finds the script among the paths whose own code makes other rows of a data file than its columns
+alone would.
 
 How it works: each script that gives rows to a trainer is followed. The one that reads the files in question is
 compared, for its first rows, with what the columns of the file say.
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import Source, find_sources
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
 from truetune.errors import DataError, TruetuneError, name_list
 
 COMPARED_ROWS = 5
@@ -39,7 +40,7 @@ class ShapingScript(NamedTuple):
     """It makes other rows of them than their columns say"""
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """What a report says of it."""
+        """What a report says of the script: (label, text) each."""
         how = "its code was followed, not run; options are as a command here gives them, or by default"
         unread, lost = self.rows.unread_columns(), self.rows.lost_columns()
         return (
@@ -58,17 +59,17 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
         scripts: The paths of Python files and notebooks.
         data: Files of rows.
     """
-    files = [Path(str(source.path)) for source in _sources(data)]
+    files = [Path(str(source.path)) for source in _sources_or_none(data)]
     found = [
         rows
-        for rows in _followed(training_scripts(scripts))
+        for rows in _rows_of_scripts(training_scripts(scripts))
         if any(rows.rows_of_file(file) is not None for file in files)
     ]
-    return ShapingScript(found[0], _differs(found[0])) if len(found) == 1 else None
+    return ShapingScript(found[0], _shapes_rows_differently(found[0])) if len(found) == 1 else None
 
 
-def _sources(data: Sequence[str]) -> list[Source]:
-    """The files that paths mean; none where that is not known: the check itself says why."""
+def _sources_or_none(data: Sequence[str]) -> list[Source]:
+    """The data files that paths mean; empty if that is not known, for the check itself says why."""
     try:
         return find_sources(data)
     except DataError:
@@ -76,7 +77,7 @@ def _sources(data: Sequence[str]) -> list[Source]:
 
 
 def training_scripts(scripts: Iterable[str]) -> list[str]:
-    """The scripts that give rows to a trainer, by their text."""
+    """The scripts that give rows to a trainer, as far as their text shows."""
     training: list[str] = []
     for script in islice(scripts, MAX_SCRIPTS):
         try:
@@ -88,8 +89,8 @@ def training_scripts(scripts: Iterable[str]) -> list[str]:
     return training
 
 
-def within_time(scripts: Iterable[str]) -> Iterator[str]:
-    """The scripts, as long as there is time for them."""
+def take_while_time_is_left(scripts: Iterable[str]) -> Iterator[str]:
+    """The scripts, one after the other, as long as there is time for them."""
     deadline = time.process_time() + MAX_SECONDS_OF_ALL
     for script in scripts:
         if time.process_time() > deadline:
@@ -97,28 +98,30 @@ def within_time(scripts: Iterable[str]) -> Iterator[str]:
         yield script
 
 
-def _followed(scripts: Iterable[str]) -> Iterator[ScriptRows]:
+def _rows_of_scripts(scripts: Iterable[str]) -> Iterator[ScriptRows]:
     """The rows of the scripts that can be followed."""
-    for script in within_time(scripts):
+    for script in take_while_time_is_left(scripts):
         try:
             yield read_trained_rows(script)
         except TruetuneError:
             continue  # what can't be followed is judged as it stands in the file
 
 
-def _differs(rows: ScriptRows) -> bool:
+def _shapes_rows_differently(rows: ScriptRows) -> bool:
     """Does a script make something else of the first rows than their columns say?"""
     try:
-        plain = _first_rows(rows, None)
+        plain = _first_rows_made_or_read(rows, None)
     except DataError:
         return True  # the columns alone say nothing
-    return [_content(row) for row in plain] != [
-        _content(row) for row in _first_rows(rows, rows.script)
+    return [_trained_content(row) for row in plain] != [
+        _trained_content(row) for row in _first_rows_made_or_read(rows, rows.script)
     ]
 
 
-def _first_rows(rows: ScriptRows, format: str | None) -> list[Conversation]:
-    """The first rows that the script makes, or those of the same lines as they stand. Raises DataError."""
+def _first_rows_made_or_read(rows: ScriptRows, format: str | None) -> list[Conversation]:
+    """The first rows that the script makes, or with a format, the same lines as they are in the
+    file. Raises DataError.
+    """
     file = rows.rows[0].file
     lines = {row.line for row in rows.rows[:COMPARED_ROWS] if row.file == file}
     last = max(lines)
@@ -131,7 +134,7 @@ def _first_rows(rows: ScriptRows, format: str | None) -> list[Conversation]:
     return conversations
 
 
-def _content(row: Conversation) -> tuple[object, ...]:
-    """What of a row is trained."""
+def _trained_content(row: Conversation) -> tuple[object, ...]:
+    """The parts of a row that are trained, to compare rows by."""
     turns = (row.messages, row.prompt_messages, row.rejected, row.label)
     return (*turns, row.prompt, row.completion, row.text)

@@ -1,4 +1,5 @@
-"""Which rows of the files the texts of a trained row come from.
+"""Finds the rows of the files that the texts of a trained row come from, and rows that pair texts
+of different rows.
 
 How it works: the beginning of each long text of a file is looked up in the texts of the rows that a script makes. Where
 one column's text is of one line and another column's text of another line, the row pairs texts of two rows.
@@ -13,8 +14,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from truetune.data.script_rows.lost_columns import texts_in
-from truetune.data.script_rows.row_table import Place
+from truetune.data.script_rows.columns_lost_by_script import texts_in_value
+from truetune.data.script_rows.tables_with_known_rows import Place
 
 PIECE_CHARACTERS = 32
 """Letters and digits of a beginning. Texts that begin alike and are told apart later are not looked at"""
@@ -44,7 +45,7 @@ class TextIndex:
         self._places: dict[str, dict[str, Place | None]] = {}
         for place, row in rows:
             for column, value in row.items():
-                bare = bare_text(value) if isinstance(value, str) else ""
+                bare = letters_and_digits(value) if isinstance(value, str) else ""
                 if len(bare) >= PIECE_CHARACTERS:
                     known = self._places.setdefault(column, {})
                     key = bare[:WHOLE_CHARACTERS]
@@ -52,8 +53,10 @@ class TextIndex:
                     known[key] = place if key not in known else None
 
     def places_in(self, row: Mapping[str, Any]) -> dict[str, set[Place]]:
-        """Column -> the rows of the file whose text of it stands in a row that is made."""
-        whole = "\n".join(map(bare_text, texts_in(row)))
+        """For each column, the rows of the file whose text of that column occurs in a row that the
+        script makes.
+        """
+        whole = "\n".join(map(letters_and_digits, texts_in_value(row)))
         found: dict[str, set[Place]] = {}
         for column, texts in self._places.items():
             for text, place in texts.items():
@@ -62,13 +65,14 @@ class TextIndex:
         return found
 
 
-def bare_text(text: str) -> str:
-    """The letters and digits of a text."""
+def letters_and_digits(text: str) -> str:
+    """The letters and digits of a text, in one case."""
     return re.sub(r"\W+", "", text).casefold()
 
 
-def place_of_texts(found: Mapping[str, set[Place]], known: Place | None) -> Place | None:
-    """The row of the file that a row is made of.
+def source_place_of_row(found: Mapping[str, set[Place]], known: Place | None) -> Place | None:
+    """The row of the file that a row is made of. If its texts are of several rows, it is the one
+    known by the order of the rows, otherwise that of its first text.
 
     Args:
         found: What `places_in` tells of it.
@@ -84,7 +88,8 @@ def place_of_texts(found: Mapping[str, set[Place]], known: Place | None) -> Plac
 
 
 def find_mispairing(found: Iterable[Mapping[str, set[Place]]]) -> Mispairing | None:
-    """The rows that pair texts of different rows, where nearly all rows do; None where they do not.
+    """The rows that pair texts of different rows of a file, if nearly all rows do; None if they do
+    not.
 
     Args:
         found: Of each row that is made, what `places_in` tells.

@@ -1,4 +1,4 @@
-"""A data set with rows that are known, and the methods of `datasets` and pandas that scripts shape it by.
+"""Computes the methods of `datasets` and pandas on a data set whose rows are known.
 
 How it works: a `Table` is a list of `Row`s; a method gives a new table. Each row keeps the place in a file that it
 came from, as long as one row is made of one row.
@@ -81,7 +81,7 @@ class Table(Sequence):
 
     @property
     def rows(self) -> list[Row]:
-        """Its rows."""
+        """The rows of the table."""
         return [one for one in self.items if isinstance(one, Row)]
 
     def column_names(self) -> Sequence:
@@ -95,7 +95,7 @@ def make_table(rows: list[Row], like: Table | None = None) -> Table:
     return Table("list", list(rows), notes=[] if like is None else list(like.notes))
 
 
-def table_of_values(rows: Value, places: list[Place] | None) -> Table | None:
+def table_of_dictionaries(rows: Value, places: list[Place] | None) -> Table | None:
     """The table of a list of dictionaries.
 
     Args:
@@ -122,8 +122,8 @@ def table_of_values(rows: Value, places: list[Place] | None) -> Table | None:
     return make_table(made)
 
 
-def table_of_columns(columns: Value, places: list[Place] | None) -> Table | None:
-    """The table of a dictionary of lists; None where it is not known."""
+def table_of_column_lists(columns: Value, places: list[Place] | None) -> Table | None:
+    """The table of a dictionary of lists, one for each column; None if it is not known."""
     if not isinstance(columns, Mapping) or columns.is_open or not columns.entries:
         return None
     lists = [one for one in columns.entries.values() if isinstance(one, Sequence)]
@@ -136,62 +136,68 @@ def table_of_columns(columns: Value, places: list[Place] | None) -> Table | None
         Mapping(dict(zip(columns.entries, (one.items[n] for one in lists), strict=True)))
         for n in range(count)
     ]
-    return table_of_values(Sequence("list", rows), places)
+    return table_of_dictionaries(Sequence("list", rows), places)
 
 
-def change_table(
+def call_table_method(
     table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
 ) -> Value | None:
-    """What a method of a table gives; None where it is not known here."""
+    """The result of a method of a data set or frame; None if it is not known."""
     if method in KEEPS_ALL_ROWS:
         return make_table(table.rows, table)
     if method == "map":
-        return _mapped(table, args, keywords, call)
+        return _map_rows(table, args, keywords, call)
     if method in ("dropna", "drop_duplicates"):
-        return _without_some(table, method, args, keywords)
+        return _drop_empty_or_duplicate_rows(table, method, args, keywords)
     if method == "filter":
-        return _filtered(table, args, keywords, call)
+        return _filter_rows(table, args, keywords, call)
     if method == "train_test_split":
         whole = make_table(table.rows, table)
         whole.notes.append(RANDOM_SPLIT)
         return Mapping({"train": whole, "test": make_table(table.rows, whole)})
     if method in ("select", "take", "skip", "head"):
-        return _part(table, method, args, keywords)
+        return _select_rows(table, method, args, keywords)
     if method == "to_dict":
         return make_table(table.rows, table) if table.items else None
     if method == "iterrows":
         pairs = [Sequence("tuple", [Constant(n), row]) for n, row in enumerate(table.items)]
         return Sequence("list", list(pairs))
-    return _with_other_columns(table, method, args, keywords)
+    return _change_columns(table, method, args, keywords)
 
 
-def _argument(
+def _argument_by_name_or_position(
     args: tuple[Value, ...], keywords: dict[str, Value], position: int, *names: str
 ) -> Value | None:
-    """An argument by name or position."""
+    """An argument by one of its names, otherwise by its position; None if it is not given."""
     for name in names:
         if name in keywords:
             return keywords[name]
     return args[position] if position < len(args) else None
 
 
-def _mapped(
+def _map_rows(
     table: Table, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
 ) -> Table | None:
-    """`map`: the columns that a function gives, beside those that are there."""
-    function = _argument(args, keywords, 0, "function")
+    """`map`: the columns that a function returns, beside those that are there; None if they are not
+    known.
+    """
+    function = _argument_by_name_or_position(args, keywords, 0, "function")
     if function is None:
         return None
-    named = _named_arguments(keywords)
-    removed = _plain_names(keywords.get("remove_columns"))
+    named = _fn_kwargs(keywords)
+    removed = _column_names_in_value(keywords.get("remove_columns"))
     if constant_of(keywords.get("batched")) is True:
-        mapped = _mapped_batches(table, function, named, keywords, call)
+        mapped = _map_batches(table, function, named, keywords, call)
     else:
         with_number = constant_of(keywords.get("with_indices")) is True
         mapped = []
         for number, row in enumerate(table.rows):
             index = (Constant(number),) if with_number else ()
-            mapped.append(_joined(row, call(function, (_copy(row), *index), named)))
+            mapped.append(
+                _row_with_new_columns(
+                    row, call(function, (_copy_row_for_function(row), *index), named)
+                )
+            )
     for before, after in zip(table.rows, mapped, strict=False):
         for name in removed:
             # A column that the function gives again stays, as in `datasets`.
@@ -200,50 +206,53 @@ def _mapped(
     return make_table(mapped, table)
 
 
-def _named_arguments(keywords: dict[str, Value]) -> dict[str, Value]:
-    """The arguments of `fn_kwargs`."""
+def _fn_kwargs(keywords: dict[str, Value]) -> dict[str, Value]:
+    """The arguments in `fn_kwargs` of `map` and `filter`."""
     named = keywords.get("fn_kwargs")
     if not isinstance(named, Mapping):
         return {}
     return {str(name): one for name, one in named.entries.items()}
 
 
-def _copy(row: Row) -> Row:
-    """The row that a function gets, and may change."""
+def _copy_row_for_function(row: Row) -> Row:
+    """A copy of a row for a function that may change it."""
     return Row(dict(row.entries), row.rest, row.is_open, place=row.place)
 
 
-def _joined(row: Row, given: Value) -> Row:
-    """A row with the columns that a function gave."""
+def _row_with_new_columns(row: Row, given: Value) -> Row:
+    """A row with the columns that a function returned for it."""
     if isinstance(given, Constant) and given.value is None:
-        return _copy(row)
+        return _copy_row_for_function(row)
     if not isinstance(given, Mapping):
         return Row(dict(row.entries), row.rest, is_open=True, place=row.place)
     # `datasets` writes each row down when it is made: an object that the next call changes keeps its texts here.
-    entries = {**row.entries, **{name: _as_written(one) for name, one in given.entries.items()}}
+    entries = {
+        **row.entries,
+        **{name: _snapshot_of_value(one) for name, one in given.entries.items()},
+    }
     is_open = row.is_open or given.is_open or given.rest is not None
     return Row(entries, row.rest, is_open, place=row.place)
 
 
-def _as_written(value: Value) -> Value:
-    """A list or dictionary as it is at this time."""
+def _snapshot_of_value(value: Value) -> Value:
+    """A copy of a list or dictionary as it is now, so that later changes do not reach it."""
     if isinstance(value, Sequence) and type(value) is Sequence:
-        items = [_as_written(one) for one in value.items]
+        items = [_snapshot_of_value(one) for one in value.items]
         return Sequence(value.kind, items, value.is_open, value.part_of)
     if isinstance(value, Mapping) and type(value) is Mapping:
-        entries = {key: _as_written(one) for key, one in value.entries.items()}
+        entries = {key: _snapshot_of_value(one) for key, one in value.entries.items()}
         return Mapping(entries, value.rest, value.is_open)
     return value
 
 
-def _mapped_batches(
+def _map_batches(
     table: Table,
     function: Value,
     named: dict[str, Value],
     keywords: dict[str, Value],
     call: Call,
 ) -> list[Row]:
-    """`map` with a function that gets lists of values."""
+    """The rows of `map(batched=True)` with a function of lists of values."""
     size = constant_of(keywords.get("batch_size"))
     size = size if isinstance(size, int) and size > 0 else BATCH_ROWS
     mapped: list[Row] = []
@@ -255,32 +264,32 @@ def _mapped_batches(
             for name in names
         }
         given = call(function, (Row(columns),), named)
-        mapped += _rows_of_batch(rows, given)
+        mapped += _rows_of_batched_columns(rows, given)
     return mapped
 
 
-def _rows_of_batch(rows: list[Row], given: Value) -> list[Row]:
-    """The rows of the lists that a batched function gave."""
-    made = table_of_columns(given, None)
+def _rows_of_batched_columns(rows: list[Row], given: Value) -> list[Row]:
+    """The rows of the lists that a batched function returned."""
+    made = table_of_column_lists(given, None)
     if made is None:
         return [Row(dict(row.entries), row.rest, is_open=True, place=row.place) for row in rows]
     if len(made.rows) != len(rows):
         return made.rows
-    return [_joined(row, new) for row, new in zip(rows, made.rows, strict=True)]
+    return [_row_with_new_columns(row, new) for row, new in zip(rows, made.rows, strict=True)]
 
 
-def _filtered(
+def _filter_rows(
     table: Table, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
 ) -> Table | None:
-    """`filter`: the rows for which a function gives something true."""
-    function = _argument(args, keywords, 0, "function")
+    """`filter`: the rows for which a function returns something true; None if that is not known."""
+    function = _argument_by_name_or_position(args, keywords, 0, "function")
     if function is None or constant_of(keywords.get("batched")) is True:
         return None
-    named = _named_arguments(keywords)
+    named = _fn_kwargs(keywords)
     kept: list[Row] = []
     unknown = 0
     for row in table.rows:
-        verdict = constant_of(call(function, (_copy(row),), named))
+        verdict = constant_of(call(function, (_copy_row_for_function(row),), named))
         unknown += verdict is NO_CONSTANT
         if verdict is NO_CONSTANT or verdict:
             kept.append(row)
@@ -290,13 +299,13 @@ def _filtered(
     return made
 
 
-def _without_some(
+def _drop_empty_or_duplicate_rows(
     table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Table | None:
-    """`dropna` and `drop_duplicates` of a frame."""
-    names = _plain_names(_argument(args, keywords, 0, "subset")) or list(
-        table.rows[0].entries if table.rows else ()
-    )
+    """`dropna` and `drop_duplicates` of a frame; None if they are not known."""
+    names = _column_names_in_value(
+        _argument_by_name_or_position(args, keywords, 0, "subset")
+    ) or list(table.rows[0].entries if table.rows else ())
     kept: list[Row] = []
     seen: list[list[Any]] = []
     for row in table.rows:
@@ -310,11 +319,11 @@ def _without_some(
     return make_table(kept, table)
 
 
-def _part(
+def _select_rows(
     table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Table | None:
-    """`select`, `take`, `skip` and `head`."""
-    wanted = constant_of(_argument(args, keywords, 0, "indices", "n"))
+    """`select`, `take`, `skip` and `head`; None if they are not known."""
+    wanted = constant_of(_argument_by_name_or_position(args, keywords, 0, "indices", "n"))
     if method == "select":
         if not isinstance(wanted, list | tuple):
             return None
@@ -326,34 +335,41 @@ def _part(
     return make_table(rows, table)
 
 
-def _with_other_columns(
+def _change_columns(
     table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Table | None:
-    """Methods that name columns."""
-    first = _argument(args, keywords, 0, "column_names", "original_column_name", "column_mapping")
+    """Methods that choose, drop, rename or add columns by name; None for any other."""
+    first = _argument_by_name_or_position(
+        args, keywords, 0, "column_names", "original_column_name", "column_mapping"
+    )
     if method == "rename" and "columns" in keywords:
         first, method = keywords["columns"], "rename_columns"
     if method == "rename_column":
-        names = _plain_names(first), _plain_names(_argument(args, keywords, 1, "new_column_name"))
+        names = (
+            _column_names_in_value(first),
+            _column_names_in_value(
+                _argument_by_name_or_position(args, keywords, 1, "new_column_name")
+            ),
+        )
         if not (len(names[0]) == len(names[1]) == 1):
             return None
-        return _renamed(table, {names[0][0]: names[1][0]})
+        return _rename_columns(table, {names[0][0]: names[1][0]})
     if method == "rename_columns":
         plain = constant_of(first)
-        return _renamed(table, plain) if isinstance(plain, dict) else None
+        return _rename_columns(table, plain) if isinstance(plain, dict) else None
     if method in ("remove_columns", "select_columns", "drop"):
-        chosen = set(_plain_names(keywords.get("columns", first)))
+        chosen = set(_column_names_in_value(keywords.get("columns", first)))
         if not chosen:
             return None
         keeps = method == "select_columns"
-        return choose_columns(table, chosen, keeps=keeps)
+        return keep_or_drop_columns(table, chosen, keeps=keeps)
     if method == "add_column":
-        return add_column(table, constant_of(first or keywords.get("name")), args[-1])
+        return add_table_column(table, constant_of(first or keywords.get("name")), args[-1])
     return None
 
 
-def choose_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
-    """The table with these columns alone, or without them."""
+def keep_or_drop_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
+    """The table with only these columns, or without them."""
     rows = [
         Row(
             {name: one for name, one in row.entries.items() if (name in chosen) == keeps},
@@ -366,8 +382,8 @@ def choose_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
     return make_table(rows, table)
 
 
-def add_column(table: Table, name: Any, values: Value) -> Table | None:
-    """The table with one more column; None where its values are not known."""
+def add_table_column(table: Table, name: Any, values: Value) -> Table | None:
+    """The table with one more column; None if its values are not known."""
     if not isinstance(name, str) or not isinstance(values, Sequence) or values.is_open:
         return None
     if len(values.items) != len(table.items):
@@ -379,7 +395,7 @@ def add_column(table: Table, name: Any, values: Value) -> Table | None:
     return make_table(rows, table)
 
 
-def _renamed(table: Table, names: dict[Any, Any]) -> Table:
+def _rename_columns(table: Table, names: dict[Any, Any]) -> Table:
     """The table with other names of columns."""
     rows = [
         Row(
@@ -393,8 +409,8 @@ def _renamed(table: Table, names: dict[Any, Any]) -> Table:
     return make_table(rows, table)
 
 
-def item_of_table(table: Table, key: Value) -> Value | None:
-    """A row, a column, or columns of a table; None where it is not known."""
+def row_or_columns_of_table(table: Table, key: Value) -> Value | None:
+    """`table[key]`: a row, a column, or several columns; None if it is not known."""
     if isinstance(key, Slice):
         return None
     plain = constant_of(key)
@@ -405,12 +421,12 @@ def item_of_table(table: Table, key: Value) -> Value | None:
     if isinstance(plain, int) and -len(table.items) <= plain < len(table.items):
         return table.items[plain]
     if isinstance(plain, list) and all(isinstance(one, str) for one in plain):
-        return choose_columns(table, set(plain), keeps=True)
+        return keep_or_drop_columns(table, set(plain), keeps=True)
     return None
 
 
-def _plain_names(value: Value | None) -> list[str]:
-    """The names of columns that a value is: one, or a list."""
+def _column_names_in_value(value: Value | None) -> list[str]:
+    """The column names in a value that is one name or a list of names."""
     plain = constant_of(value)
     names = [plain] if isinstance(plain, str) else plain
     if not isinstance(names, list | tuple):

@@ -1,4 +1,5 @@
-"""Columns of a frame, item by item: operators, methods of pandas, and rows that a column of truth values chooses.
+"""Computes on the columns of a data frame item by item: operators, pandas methods, and rows chosen
+by a boolean column.
 
 How it works: a column is a list of its own kind (`COLUMN`). An operator on it is the operator on each item, with a
 plain value or with the item of another column at the same place.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from truetune.data.script_rows.row_table import COLUMN, Call, Table, make_table
+from truetune.data.script_rows.tables_with_known_rows import COLUMN, Call, Table, make_table
 from truetune.source.symbolic_execution.constants import compute, constant_of
 from truetune.source.symbolic_execution.containers import text_method
 from truetune.source.symbolic_execution.values import (
@@ -48,33 +49,35 @@ TYPES: dict[str, type] = {
 """Names that `astype` takes"""
 
 
-def is_column(value: Value) -> TypeGuard[Sequence]:
+def is_frame_column(value: Value) -> TypeGuard[Sequence]:
     """Is it a column of a frame?"""
     return isinstance(value, Sequence) and value.kind == COLUMN
 
 
 def operate_on_columns(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
     """An operator with a column, item by item; None where the result of an item is not known."""
-    columns = [one for one in operands if is_column(one)]
+    columns = [one for one in operands if is_frame_column(one)]
     counts = {len(one.items) for one in columns}
     if len(counts) != 1 or sign not in OPERATORS:
         return None
     results: list[Value] = []
     for place in range(counts.pop()):
-        parts = [_plain_item(one, place) for one in operands]
-        result = _operate(sign, parts)
+        parts = [_plain_item_at(one, place) for one in operands]
+        result = _apply_operator(sign, parts)
         if result is NO_CONSTANT:
             return None
         results.append(Constant(result))
     return Sequence(COLUMN, results)
 
 
-def _plain_item(operand: Value, place: int) -> Any:
-    """The plain value of an operand at one place of the columns."""
-    return constant_of(operand.items[place] if is_column(operand) else operand)
+def _plain_item_at(operand: Value, place: int) -> Any:
+    """The plain value of an operand at one index of the columns; a single value is the same at
+    each.
+    """
+    return constant_of(operand.items[place] if is_frame_column(operand) else operand)
 
 
-def _operate(sign: str, parts: list[Any]) -> Any:
+def _apply_operator(sign: str, parts: list[Any]) -> Any:
     """An operator on the plain values of one place."""
     if any(one is NO_CONSTANT for one in parts):
         return NO_CONSTANT
@@ -86,8 +89,10 @@ def _operate(sign: str, parts: list[Any]) -> Any:
     return compute(sign, *parts)
 
 
-def call_column(column: Sequence, method: str, args: tuple[Value, ...], call: Call) -> Value | None:
-    """What a method of a column gives; None where it is not known here.
+def call_column_method(
+    column: Sequence, method: str, args: tuple[Value, ...], call: Call
+) -> Value | None:
+    """The result of a method of a column; None if it is not known.
 
     Args:
         column: The column, or its `.str`.
@@ -102,23 +107,25 @@ def call_column(column: Sequence, method: str, args: tuple[Value, ...], call: Ca
     if method in COMPARING_METHODS or method in ADDING_METHODS:
         sign = COMPARING_METHODS.get(method) or ADDING_METHODS[method]
         return operate_on_columns(sign, (column, args[0])) if args else None
-    results = [_call_item(item, method, args, call) for item in column.items]
+    results = [_call_method_on_item(item, method, args, call) for item in column.items]
     known = [one for one in results if one is not None]
     return Sequence(COLUMN, list(known)) if len(known) == len(results) else None
 
 
-def _call_item(item: Value, method: str, args: tuple[Value, ...], call: Call) -> Value | None:
-    """What a method of a column makes of one item."""
+def _call_method_on_item(
+    item: Value, method: str, args: tuple[Value, ...], call: Call
+) -> Value | None:
+    """The result of a column's method for one item."""
     plain = constant_of(item)
     if method in EMPTINESS_METHODS:
-        return _emptiness_of_item(item, plain, of_missing=EMPTINESS_METHODS[method])
+        return _is_missing_or_present(item, plain, of_missing=EMPTINESS_METHODS[method])
     if method == "len":
         return Constant(len(plain)) if isinstance(plain, str | list) else None
     if not args or method not in METHODS_WITH_ARGUMENT:
         return text_method(plain, method, args) if isinstance(plain, str) else None
     first = args[0]
     if method in ("map", "apply"):
-        return _mapped_item(item, first, call)
+        return _map_item(item, first, call)
     if method == "astype":
         return _cast_item(item, plain, first)
     if method == "fillna":
@@ -126,8 +133,8 @@ def _call_item(item: Value, method: str, args: tuple[Value, ...], call: Call) ->
     return _is_item_in(plain, constant_of(first))
 
 
-def _emptiness_of_item(item: Value, plain: Any, *, of_missing: bool) -> Value | None:
-    """Is an item missing, or is it there? A list is there, also where its items are not known."""
+def _is_missing_or_present(item: Value, plain: Any, *, of_missing: bool) -> Value | None:
+    """`isna` or `notna` of one item. A list is present, even if its items are not known."""
     is_known = plain is not NO_CONSTANT or isinstance(item, Sequence | Mapping)
     return Constant((plain is None) == of_missing) if is_known else None
 
@@ -138,8 +145,10 @@ def _is_item_in(plain: Any, chosen: Any) -> Value | None:
     return Constant(plain in chosen) if is_known else None
 
 
-def _mapped_item(item: Value, function: Value, call: Call) -> Value | None:
-    """What `map` makes of an item: by a function, or by a dictionary, which has None for what it does not hold."""
+def _map_item(item: Value, function: Value, call: Call) -> Value | None:
+    """The result of `map` for one item, by a function or by a dictionary, which has None for what
+    it does not hold.
+    """
     if not isinstance(function, Mapping):
         return call(function, (item,), {})
     plain = constant_of(item)
@@ -152,7 +161,9 @@ def _mapped_item(item: Value, function: Value, call: Call) -> Value | None:
 
 
 def _cast_item(item: Value, plain: Any, wanted: Value) -> Value | None:
-    """What `astype` makes of an item. It calls the type, so that `bool` of -1, 2 and any text is True."""
+    """The result of `astype` for one item. It calls the type, so that `bool` of -1, 2 and any text
+    is True.
+    """
     name = wanted.name if isinstance(wanted, Library) else constant_of(wanted)
     kind = TYPES.get(name.rpartition(".")[2]) if isinstance(name, str) else None
     if kind is None:
@@ -165,8 +176,10 @@ def _cast_item(item: Value, plain: Any, wanted: Value) -> Value | None:
         return None
 
 
-def rows_where(table: Table, column: Sequence) -> Table | None:
-    """`frame[frame["score"] > 3]`: the rows at whose place a column of truth values is true."""
+def rows_selected_by_mask(table: Table, column: Sequence) -> Table | None:
+    """`frame[frame["score"] > 3]`: the rows of a table for which a boolean column is true; None if
+    it is not known.
+    """
     verdicts = [constant_of(one) for one in column.items]
     if len(verdicts) != len(table.rows) or not all(isinstance(one, bool) for one in verdicts):
         return None

@@ -1,4 +1,4 @@
-"""What a script asks of its tokenizer while it is followed: text to ids, chats to text, special tokens.
+"""Computes a script's calls of its tokenizer: text to ids, chats to text, special tokens.
 
 How it works: whoever has a tokenizer at hand gives its functions; `data` itself reads none. Ids are lists of constants,
 so that the script's own code on them (slices, sums, `-100` for prompts) is followed like any other.
@@ -37,7 +37,9 @@ class ScriptTokenizer:
     """The id of a token"""
 
     def pad_id(self) -> int:
-        """The id that fills a row; that of EOS where there is no pad token, as scripts set it; else 0."""
+        """The id that fills up a row: that of the pad token, otherwise of EOS, as scripts set it,
+        otherwise 0.
+        """
         token = self.special.get("pad_token") or self.special.get("eos_token")
         return (self.id_of(token) if token is not None else None) or 0
 
@@ -54,36 +56,36 @@ class ChatIds(Sequence):
     """What `apply_chat_template` gives as ids: a list, or a dictionary of it, by the release of transformers."""
 
 
-def encode_call(
+def call_tokenizer(
     tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Value | None:
-    """What `tokenizer(text, ...)` gives; None where it is not known."""
+    """The result of `tokenizer(text, ...)`; None if it is not known."""
     texts = args[0] if args else keywords.get("text")
     plain = constant_of(texts)
     if len(args) > 1 or "text_pair" in keywords:
         return None
     if isinstance(plain, str):
-        ids = _encode_one(tokenizer, plain, keywords)
-        rows: Value = Sequence("list", [ids]) if _gives_tensors(keywords) else ids
-        return MappingValue({"input_ids": rows, "attention_mask": _mask_of(rows)})
+        ids = _encode_and_truncate(tokenizer, plain, keywords)
+        rows: Value = Sequence("list", [ids]) if _returns_tensors(keywords) else ids
+        return MappingValue({"input_ids": rows, "attention_mask": _attention_mask(rows)})
     if isinstance(plain, list) and plain and all(isinstance(one, str) for one in plain):
-        many = Sequence("list", [_encode_one(tokenizer, one, keywords) for one in plain])
-        return MappingValue({"input_ids": many, "attention_mask": _mask_of(many)})
+        many = Sequence("list", [_encode_and_truncate(tokenizer, one, keywords) for one in plain])
+        return MappingValue({"input_ids": many, "attention_mask": _attention_mask(many)})
     return None
 
 
-def encode_text(
+def call_encode(
     tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Value | None:
-    """What `tokenizer.encode(text, ...)` gives; None where it is not known."""
+    """The result of `tokenizer.encode(text, ...)`; None if it is not known."""
     plain = constant_of(args[0] if args else keywords.get("text"))
-    return _encode_one(tokenizer, plain, keywords) if isinstance(plain, str) else None
+    return _encode_and_truncate(tokenizer, plain, keywords) if isinstance(plain, str) else None
 
 
-def encode_chat(
+def call_apply_chat_template(
     tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Value | None:
-    """What `apply_chat_template(messages, ...)` gives, as text or ids; None where it is not known."""
+    """The result of `apply_chat_template(messages, ...)`, as text or ids; None if it is not known."""
     messages = constant_of(args[0] if args else keywords.get("conversation"))
     if not isinstance(messages, list) or any(name in keywords for name in ("tools", "documents")):
         return None
@@ -94,20 +96,22 @@ def encode_chat(
     if constant_of(keywords.get("tokenize")) is False:
         return Constant(text)
     # A template writes its own special tokens.
-    ids = _encode_one(tokenizer, text, {**keywords, "add_special_tokens": Constant(False)})
+    ids = _encode_and_truncate(tokenizer, text, {**keywords, "add_special_tokens": Constant(False)})
     if constant_of(keywords.get("return_dict")) is True:
-        return MappingValue({"input_ids": ids, "attention_mask": _mask_of(ids)})
+        return MappingValue({"input_ids": ids, "attention_mask": _attention_mask(ids)})
     chat = ChatIds("list", ids.items)
-    return Sequence("list", [chat]) if _gives_tensors(keywords) else chat
+    return Sequence("list", [chat]) if _returns_tensors(keywords) else chat
 
 
-def _gives_tensors(keywords: dict[str, Value]) -> bool:
-    """Does a call give tensors, in which one text is a batch of one?"""
+def _returns_tensors(keywords: dict[str, Value]) -> bool:
+    """Does a call return tensors, in which one text is a batch of one?"""
     return isinstance(constant_of(keywords.get("return_tensors")), str)
 
 
-def _encode_one(tokenizer: ScriptTokenizer, text: str, keywords: dict[str, Value]) -> Sequence:
-    """The ids of one text, cut where the call cuts."""
+def _encode_and_truncate(
+    tokenizer: ScriptTokenizer, text: str, keywords: dict[str, Value]
+) -> Sequence:
+    """The ids of one text, truncated as the call says."""
     adds = constant_of(keywords.get("add_special_tokens"))
     ids = tokenizer.encode(text, adds is NO_CONSTANT or bool(adds))
     limit = constant_of(keywords.get("max_length"))
@@ -117,18 +121,18 @@ def _encode_one(tokenizer: ScriptTokenizer, text: str, keywords: dict[str, Value
     if constant_of(keywords.get("padding")) == "max_length" and type(limit) is int:
         pads = max(limit - len(ids), 0)
         ids = ids + [tokenizer.pad_id()] * pads
-    kind = "tensor" if _gives_tensors(keywords) else "list"
+    kind = "tensor" if _returns_tensors(keywords) else "list"
     return PaddedIds(kind, [Constant(one) for one in ids], pads=pads)
 
 
-def _mask_of(ids: Value) -> Sequence:
-    """An attention mask of ones, as long as the ids, with zeros for pads behind them."""
+def _attention_mask(ids: Value) -> Sequence:
+    """The attention mask of ids: ones, and zeros for the pads after them."""
     items = ids.items if isinstance(ids, Sequence) else []
     pads = ids.pads if isinstance(ids, PaddedIds) else 0
     kind = ids.kind if isinstance(ids, Sequence) else "list"
     real = len(items) - pads
     mask = [
-        _mask_of(one) if isinstance(one, Sequence) else Constant(int(place < real))
+        _attention_mask(one) if isinstance(one, Sequence) else Constant(int(place < real))
         for place, one in enumerate(items)
     ]
     return Sequence(kind, list(mask))

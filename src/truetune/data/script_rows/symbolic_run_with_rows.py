@@ -1,4 +1,5 @@
-"""The symbolic run of a script with the rows of its files in hand.
+"""Follows a training script symbolically with the real rows of its files, so that what it makes of
+them is known.
 
 How it works: as the run of `truetune.source.symbolic_execution`, but files of rows are read, loops over lists that are
 known run once for each item, and options are as a command gives them, or by default. So what a script makes of its
@@ -17,48 +18,48 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from truetune.data.script_rows.frame_columns import (
-    call_column,
-    is_column,
-    operate_on_columns,
-    rows_where,
-)
-from truetune.data.script_rows.known_functions import (
+from truetune.data.script_rows.compute_python_functions import (
     MATCH,
     call_known_function,
-    flags_of,
     format_text,
+    regex_flags,
     search_pattern,
     slice_text,
 )
-from truetune.data.script_rows.path_texts import attribute_of_path, path_of_method
-from truetune.data.script_rows.row_files import OpenFile, RowFiles
-from truetune.data.script_rows.row_table import (
+from truetune.data.script_rows.dataframe_columns import (
+    call_column_method,
+    is_frame_column,
+    operate_on_columns,
+    rows_selected_by_mask,
+)
+from truetune.data.script_rows.number_lists_and_tensors import (
+    call_tensor_method,
+    call_torch_function,
+    compare_tensor_with_number,
+    extend_number_list,
+    join_number_lists,
+    repeat_list,
+    set_item_or_slice,
+)
+from truetune.data.script_rows.row_files_of_script import OpenFile, RowFiles
+from truetune.data.script_rows.script_paths_as_texts import attribute_of_path, path_from_method
+from truetune.data.script_rows.tables_with_known_rows import (
     COLUMN,
     Row,
     Table,
-    add_column,
-    change_table,
-    item_of_table,
+    add_table_column,
+    call_table_method,
     make_table,
-    table_of_columns,
-    table_of_values,
+    row_or_columns_of_table,
+    table_of_column_lists,
+    table_of_dictionaries,
 )
-from truetune.data.script_rows.script_tokenizer import (
+from truetune.data.script_rows.tokenizer_calls_of_script import (
     ChatIds,
     ScriptTokenizer,
-    encode_call,
-    encode_chat,
-    encode_text,
-)
-from truetune.data.script_rows.token_lists import (
-    call_tensor,
-    compare_tensor,
-    extend_numbers,
-    join_numbers,
-    make_tensor,
-    repeat_list,
-    set_items,
+    call_apply_chat_template,
+    call_encode,
+    call_tokenizer,
 )
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
@@ -172,20 +173,25 @@ class ConcreteRun(Interpreter):
         self._deadline = time.process_time() + MAX_SECONDS
 
     def call_method(self, instance: Value, name: str, args: tuple[Value, ...]) -> Value | None:
-        """What a method of an object of the script gives; None where its class has none of that name."""
+        """The result of calling a method of one of the script's own objects; None if its class has
+        no such method.
+        """
         method = self._attribute(instance, name, None)
         return self.call_with(method, args) if isinstance(method, Function) else None
 
     def call_with(
         self, function: Value, args: tuple[Value, ...], named: dict[str, Value] | None = None
     ) -> Value:
-        """What a function of the script gives on these arguments."""
+        """The result of calling a function of the script with these arguments."""
         place = function.node or self._entry.tree
         return self.call(function, Arguments(args, dict(named or {})), place, self._entry)
 
     # Limits
 
     def _count_step(self) -> None:
+        """Count one step of the run. Raises LimitReached after too much time, or after many steps
+        without a file of rows.
+        """
         super()._count_step()
         # The clock is asked seldom: it costs more than a step.
         if self._steps % 1_000 != 0:
@@ -197,6 +203,9 @@ class ConcreteRun(Interpreter):
     # Loops over what is known
 
     def _items_of(self, iterable: Value) -> list[Value] | None:
+        """The items that a loop over a value takes, with the lines of an open file and the keys of
+        a row; None if they are not known.
+        """
         if isinstance(iterable, OpenFile):
             iterable = self.files.text_lines(iterable.path)
         if isinstance(iterable, Sequence) and not iterable.is_open:
@@ -208,7 +217,9 @@ class ConcreteRun(Interpreter):
         return super()._items_of(iterable)
 
     def _is_in_loop(self) -> bool:
-        """Does it run inside a loop whose passes are not known? What a list gets there is not known either."""
+        """Does the run stand inside a loop whose passes are not known? Then it is not known either
+        how often a list grows there.
+        """
         frames = () if self._frame is None else self._frame.around()
         return any(
             frame.kind in ("loop", "comprehension")
@@ -217,7 +228,9 @@ class ConcreteRun(Interpreter):
         )
 
     def _has_known_items(self, iterable: Value) -> bool:
-        """Are the passes of a loop over it known? Asked at each `append`: the lines of a file are not read again."""
+        """Are the passes of a loop over this value known? Asked at each `append`, so that the lines
+        of a file are not read again.
+        """
         if isinstance(iterable, OpenFile):
             return iterable.path in self.files.read
         if isinstance(iterable, Sequence) and not iterable.is_open:
@@ -225,6 +238,9 @@ class ConcreteRun(Interpreter):
         return self._items_of(iterable) is not None
 
     def _run_body(self, function: Function, scope: Scope) -> Value:
+        """Run the body of a function. The items that a generator yields are a list that is known
+        whole, outside of unknown loops.
+        """
         value = super()._run_body(function, scope)
         is_generator = scope.yielded and isinstance(value, Sequence)
         if is_generator and isinstance(value, Sequence) and not self._is_in_loop():
@@ -235,6 +251,9 @@ class ConcreteRun(Interpreter):
     def _bind_name(
         self, name: str, value: Value, scope: Scope, node: ast.AST, *, is_augmented: bool = False
     ) -> None:
+        """Give a name its value, in the module if it is declared global, without an event: rows
+        would make millions of them.
+        """
         home = scope
         if name in scope.global_names:
             while home.parent is not None and (home is scope or name not in home.names):
@@ -243,16 +262,20 @@ class ConcreteRun(Interpreter):
         self._write(home.names, name, value)
 
     def _keep(self, value: Value) -> Value:
+        """Return the value without noting it in the trace, which would hold every row."""
         return value
 
     # Options have what a command gives, or their defaults
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
+        """The value of an expression, with a value for each option of the command line."""
         value = super().evaluate(node, scope)
-        return self._value_of_option(value) if isinstance(value, Option) else value
+        return self._value_or_default_of_option(value) if isinstance(value, Option) else value
 
-    def _value_of_option(self, option: Option) -> Value:
-        """What a command beside the script gives for an option; else its default, where it has one."""
+    def _value_or_default_of_option(self, option: Option) -> Value:
+        """What a command beside the script gives for an option, otherwise its default, or the
+        option itself if it has none.
+        """
         given = option_given_to(self._entry.path, option.name)
         if given is not None:
             return Constant(given.value)
@@ -267,6 +290,9 @@ class ConcreteRun(Interpreter):
         node: ast.AST,
         home: Module,
     ) -> CallEvent:
+        """Note a call of a library. A row that it is given counts as read whole, for the library
+        may read any column.
+        """
         for value in (*given.args, *given.keywords.values()):
             if isinstance(value, Row):
                 # What a library makes of a whole row is not known: it may read any column.
@@ -276,22 +302,25 @@ class ConcreteRun(Interpreter):
     # Operators, attributes, items
 
     def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
+        """The result of an operator, also on long texts, columns, tensors and rendered chats."""
         known = self._operate_on_known(sign, operands)
         return super()._operate(sign, operands, node) if known is None else known
 
     def _operate_on_known(self, sign: str, operands: tuple[Value, ...]) -> Value | None:
-        """Operators that the plain run leaves out: long texts, paths, and what a template rendered."""
+        """The result of an operator that the plain run does not compute: on long texts, paths,
+        columns, tensors, rendered chats. None if it is not known.
+        """
         if sign in ("+", "format"):
-            chat = self._rendered_chat_in(operands)
+            chat = self._rendered_chat_plus_eos(operands)
             if chat is not None:
                 return chat
-            operands = tuple(_as_text(one) for one in operands)
-        if any(map(is_column, operands)):
+            operands = tuple(_rendered_chat_as_text(one) for one in operands)
+        if any(map(is_frame_column, operands)):
             return operate_on_columns(sign, operands)
         plain = [constant_of(one) for one in operands]
-        if sign in ("+", "format", "/") and _are_texts(plain):
-            return _joined_texts(sign, plain)
-        compared = compare_tensor(sign, operands)
+        if sign in ("+", "format", "/") and _are_nonempty_texts(plain):
+            return _join_texts_or_paths(sign, plain)
+        compared = compare_tensor_with_number(sign, operands)
         if compared is not None:
             return compared
         if sign == "*":
@@ -302,23 +331,29 @@ class ConcreteRun(Interpreter):
         return None
 
     def _join_lists(self, left: Sequence, right: Sequence, node: ast.BinOp) -> Sequence:
-        joined = join_numbers(left, right)
+        """Two lists joined by `+`, with all of their items if these are numbers."""
+        joined = join_number_lists(left, right)
         return super()._join_lists(left, right, node) if joined is None else joined
 
-    def _rendered_chat_in(self, operands: tuple[Value, ...]) -> RenderedChat | None:
-        """The rendered chat to which nothing but an EOS is added, which trainers see to themselves."""
+    def _rendered_chat_plus_eos(self, operands: tuple[Value, ...]) -> RenderedChat | None:
+        """The rendered chat among the operands, if only an EOS token or a line break is added to
+        it; None otherwise. Trainers add the EOS themselves.
+        """
         chats = [one for one in operands if isinstance(one, RenderedChat)]
         if not chats:
             return None
         others = [constant_of(one) for one in operands if one is not chats[0]]
-        return chats[0] if all(one in ("", self._eos(), "\n") for one in others) else None
+        return chats[0] if all(one in ("", self._eos_text(), "\n") for one in others) else None
 
-    def _eos(self) -> str:
-        """The text of the EOS token; empty where no tokenizer is at hand."""
+    def _eos_text(self) -> str:
+        """The text of the EOS token; empty without a tokenizer."""
         return "" if self._tokenizer is None else self._tokenizer.special.get("eos_token", "")
 
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
-        known = _attribute_of_known(base, name)
+        """The value of an attribute, also of data sets and paths, and of the tokenizer's special
+        tokens.
+        """
+        known = _attribute_of_table_column_or_path(base, name)
         if known is not None:
             return known
         value = super()._attribute(base, name, node)
@@ -327,10 +362,12 @@ class ConcreteRun(Interpreter):
             return value
         if self._tokenizer is None:
             return value if name.endswith("_id") else Constant("")
-        return self._special_token(base, name) or value
+        return self._special_token_or_id(base, name) or value
 
-    def _special_token(self, base: Value, name: str) -> Value | None:
-        """A special token of the tokenizer, or its id; None where it has none."""
+    def _special_token_or_id(self, base: Value, name: str) -> Value | None:
+        """A special token of the tokenizer, or its id for names that end with `_id`; None if it has
+        none.
+        """
         if self._tokenizer is None:
             return None
         token: Any = self._tokenizer.special.get(name.removesuffix("_id"))
@@ -342,6 +379,9 @@ class ConcreteRun(Interpreter):
         return None if token is None else Constant(token)
 
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
+        """The value of `base[key]`, also of rows, tables, texts and encoded chats. The column is
+        noted as read.
+        """
         if isinstance(base, Row):
             self.files.note_read(base, plain_key(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
@@ -352,19 +392,26 @@ class ConcreteRun(Interpreter):
             if part is not None:
                 return part
         if isinstance(base, Table):
-            self._note_columns_read(base, key)
-            known = rows_where(base, key) if is_column(key) else item_of_table(base, key)
+            self._note_column_read(base, key)
+            known = (
+                rows_selected_by_mask(base, key)
+                if is_frame_column(key)
+                else row_or_columns_of_table(base, key)
+            )
             if known is not None:
                 return known
         return super()._item(base, key, node)
 
-    def _note_columns_read(self, table: Table, key: Value) -> None:
-        """The script takes a column out of a data set. Columns that are chosen by a list are not read by that."""
+    def _note_column_read(self, table: Table, key: Value) -> None:
+        """Note that the script takes a column out of a data set. Columns that are chosen by a list
+        are not read by that.
+        """
         name = constant_of(key)
         if isinstance(name, str) and table.rows:
             self.files.note_read(table.rows[0], name)
 
     def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+        """The arguments of a call. A row that is unpacked by `**row` counts as read whole."""
         for keyword in node.keywords:
             if keyword.arg is None and isinstance(keyword.value, ast.Name):
                 unpacked = self.evaluate(keyword.value, scope)
@@ -382,12 +429,13 @@ class ConcreteRun(Interpreter):
         *,
         is_augmented: bool = False,
     ) -> None:
+        """Set `base[key]`, also a column of a table or a slice of a list."""
         if isinstance(base, Table):
-            changed = add_column(base, constant_of(key), value)
+            changed = add_table_column(base, constant_of(key), value)
             base.items[:] = changed.items if changed else []
             base.is_open = base.is_open or changed is None
             return
-        if isinstance(base, Sequence) and not base.is_open and set_items(base, key, value):
+        if isinstance(base, Sequence) and not base.is_open and set_item_or_slice(base, key, value):
             return
         super()._set_item(base, key, value, scope, node, is_augmented=is_augmented)
 
@@ -396,109 +444,137 @@ class ConcreteRun(Interpreter):
     def _call_method(
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value:
-        known = self._call_known_method(receiver, name, given)
+        """The result of a method call, also of a table, a file, a text or a tokenizer."""
+        known = self._call_method_on_rows_or_text(receiver, name, given)
         if known is not None:
             return known
         return super()._call_method(receiver, name, given, node, home)
 
-    def _call_known_method(self, receiver: Value, name: str, given: Arguments) -> Value | None:
-        """A method of a table, a file, a text or a tokenizer; None where its result is not known."""
+    def _call_method_on_rows_or_text(
+        self, receiver: Value, name: str, given: Arguments
+    ) -> Value | None:
+        """The result of a method of a row, table, file, text or tokenizer; None if it is not known."""
         if isinstance(receiver, Table):
-            return self._call_table(receiver, name, given)
+            return self._call_method_on_table(receiver, name, given)
         if isinstance(receiver, Row):
             # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
             self.files.note_read(receiver, plain_key(given.args[0]) if given.args else None)
         if isinstance(receiver, Mapping) and _are_tables(receiver):
-            return self._call_tables(receiver, name, given)
+            return self._call_method_on_each_table(receiver, name, given)
         if isinstance(receiver, OpenFile):
-            return self._read_file(receiver.path, name)
-        return self._call_value(receiver, name, given)
+            return self._call_method_on_open_file(receiver.path, name)
+        return self._call_method_on_plain_value(receiver, name, given)
 
-    def _call_value(self, receiver: Value, name: str, given: Arguments) -> Value | None:
-        """A method of a text, a list, a pattern or a tokenizer; None where its result is not known."""
+    def _call_method_on_plain_value(
+        self, receiver: Value, name: str, given: Arguments
+    ) -> Value | None:
+        """The result of a method of a text, list, pattern or tokenizer; None if it is not known."""
         if isinstance(receiver, RenderedChat) and name in ("strip", "rstrip", "lstrip"):
             return receiver
         if isinstance(receiver, Constant) and isinstance(receiver.value, str):
-            return self._call_text(receiver.value, name, given)
+            return self._call_method_on_text(receiver.value, name, given)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
-            return self._call_tokenizer(name, given)
+            return self._call_method_on_tokenizer(name, given)
         if isinstance(receiver, Result) and receiver.call.named("re.compile"):
-            return _search_compiled(receiver.call, name, given)
-        return self._call_list(receiver, name, given) if isinstance(receiver, Sequence) else None
+            return _search_with_compiled_pattern(receiver.call, name, given)
+        return (
+            self._call_method_on_list(receiver, name, given)
+            if isinstance(receiver, Sequence)
+            else None
+        )
 
-    def _call_list(self, receiver: Sequence, name: str, given: Arguments) -> Value | None:
-        """A method of a match, a column, or a list of numbers."""
+    def _call_method_on_list(self, receiver: Sequence, name: str, given: Arguments) -> Value | None:
+        """The result of a method of a regex match, a column, or a list of numbers; None if it is
+        not known.
+        """
         if receiver.kind == MATCH:
-            return _part_of_match(receiver, name, given)
+            return _groups_of_match(receiver, name, given)
         if receiver.kind == COLUMN:
-            return call_column(receiver, name, given.args, self.call_with)
-        return _call_numbers(receiver, name, given.args)
+            return call_column_method(receiver, name, given.args, self.call_with)
+        return _call_method_on_numbers(receiver, name, given.args)
 
-    def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
-        """A method of the tokenizer; None where its result is not known."""
+    def _call_method_on_tokenizer(self, name: str, given: Arguments) -> Value | None:
+        """The result of a method of the tokenizer; None if it is not known."""
         if name == "apply_chat_template" and self._keeps_chats:
-            chat = _rendered_chat(given)
+            chat = _render_chat_as_text(given)
             if chat is not None and self._tokenizer is not None:
-                chat.text = plain_text(encode_chat(self._tokenizer, given.args, given.keywords))
+                chat.text = known_text(
+                    call_apply_chat_template(self._tokenizer, given.args, given.keywords)
+                )
             return chat
         if self._tokenizer is None:
             return None
         if name == "apply_chat_template":
-            return encode_chat(self._tokenizer, given.args, given.keywords)
+            return call_apply_chat_template(self._tokenizer, given.args, given.keywords)
         if name == "encode":
-            return encode_text(self._tokenizer, given.args, given.keywords)
+            return call_encode(self._tokenizer, given.args, given.keywords)
         token = constant_of(given.args[0]) if given.args else None
         number = self._tokenizer.id_of(token) if isinstance(token, str) else None
         return None if number is None else Constant(number)
 
     def call(self, function: Value, given: Arguments, node: ast.AST, home: Module) -> Value:
-        if self._tokenizer is not None and is_tokenizer(function):
-            encoded = encode_call(self._tokenizer, given.args, given.keywords)
+        """The result of calling a value: the tokenizer itself, or anything that the plain run
+        calls.
+        """
+        if self._tokenizer is not None and is_loaded_tokenizer(function):
+            encoded = call_tokenizer(self._tokenizer, given.args, given.keywords)
             if encoded is not None:
                 return encoded
         return super().call(function, given, node, home)
 
-    def _call_table(self, table: Table, name: str, given: Arguments) -> Value | None:
-        """A method of a data set or a frame."""
+    def _call_method_on_table(self, table: Table, name: str, given: Arguments) -> Value | None:
+        """The result of a method of a data set or a frame; None if it is not known."""
         if name in ("apply", "progress_apply"):
-            return self._applied(table, given)
+            return self._apply_to_rows(table, given)
         if name == "assign":
-            return self._with_assigned(table, given)
-        made = change_table(table, name, given.args, given.keywords, self.call_with)
+            return self._assign_columns(table, given)
+        made = call_table_method(table, name, given.args, given.keywords, self.call_with)
         return made
 
-    def _applied(self, table: Table, given: Arguments) -> Value | None:
-        """`frame.apply(function, axis=1)`: a column of what the function gives, or a frame where it gives rows."""
+    def _apply_to_rows(self, table: Table, given: Arguments) -> Value | None:
+        """`frame.apply(function, axis=1)`: a column of the function's results, or a frame if it
+        returns rows.
+        """
         if not given.args or constant_of(given.keywords.get("axis")) not in (1, "columns"):
             return None
         results = [self.call_with(given.args[0], (row,)) for row in table.rows]
         if results and all(isinstance(one, Mapping) for one in results):
             places = [row.place for row in table.rows if row.place is not None]
-            return table_of_values(Sequence("list", list(results)), places)
+            return table_of_dictionaries(Sequence("list", list(results)), places)
         return Sequence(COLUMN, list(results))
 
-    def _with_assigned(self, table: Table, given: Arguments) -> Value | None:
-        """`frame.assign(label=...)`: the frame with more columns."""
+    def _assign_columns(self, table: Table, given: Arguments) -> Value | None:
+        """`frame.assign(label=...)`: the frame with more columns; None if they are not known."""
         made: Table | None = table
         for name, value in given.keywords.items():
             if made is None:
                 return None
             is_function = isinstance(value, Function | Partial)
-            made = add_column(made, name, self.call_with(value, (made,)) if is_function else value)
+            made = add_table_column(
+                made, name, self.call_with(value, (made,)) if is_function else value
+            )
         return made
 
-    def _call_tables(self, tables: Mapping, name: str, given: Arguments) -> Value | None:
-        """A method of a dictionary of data sets, which does the same to each."""
+    def _call_method_on_each_table(
+        self, tables: Mapping, name: str, given: Arguments
+    ) -> Value | None:
+        """The result of a method of a dictionary of data sets, which does the same to each; None if
+        it is not known.
+        """
         changed: dict[Any, Value] = {}
         for split, table in tables.entries.items():
-            made = self._call_table(table, name, given) if isinstance(table, Table) else None
+            made = (
+                self._call_method_on_table(table, name, given) if isinstance(table, Table) else None
+            )
             if made is None:
                 return None
             changed[split] = made
         return Mapping(changed)
 
-    def _read_file(self, path: Path, method: str) -> Value | None:
-        """`read`, `readlines` and the like of an open file."""
+    def _call_method_on_open_file(self, path: Path, method: str) -> Value | None:
+        """The result of `read`, `readlines` and the like of an open file; None for any other
+        method.
+        """
         if method in ("readlines", "__iter__"):
             return self.files.text_lines(path)
         if method in ("read", "read_text"):
@@ -507,15 +583,17 @@ class ConcreteRun(Interpreter):
             return Constant("".join(plain)) if isinstance(plain, list) else None
         return None
 
-    def _call_text(self, text: str, name: str, given: Arguments) -> Value | None:
-        """A method of a text that the plain run leaves out: formats, and files whose path it is."""
+    def _call_method_on_text(self, text: str, name: str, given: Arguments) -> Value | None:
+        """The result of a method of a text that the plain run leaves out: formats, and methods of
+        the path that the text is. None if it is not known.
+        """
         if name == "format":
             return format_text(text, given.args, given.keywords)
-        other = path_of_method(text, name, [constant_of(one) for one in given.args])
+        other = path_from_method(text, name, [constant_of(one) for one in given.args])
         if other is not None:
             return other
         if name in ("glob", "rglob"):
-            return self._files_below(text, name, given)
+            return self._glob_below_folder(text, name, given)
         path = self.files.find(text) if name in ("open", "read_text", "exists", "is_file") else None
         if path is None:
             return None
@@ -523,95 +601,102 @@ class ConcreteRun(Interpreter):
             return OpenFile(path)
         if name in ("exists", "is_file"):
             return Constant(True)
-        return self._read_file(path, "read")
+        return self._call_method_on_open_file(path, "read")
 
-    def _files_below(self, folder: str, method: str, given: Arguments) -> Value | None:
-        """`Path(folder).glob(pattern)`."""
+    def _glob_below_folder(self, folder: str, method: str, given: Arguments) -> Value | None:
+        """`Path(folder).glob(pattern)`: the files below a folder that fit a pattern."""
         pattern = constant_of(given.args[0]) if given.args else None
         if not isinstance(pattern, str):
             return None
         below = f"**/{pattern}" if method == "rglob" else pattern
-        return self._names_matching(f"{folder}/{below}")
+        return self._glob(f"{folder}/{below}")
 
-    def _names_matching(self, pattern: Any) -> Value | None:
-        """The list of the files that a pattern fits; None where there are none."""
+    def _glob(self, pattern: Any) -> Value | None:
+        """The list of the names of files that a pattern fits; None if there are none."""
         names = self.files.matching(pattern) if isinstance(pattern, str) else []
         return Sequence("list", [Constant(one) for one in names]) if names else None
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
-        known = self._call_reader(name, given)
+        """The result of a library's function, also of those that read files, make data sets, or
+        compute on known values.
+        """
+        known = self._call_reader_or_dataset_maker(name, given)
         if known is None:
-            known = self._call_on_values(name, given)
+            known = self._call_on_known_values(name, given)
         return super()._call_library(name, given, node, home) if known is None else known
 
-    def _call_reader(self, name: str, given: Arguments) -> Value | None:
-        """A function that reads files, or makes a data set; None for any other."""
+    def _call_reader_or_dataset_maker(self, name: str, given: Arguments) -> Value | None:
+        """The result of a function that reads files or makes a data set; None for any other."""
         first = given.args[0] if given.args else None
         read = self._call_file_reader(name, first or given.keywords.get("file"))
         return self._call_dataset_maker(name, first, given) if read is None else read
 
     def _call_file_reader(self, name: str, first: Value | None) -> Value | None:
-        """A function that opens or reads a file."""
+        """The result of a function that opens or reads a file; None for any other."""
         if name in OPENERS:
             path = self.files.find(constant_of(first))
             return None if path is None else OpenFile(path)
         if name in FILE_READERS:
             return self._table_of_file(first)
         if name in YAML_PARSERS and first is not None:
-            return self._yaml_document(first)
+            return self._parse_yaml_settings(first)
         if name == "glob.glob":
-            return self._names_matching(constant_of(first))
-        return self._parse_opened(name, first.path) if isinstance(first, OpenFile) else None
+            return self._glob(constant_of(first))
+        return self._parse_opened_file(name, first.path) if isinstance(first, OpenFile) else None
 
-    def _parse_opened(self, name: str, path: Path) -> Value | None:
-        """`json.load` and `csv.DictReader` of a file that the script opened."""
+    def _parse_opened_file(self, name: str, path: Path) -> Value | None:
+        """`json.load` or `csv.DictReader` of a file that the script opened."""
         if name == "json.load":
             return self.files.document(path) or self.files.table(path)
         return self.files.table(path) if name == "csv.DictReader" else None
 
     def _call_dataset_maker(self, name: str, first: Value | None, given: Arguments) -> Value | None:
-        """A function that makes a data set of rows."""
+        """The data set that a function of `datasets` or pandas makes of rows or files; None if it
+        is not known.
+        """
         if name == "datasets.load_dataset":
-            return self._loaded(given)
+            return self._load_dataset(given)
         if name in TABLES_OF_VALUES:
-            return self._table_of_given(
+            return self._table_of_rows_or_columns(
                 first or given.keywords.get("mapping") or given.keywords.get("data")
             )
         if name == "pandas.Series":
-            return _series_of(first)
+            return _pandas_series(first)
         if name == "datasets.Dataset.from_dict" and first is not None:
-            return table_of_columns(first, self.files.places_of(first))
+            return table_of_column_lists(first, self.files.places_of(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
             return first
         if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
-            return _concatenated(first)
+            return _concatenate_tables(first)
         if name == "datasets.Dataset.from_generator":
-            return self._generated(given)
+            return self._dataset_from_generator(given)
         return None
 
-    def _table_of_given(self, rows: Value | None) -> Table | None:
-        """A table of a list of rows, or of a dictionary of columns."""
+    def _table_of_rows_or_columns(self, rows: Value | None) -> Table | None:
+        """A table of a list of rows, or of a dictionary of columns; None if it is not known."""
         if rows is None:
             return None
         places = self.files.places_of(rows)
-        return table_of_values(rows, places) or table_of_columns(rows, places)
+        return table_of_dictionaries(rows, places) or table_of_column_lists(rows, places)
 
-    def _yaml_document(self, given: Value) -> Value | None:
-        """Settings that a script reads from YAML, of an open file or a text."""
+    def _parse_yaml_settings(self, given: Value) -> Value | None:
+        """The settings that a script reads as YAML from an open file or a text; None if they are
+        not known.
+        """
         if isinstance(given, OpenFile):
-            given = self._read_file(given.path, "read") or given
+            given = self._call_method_on_open_file(given.path, "read") or given
         text = constant_of(given)
         try:
             return to_value(parse_yaml(text).value) if isinstance(text, str) else None
         except (InputLimitError, ValueError, TruetuneError):
             return None
 
-    def _call_on_values(self, name: str, given: Arguments) -> Value | None:
-        """A function of Python on values that are known."""
+    def _call_on_known_values(self, name: str, given: Arguments) -> Value | None:
+        """The result of a function of Python or torch on known values; None if it is not known."""
         if name in ("sorted", "max", "min") and "key" in given.keywords and given.args:
-            return self._ordered(name, given)
+            return self._sort_by_script_function(name, given)
         if name in ("map", "filter") and len(given.args) == 2:
-            return self._mapped_list(name, given.args[0], given.args[1])
+            return self._map_or_filter_list(name, given.args[0], given.args[1])
         args = given.args
         if name in SHUFFLES and args and isinstance(args[0], Sequence):
             _shuffle(args[0])
@@ -620,8 +705,10 @@ class ConcreteRun(Interpreter):
             args = (self.files.text_lines(args[0].path), *args[1:])
         return _call_plain_function(name, args, given.keywords)
 
-    def _ordered(self, name: str, given: Arguments) -> Value | None:
-        """`sorted`, `max` and `min` of items by a function of the script."""
+    def _sort_by_script_function(self, name: str, given: Arguments) -> Value | None:
+        """`sorted`, `max` and `min` of known items by a function of the script; None if that is not
+        known.
+        """
         items = self._items_of(given.args[0])
         function = given.keywords["key"]
         if not items or not isinstance(function, Function | Partial):
@@ -640,8 +727,8 @@ class ConcreteRun(Interpreter):
         best = keys[order[0]] if name == "min" else keys[order[-1]]
         return items[keys.index(best)]
 
-    def _mapped_list(self, name: str, function: Value, items: Value) -> Value | None:
-        """`map(function, items)` and `filter(function, items)` of Python."""
+    def _map_or_filter_list(self, name: str, function: Value, items: Value) -> Value | None:
+        """`map(function, items)` and `filter(function, items)` as a list; None if it is not known."""
         known = self._items_of(items)
         if known is None or not isinstance(function, Function | Partial):
             return None
@@ -654,8 +741,10 @@ class ConcreteRun(Interpreter):
         kept = [one for one, verdict in zip(known, verdicts, strict=True) if verdict]
         return Sequence("list", kept)
 
-    def _generated(self, given: Arguments) -> Value | None:
-        """`Dataset.from_generator(function, gen_kwargs={...})`."""
+    def _dataset_from_generator(self, given: Arguments) -> Value | None:
+        """`Dataset.from_generator(function, gen_kwargs={...})`: a table of the rows that the
+        function yields; None if they are not known.
+        """
         if not given.args:
             return None
         named = given.keywords.get("gen_kwargs")
@@ -665,17 +754,19 @@ class ConcreteRun(Interpreter):
             else {}
         )
         rows = self.call_with(given.args[0], (), keywords)
-        return table_of_values(rows, self.files.places_of(rows))
+        return table_of_dictionaries(rows, self.files.places_of(rows))
 
     def _table_of_file(self, name: Value | None) -> Table | None:
-        """The rows of a file that a script names."""
+        """The table of the rows in a file that a script names; None if there is none."""
         if isinstance(name, OpenFile):
             return self.files.table(name.path)
         path = self.files.find(constant_of(name))
         return None if path is None else self.files.table(path)
 
-    def _loaded(self, given: Arguments) -> Value | None:
-        """`load_dataset("json", data_files=...)`; None for what is not a file beside the script."""
+    def _load_dataset(self, given: Arguments) -> Value | None:
+        """`load_dataset("json", data_files=...)`: a table, or a dictionary of tables by split; None
+        if it names no file beside the script.
+        """
         if not given.args or constant_of(given.args[0]) not in LOCAL_FORMATS:
             return None
         files = given.keywords.get("data_files")
@@ -697,24 +788,28 @@ class ConcreteRun(Interpreter):
         return chosen
 
     def _table_of_files(self, names: Value | None) -> Table | None:
-        """The rows of one file, or of a list of files or a pattern of names, one after the other."""
+        """The table of the rows in one file, in a list of files, or in those that a pattern fits,
+        one after the other.
+        """
         pattern = constant_of(names)
         if isinstance(pattern, str) and has_magic(pattern):
             names = Sequence("list", [Constant(name) for name in self.files.matching(pattern)])
         if not isinstance(names, Sequence):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]
-        return _concatenated(Sequence("list", [one for one in tables if one is not None]))
+        return _concatenate_tables(Sequence("list", [one for one in tables if one is not None]))
 
 
 def _call_plain_function(
     name: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Value | None:
-    """A function of Python or torch that calls none of the script's; None where its result is not known."""
+    """The result of a function of Python or torch that calls none of the script's own; None if it
+    is not known.
+    """
     if name not in ("list", "len", "tuple") and any(isinstance(one, Table) for one in args):
         # `enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`
         return call_known_function(name, args, {})
-    tensor = make_tensor(name, args, keywords)
+    tensor = call_torch_function(name, args, keywords)
     known = tensor if tensor is not None else call_known_function(name, args, keywords)
     if name in JSON_PARSERS and isinstance(known, Mapping):
         # A row that the script parses: what is read of it is noted.
@@ -722,15 +817,15 @@ def _call_plain_function(
     return known
 
 
-def _series_of(given: Value | None) -> Value | None:
+def _pandas_series(given: Value | None) -> Value | None:
     """`pandas.Series(values)`: a column, or the dictionary that it is made of."""
     if isinstance(given, Sequence):
         return Sequence(COLUMN, list(given.items))
     return given if isinstance(given, Mapping) else None
 
 
-def _part_of_match(match: Sequence, name: str, given: Arguments) -> Value | None:
-    """`match.group(1)` and `match.groups()`."""
+def _groups_of_match(match: Sequence, name: str, given: Arguments) -> Value | None:
+    """`match.group(1)` and `match.groups()` of a regex match."""
     if name == "groups":
         return Sequence("tuple", match.items[1:])
     number = constant_of(given.args[0]) if given.args else 0
@@ -738,15 +833,15 @@ def _part_of_match(match: Sequence, name: str, given: Arguments) -> Value | None
     return match.items[number] if is_group else None
 
 
-def _search_compiled(made: CallEvent, name: str, given: Arguments) -> Value | None:
-    """What a pattern that was compiled before finds in a text."""
-    flags = flags_of(made.argument(1, "flags"))
+def _search_with_compiled_pattern(made: CallEvent, name: str, given: Arguments) -> Value | None:
+    """What a compiled regex finds in a text; None if it is not known."""
+    flags = regex_flags(made.argument(1, "flags"))
     if flags is None or not made.args or not given.args:
         return None
     return search_pattern(name, constant_of(made.args[0]), constant_of(given.args[0]), flags)
 
 
-def is_tokenizer(value: Value) -> bool:
+def is_loaded_tokenizer(value: Value) -> bool:
     """Is it the tokenizer that a library loaded?"""
     if isinstance(value, Item) and constant_of(value.key) == 1:
         return isinstance(value.base, Result) and value.base.call.named(*PAIR_LOADS)
@@ -754,22 +849,26 @@ def is_tokenizer(value: Value) -> bool:
 
 
 def _shuffle(rows: Sequence) -> None:
-    """Another order of a list of texts or numbers; of a list of rows the order does not matter."""
+    """Shuffle a list of texts or numbers, for their order may matter; the order of a list of rows
+    does not, and stays.
+    """
     if all(isinstance(one, Constant) for one in rows.items):
         # Any order is one that the run may take, but for the one that it had.
         rows.items[:] = [*rows.items[1:], *rows.items[:1]]
 
 
-def _are_texts(plain: list[Any]) -> bool:
-    """Are these plain values texts, at least one?"""
+def _are_nonempty_texts(plain: list[Any]) -> bool:
+    """Are these plain values all texts, and at least one?"""
     return bool(plain) and all(isinstance(one, str) for one in plain)
 
 
-def _attribute_of_known(base: Value, name: str) -> Value | None:
-    """An attribute of a data set, a column or a path; None for any other."""
+def _attribute_of_table_column_or_path(base: Value, name: str) -> Value | None:
+    """An attribute of a data set, a column or a path; None for any other value."""
     if isinstance(base, Table) and name in ("column_names", "features", "columns"):
         return base.column_names()
-    is_accessor = (is_column(base) and name == "str") or (isinstance(base, Table) and name == "loc")
+    is_accessor = (is_frame_column(base) and name == "str") or (
+        isinstance(base, Table) and name == "loc"
+    )
     if is_accessor:
         return base
     if isinstance(base, Constant) and isinstance(base.value, str):
@@ -777,15 +876,15 @@ def _attribute_of_known(base: Value, name: str) -> Value | None:
     return None
 
 
-def _joined_texts(sign: str, texts: list[str]) -> Value | None:
-    """Texts behind one another, or the parts of a path; None where the text is too long to keep."""
+def _join_texts_or_paths(sign: str, texts: list[str]) -> Value | None:
+    """Texts joined by `+`, or the parts of a path by `/`; None if the text is too long to keep."""
     if sign == "/":
         return Constant("/".join(texts))
     return Constant("".join(texts)) if sum(map(len, texts)) <= MAX_TEXT else None
 
 
 def _is_inside(plain: Any, container: Value) -> bool | None:
-    """Does a dictionary or list hold a plain value? None where that is not known."""
+    """Does a dictionary or list hold a plain value? None if that is not known."""
     if plain is NO_CONSTANT:
         return None
     try:
@@ -803,7 +902,7 @@ def _are_tables(value: Mapping) -> bool:
     return bool(value.entries) and all(isinstance(one, Table) for one in value.entries.values())
 
 
-def _concatenated(tables: Sequence) -> Table | None:
+def _concatenate_tables(tables: Sequence) -> Table | None:
     """The rows of several tables, one after the other."""
     parts = [one for one in tables.items if isinstance(one, Table)]
     if not parts or len(parts) != len(tables.items):
@@ -811,29 +910,31 @@ def _concatenated(tables: Sequence) -> Table | None:
     return make_table([row for part in parts for row in part.rows], parts[0])
 
 
-def plain_text(value: Value | None) -> str | None:
-    """The text that a value is; None where it is none, or not known."""
+def known_text(value: Value | None) -> str | None:
+    """The text that a value is; None if it is none, or not known."""
     if isinstance(value, RenderedChat):
         return value.text
     plain = constant_of(value)
     return plain if isinstance(plain, str) else None
 
 
-def _as_text(value: Value) -> Value:
-    """A rendered chat as its text, where that is known."""
+def _rendered_chat_as_text(value: Value) -> Value:
+    """A rendered chat as its text, if that is known; any other value as it is."""
     is_known = isinstance(value, RenderedChat) and value.text is not None
-    return Constant(plain_text(value)) if is_known else value
+    return Constant(known_text(value)) if is_known else value
 
 
-def _call_numbers(numbers: Sequence, name: str, args: tuple[Value, ...]) -> Value | None:
-    """A method of a list of numbers, or of a tensor; None where its result is not known."""
-    if name == "extend" and args and extend_numbers(numbers, args[0]):
+def _call_method_on_numbers(numbers: Sequence, name: str, args: tuple[Value, ...]) -> Value | None:
+    """The result of a method of a list of numbers or a tensor; None if it is not known."""
+    if name == "extend" and args and extend_number_list(numbers, args[0]):
         return Constant(None)
-    return call_tensor(numbers, name, args)
+    return call_tensor_method(numbers, name, args)
 
 
-def _rendered_chat(given: Arguments) -> RenderedChat | None:
-    """What `apply_chat_template(messages, tokenize=False)` gives; None where it gives ids, or of unknown messages."""
+def _render_chat_as_text(given: Arguments) -> RenderedChat | None:
+    """The result of `apply_chat_template(messages, tokenize=False)`; None if it gives ids, or for
+    unknown messages.
+    """
     messages = given.args[0] if given.args else given.keywords.get("conversation")
     is_text = constant_of(given.keywords.get("tokenize")) is False
     if messages is None or not is_text or not isinstance(messages, Sequence):

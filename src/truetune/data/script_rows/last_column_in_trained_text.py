@@ -1,4 +1,6 @@
-"""The column of a file that stands last in a text which a training script makes of a row: most often the answer."""
+"""Finds the column of a file whose text comes last in the text that a script trains on: most often
+the answer.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,19 @@ class LastColumn(NamedTuple):
     """Characters of the whole text that follow"""
 
 
-def columns_in(columns: Mapping[str, str], whole: str) -> Iterator[str]:
-    """The columns whose text stands in a whole text, in their order."""
+def columns_with_text_in(columns: Mapping[str, str], whole: str) -> Iterator[str]:
+    """The columns whose text occurs in a whole text, in the order of the text."""
     for name, text in columns.items():
         if text.strip() and text.strip() in whole:
             yield name
 
 
 def find_last_column(columns: Mapping[str, str], whole: str) -> LastColumn | None:
-    """The column that stands last in a text; None where fewer than two do, for then nothing stands before it."""
+    """The column whose text comes last in a whole text; None if fewer than two occur in it, for
+    then nothing comes before it.
+    """
     ends: list[tuple[int, int, str]] = []
-    for name in columns_in(columns, whole):
+    for name in columns_with_text_in(columns, whole):
         text = columns[name].strip()
         ends.append((whole.rindex(text) + len(text), len(text), name))
     if len(ends) < 2:

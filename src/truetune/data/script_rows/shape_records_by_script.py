@@ -1,4 +1,5 @@
-"""Records of a file as a training script shapes them, where a script is named as the format of the rows.
+"""Replaces the records of a file by what a training script makes of them, if a script is named as
+the rows' format.
 
 `--data-format train.py` says: the rows are what train.py makes of them. Each record is replaced by the row that the
 script makes of its line; a row that the script leaves out is left out.
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from truetune.data.find_data_files import Source
 from truetune.data.read_file_records import Record
-from truetune.data.script_rows.trained_rows import ScriptRow, read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRow, read_trained_rows
 from truetune.settings.run_spec import FormatName
 
 
@@ -33,11 +34,15 @@ def shape_records(
         DataError: the script's rows can't be followed.
     """
     row_of_line = read_trained_rows(script).rows_of_file(Path(str(source.path)))
-    return (records if row_of_line is None else _shaped(records, row_of_line)), None
+    return (records if row_of_line is None else _replace_by_script_rows(records, row_of_line)), None
 
 
-def _shaped(records: Iterable[Record], row_of_line: dict[int, ScriptRow]) -> Iterator[Record]:
-    """The records of lines that the script makes rows of."""
+def _replace_by_script_rows(
+    records: Iterable[Record], row_of_line: dict[int, ScriptRow]
+) -> Iterator[Record]:
+    """The records of the lines that the script makes rows of, with these rows in place of their
+    own.
+    """
     for record in records:
         made = row_of_line.get(record.line)
         if made is not None:
