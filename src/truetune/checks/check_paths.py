@@ -87,7 +87,7 @@ from truetune.errors import (
     UsageError,
     name_list,
 )
-from truetune.logs.files_beside import FilesBeside
+from truetune.logs.findings_in_files_beside_log import FilesBeside
 from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
@@ -1446,7 +1446,7 @@ def _read_start(path: Path) -> str:
 def _diagnose_outputs(path: Path, seen: PathsCheck) -> None:
     """Judge the training that the outputs of a notebook show, or of the notebooks in a folder, as the log of a run."""
     from truetune.checks.diagnose_log import diagnose
-    from truetune.logs.read_run import read_run
+    from truetune.logs.read_run_log import read_run
 
     notebooks = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
     for notebook in notebooks[:MAX_NOTEBOOKS]:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.logs.console.examples import EXAMPLES
 from truetune.cli import truetune_group
-from truetune.logs.console.line_prefixes import clean_line
 from truetune.logs.console.messages import (
     MESSAGES,
     KnownMessage,
@@ -16,6 +15,7 @@ from truetune.logs.console.messages import (
     message_of_exception,
     message_of_line,
 )
+from truetune.logs.console.strip_line_prefixes import strip_codes_and_prefixes
 
 CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
 
@@ -26,7 +26,7 @@ CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
 def test_a_message_is_recognised(name: str, text: str) -> None:
     message = find_message(name)
     assert message is not None
-    line = clean_line(text, 1).text.strip()
+    line = strip_codes_and_prefixes(text, 1).text.strip()
     found = message_of_exception(text) if message.shown == "exception" else message_of_line(line)
     assert found is message
 
@@ -66,7 +66,7 @@ def test_a_message_says_why_what_next_and_where_from(message: KnownMessage) -> N
     ],
 )
 def test_words_inside_a_line_are_no_message(text: str) -> None:
-    assert message_of_line(clean_line(text, 1).text.strip()) is None
+    assert message_of_line(strip_codes_and_prefixes(text, 1).text.strip()) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_words_inside_a_line_are_no_message(text: str) -> None:
     ],
 )
 def test_a_model_that_is_whole_on_the_gpu_is_no_message(line: str) -> None:
-    assert message_of_line(clean_line(line, 1).text.strip()) is None
+    assert message_of_line(strip_codes_and_prefixes(line, 1).text.strip()) is None
 
 
 def test_a_shared_segment_that_may_not_be_made_is_no_full_memory() -> None:

@@ -49,8 +49,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
-from truetune.logs.preference_curves import all_logps_are_zero, estimate_label_smoothing
-from truetune.logs.robust_statistics import fit_trend, warmup_slope
+from truetune.logs.dpo_settings_from_curves import all_logps_are_zero, estimate_label_smoothing
+from truetune.logs.robust_statistics import fit_robust_trend, warmup_slope
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 20
@@ -281,7 +281,7 @@ class DpoStuckAtLn2(LogRule):
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
         rise = RISE_AT_LOW_RATE if self._ends_at_a_low_rate() else RISE
         # A few records of small batches have a wide interval of the slope; the level of the second half is surer.
-        is_flat = fit_trend(margins).high * span < rise or _highest_level(margins) < rise
+        is_flat = fit_robust_trend(margins).high * span < rise or _highest_level(margins) < rise
         return near and not apart and is_flat and abs(last) < rise
 
     def _ends_at_a_low_rate(self) -> bool:

@@ -51,8 +51,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.reward_signal import (
-    is_always_full_share,
+from truetune.logs.reward_and_length_signal import (
+    is_share_always_one,
     share_of_cut_off_answers,
     share_of_prompts_without_signal,
 )
@@ -85,7 +85,7 @@ class NoRewardSignal(LogRule):
             )
             return
         share = share_of_prompts_without_signal(log)
-        if is_always_full_share(share):
+        if is_share_always_one(share):
             yield self._found(share, f"in every one of {share.step.size:,} records")
         elif share and min(float(np.median(share.value)), self._at_first(share)) >= MIN_DEAD_SHARE:
             yield self._found(
@@ -114,7 +114,7 @@ class NoRewardSignal(LogRule):
         )
 
     def _remedy(self, reward: Curve) -> str:
-        if is_always_full_share(share_of_cut_off_answers(self.subject)):
+        if is_share_always_one(share_of_cut_off_answers(self.subject)):
             return (
                 "give the answers room first (max_completion_length): all of them are cut, so none"
                 " can be graded"

@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.server_caps import HOW_TO_RAISE, SPELLED, find_cap, find_cap_beside, setting_of
 from truetune.logs.console.server_requests import RequestQueue
-from truetune.logs.files_beside import ADAPTERS_AT_ONCE
+from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""
@@ -78,7 +78,7 @@ class ServerCapMakesRequestsWait(OutputRule):
             return
         setting = setting_of(self.subject)
         cause, cases = self._named_cap(queue)
-        adapters = next(iter(self.subject.files_beside.all_named(ADAPTERS_AT_ONCE)), None)
+        adapters = next(iter(self.subject.files_beside.settings_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
             # A batch mixes so many adapters: requests of the others wait, however few are worked on.
             yield self.finding(

@@ -52,7 +52,7 @@ class TextIndex:
                     # A text of two rows tells neither.
                     known[key] = place if key not in known else None
 
-    def places_in(self, row: Mapping[str, Any]) -> dict[str, set[Place]]:
+    def source_places_by_column(self, row: Mapping[str, Any]) -> dict[str, set[Place]]:
         """For each column, the rows of the file whose text of that column occurs in a row that the
         script makes.
         """
@@ -75,7 +75,7 @@ def source_place_of_row(found: Mapping[str, set[Place]], known: Place | None) ->
     known by the order of the rows, otherwise that of its first text.
 
     Args:
-        found: What `places_in` tells of it.
+        found: What `source_places_by_column` tells of it.
         known: The place by the order of the rows; None where there is none.
     """
     places = set().union(*found.values())
@@ -92,7 +92,7 @@ def find_mispairing(found: Iterable[Mapping[str, set[Place]]]) -> Mispairing | N
     not.
 
     Args:
-        found: Of each row that is made, what `places_in` tells.
+        found: Of each row that is made, what `source_places_by_column` tells.
     """
     total = mispaired = 0
     first: Mispairing | None = None

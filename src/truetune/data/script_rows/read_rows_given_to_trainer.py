@@ -478,9 +478,9 @@ def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> 
         return None
     places = [one.place for one in items if isinstance(one, Row) and one.place is not None]
     if len(places) != len(items):
-        places = run.files.places_of(Sequence("list", items)) or []
+        places = run.files.places_of_rows_in_file(Sequence("list", items)) or []
     if collator is not None:
-        batches = [run.call_with(collator, (Sequence("list", [one]),)) for one in items]
+        batches = [run.call_script_function(collator, (Sequence("list", [one]),)) for one in items]
         items = [_only_row_of_batch(one) for one in batches]
     items = _name_ids_and_labels_in_tuples(items)
     made = table_of_dictionaries(Sequence("list", items), places)
@@ -621,10 +621,12 @@ def _trained_text_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> li
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
-    raw = [run.files.texts_read(place) for place, _, _ in shaped]
+    raw = [run.files.texts_of_columns_read(place) for place, _, _ in shaped]
     trained_rows = [read for _, read, _ in shaped]
     # Of rows that are put together of several ones, no column is lost: it stands beside another row's.
-    is_mispaired = index is not None and bool(find_mispairing(map(index.places_in, trained_rows)))
+    is_mispaired = index is not None and bool(
+        find_mispairing(map(index.source_places_by_column, trained_rows))
+    )
     lost = () if is_mispaired else find_lost_columns(raw, trained_rows)
     return [
         _TrainedRow(
@@ -632,7 +634,7 @@ def _trained_text_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> li
             read,
             run.files.left_over(place, trained),
             {name: before[name] for name in lost if name in before},
-            run.files.values_read(place),
+            run.files.values_of_columns_read(place),
         )
         for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
@@ -656,7 +658,7 @@ def _rows_as_trainer_reads_them(
         )
         place = row.place
         if index is not None and read is not None:
-            place = source_place_of_row(index.places_in(read), place)
+            place = source_place_of_row(index.source_places_by_column(read), place)
         if read is None or place is None:
             return []
         trained = [row.entries[name] for name in names if name in row.entries and shape is None]
@@ -668,14 +670,18 @@ def _text_index_of_files(run: ConcreteRun, rows: int) -> TextIndex | None:
     """The index of the texts in the files that a script read; None if they are too many to look
     each up in each row.
     """
-    texts = run.files.plain_rows(MAX_INDEXED_ROWS + 1)
+    texts = run.files.first_rows_with_texts(MAX_INDEXED_ROWS + 1)
     return None if max(rows, len(texts)) > MAX_INDEXED_ROWS else TextIndex(texts)
 
 
 def _find_mispaired_rows(run: ConcreteRun, rows: list[_TrainedRow]) -> Mispairing | None:
     """The rows that pair texts of different rows of a file, if nearly all do; None otherwise."""
     index = _text_index_of_files(run, len(rows))
-    return None if index is None else find_mispairing(index.places_in(row.row) for row in rows)
+    return (
+        None
+        if index is None
+        else find_mispairing(index.source_places_by_column(row.row) for row in rows)
+    )
 
 
 def _trained_token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
@@ -694,7 +700,7 @@ def _trained_token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> l
     return [
         row._replace(
             left_over=run.files.left_over(row.place, values),
-            read=run.files.values_read(row.place),
+            read=run.files.values_of_columns_read(row.place),
         )
         for row, values in zip(rows, kept, strict=True)
     ]
@@ -738,7 +744,7 @@ def _row_of_formatting_func(run: ConcreteRun, shape: Value, row: Row) -> PlainRo
     """The row that `formatting_func` makes of a row; None if it is not known."""
     if not isinstance(shape, Function | Partial):
         return None
-    given = run.call_with(shape, (row,))
+    given = run.call_script_function(shape, (row,))
     if isinstance(given, Sequence) and len(given.items) == 1:
         given = given.items[0]
     return _row_of_text_or_chat(given)

@@ -75,7 +75,7 @@ class RowFiles:
                 return not any(part.startswith(".") for part in parts)
         return False
 
-    def matching(self, pattern: str) -> list[str]:
+    def names_matching_glob(self, pattern: str) -> list[str]:
         """The names of the files that a glob fits, `data/*.jsonl`, in order."""
         for folder in self.folders:
             try:
@@ -87,7 +87,7 @@ class RowFiles:
                 return sorted(names)
         return []
 
-    def places_of(self, rows: Value) -> list[Place] | None:
+    def places_of_rows_in_file(self, rows: Value) -> list[Place] | None:
         """The places in a file from which a list may be made row by row; None if no file, or
         several, has as many rows.
 
@@ -120,7 +120,7 @@ class RowFiles:
         self.read[path] = list(by_place)
         return make_table(rows)
 
-    def note_read(self, row: Mapping, name: Any = None) -> None:
+    def note_column_read(self, row: Mapping, name: Any = None) -> None:
         """Note that the script reads a column of a row; all columns without a name."""
         self.columns_read.update(row.entries if name is None else [name])
 
@@ -150,7 +150,7 @@ class RowFiles:
             and value.value not in kept_texts
         }
 
-    def plain_rows(self, most: int) -> list[tuple[Place, dict[str, str]]]:
+    def first_rows_with_texts(self, most: int) -> list[tuple[Place, dict[str, str]]]:
         """The first rows of the files that were read, each with its texts by column."""
         places = [place for read in self.read.values() for place in read][:most]
         return [(place, self._texts_of_file_row(place)) for place in places]
@@ -164,12 +164,12 @@ class RowFiles:
             if isinstance(value, Constant) and _is_known_text(value)
         }
 
-    def texts_read(self, place: Place) -> dict[str, str]:
+    def texts_of_columns_read(self, place: Place) -> dict[str, str]:
         """The texts of a file's row in the columns that the script reads, by column."""
         texts = self._texts_of_file_row(place)
         return {name: text for name, text in texts.items() if name in self.columns_read}
 
-    def values_read(self, place: Place) -> dict[str, str]:
+    def values_of_columns_read(self, place: Place) -> dict[str, str]:
         """The texts and numbers of a file's row in the columns that the script reads, as text, by
         column.
         """

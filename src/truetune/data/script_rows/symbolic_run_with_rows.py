@@ -177,9 +177,9 @@ class ConcreteRun(Interpreter):
         no such method.
         """
         method = self._attribute(instance, name, None)
-        return self.call_with(method, args) if isinstance(method, Function) else None
+        return self.call_script_function(method, args) if isinstance(method, Function) else None
 
-    def call_with(
+    def call_script_function(
         self, function: Value, args: tuple[Value, ...], named: dict[str, Value] | None = None
     ) -> Value:
         """The result of calling a function of the script with these arguments."""
@@ -211,7 +211,7 @@ class ConcreteRun(Interpreter):
         if isinstance(iterable, Sequence) and not iterable.is_open:
             return list(iterable.items)
         if isinstance(iterable, Row):
-            self.files.note_read(iterable)
+            self.files.note_column_read(iterable)
         if isinstance(iterable, Mapping) and not iterable.is_open and iterable.rest is None:
             return [Constant(key) for key in iterable.entries]
         return super()._items_of(iterable)
@@ -296,7 +296,7 @@ class ConcreteRun(Interpreter):
         for value in (*given.args, *given.keywords.values()):
             if isinstance(value, Row):
                 # What a library makes of a whole row is not known: it may read any column.
-                self.files.note_read(value)
+                self.files.note_column_read(value)
         return super()._event(names, method, receiver, given, node, home)
 
     # Operators, attributes, items
@@ -383,7 +383,7 @@ class ConcreteRun(Interpreter):
         noted as read.
         """
         if isinstance(base, Row):
-            self.files.note_read(base, plain_key(key))
+            self.files.note_column_read(base, plain_key(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
         text = constant_of(base)
@@ -408,7 +408,7 @@ class ConcreteRun(Interpreter):
         """
         name = constant_of(key)
         if isinstance(name, str) and table.rows:
-            self.files.note_read(table.rows[0], name)
+            self.files.note_column_read(table.rows[0], name)
 
     def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
         """The arguments of a call. A row that is unpacked by `**row` counts as read whole."""
@@ -416,7 +416,7 @@ class ConcreteRun(Interpreter):
             if keyword.arg is None and isinstance(keyword.value, ast.Name):
                 unpacked = self.evaluate(keyword.value, scope)
                 if isinstance(unpacked, Row):
-                    self.files.note_read(unpacked)
+                    self.files.note_column_read(unpacked)
         return super()._arguments(node, scope)
 
     def _set_item(
@@ -458,7 +458,7 @@ class ConcreteRun(Interpreter):
             return self._call_method_on_table(receiver, name, given)
         if isinstance(receiver, Row):
             # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
-            self.files.note_read(receiver, plain_key(given.args[0]) if given.args else None)
+            self.files.note_column_read(receiver, plain_key(given.args[0]) if given.args else None)
         if isinstance(receiver, Mapping) and _are_tables(receiver):
             return self._call_method_on_each_table(receiver, name, given)
         if isinstance(receiver, OpenFile):
@@ -490,7 +490,7 @@ class ConcreteRun(Interpreter):
         if receiver.kind == MATCH:
             return _groups_of_match(receiver, name, given)
         if receiver.kind == COLUMN:
-            return call_column_method(receiver, name, given.args, self.call_with)
+            return call_column_method(receiver, name, given.args, self.call_script_function)
         return _call_method_on_numbers(receiver, name, given.args)
 
     def _call_method_on_tokenizer(self, name: str, given: Arguments) -> Value | None:
@@ -528,7 +528,7 @@ class ConcreteRun(Interpreter):
             return self._apply_to_rows(table, given)
         if name == "assign":
             return self._assign_columns(table, given)
-        made = call_table_method(table, name, given.args, given.keywords, self.call_with)
+        made = call_table_method(table, name, given.args, given.keywords, self.call_script_function)
         return made
 
     def _apply_to_rows(self, table: Table, given: Arguments) -> Value | None:
@@ -537,7 +537,7 @@ class ConcreteRun(Interpreter):
         """
         if not given.args or constant_of(given.keywords.get("axis")) not in (1, "columns"):
             return None
-        results = [self.call_with(given.args[0], (row,)) for row in table.rows]
+        results = [self.call_script_function(given.args[0], (row,)) for row in table.rows]
         if results and all(isinstance(one, Mapping) for one in results):
             places = [row.place for row in table.rows if row.place is not None]
             return table_of_dictionaries(Sequence("list", list(results)), places)
@@ -551,7 +551,7 @@ class ConcreteRun(Interpreter):
                 return None
             is_function = isinstance(value, Function | Partial)
             made = add_table_column(
-                made, name, self.call_with(value, (made,)) if is_function else value
+                made, name, self.call_script_function(value, (made,)) if is_function else value
             )
         return made
 
@@ -613,7 +613,7 @@ class ConcreteRun(Interpreter):
 
     def _glob(self, pattern: Any) -> Value | None:
         """The list of the names of files that a pattern fits; None if there are none."""
-        names = self.files.matching(pattern) if isinstance(pattern, str) else []
+        names = self.files.names_matching_glob(pattern) if isinstance(pattern, str) else []
         return Sequence("list", [Constant(one) for one in names]) if names else None
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
@@ -663,7 +663,7 @@ class ConcreteRun(Interpreter):
         if name == "pandas.Series":
             return _pandas_series(first)
         if name == "datasets.Dataset.from_dict" and first is not None:
-            return table_of_column_lists(first, self.files.places_of(first))
+            return table_of_column_lists(first, self.files.places_of_rows_in_file(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
             return first
         if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
@@ -676,7 +676,7 @@ class ConcreteRun(Interpreter):
         """A table of a list of rows, or of a dictionary of columns; None if it is not known."""
         if rows is None:
             return None
-        places = self.files.places_of(rows)
+        places = self.files.places_of_rows_in_file(rows)
         return table_of_dictionaries(rows, places) or table_of_column_lists(rows, places)
 
     def _parse_yaml_settings(self, given: Value) -> Value | None:
@@ -713,7 +713,7 @@ class ConcreteRun(Interpreter):
         function = given.keywords["key"]
         if not items or not isinstance(function, Function | Partial):
             return None
-        keys = [constant_of(self.call_with(function, (one,))) for one in items]
+        keys = [constant_of(self.call_script_function(function, (one,))) for one in items]
         if any(key is NO_CONSTANT for key in keys):
             return None
         is_reversed = constant_of(given.keywords.get("reverse")) is True
@@ -732,7 +732,7 @@ class ConcreteRun(Interpreter):
         known = self._items_of(items)
         if known is None or not isinstance(function, Function | Partial):
             return None
-        given = [self.call_with(function, (one,)) for one in known]
+        given = [self.call_script_function(function, (one,)) for one in known]
         if name == "map":
             return Sequence("list", given)
         verdicts = [constant_of(one) for one in given]
@@ -753,8 +753,8 @@ class ConcreteRun(Interpreter):
             if isinstance(named, Mapping)
             else {}
         )
-        rows = self.call_with(given.args[0], (), keywords)
-        return table_of_dictionaries(rows, self.files.places_of(rows))
+        rows = self.call_script_function(given.args[0], (), keywords)
+        return table_of_dictionaries(rows, self.files.places_of_rows_in_file(rows))
 
     def _table_of_file(self, name: Value | None) -> Table | None:
         """The table of the rows in a file that a script names; None if there is none."""
@@ -793,7 +793,9 @@ class ConcreteRun(Interpreter):
         """
         pattern = constant_of(names)
         if isinstance(pattern, str) and has_magic(pattern):
-            names = Sequence("list", [Constant(name) for name in self.files.matching(pattern)])
+            names = Sequence(
+                "list", [Constant(name) for name in self.files.names_matching_glob(pattern)]
+            )
         if not isinstance(names, Sequence):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]

@@ -345,12 +345,8 @@ def _change_columns(
     if method == "rename" and "columns" in keywords:
         first, method = keywords["columns"], "rename_columns"
     if method == "rename_column":
-        names = (
-            _column_names_in_value(first),
-            _column_names_in_value(
-                _argument_by_name_or_position(args, keywords, 1, "new_column_name")
-            ),
-        )
+        new = _argument_by_name_or_position(args, keywords, 1, "new_column_name")
+        names = (_column_names_in_value(first), _column_names_in_value(new))
         if not (len(names[0]) == len(names[1]) == 1):
             return None
         return _rename_columns(table, {names[0][0]: names[1][0]})

@@ -331,7 +331,7 @@ def _rewards(
         given = {name: value for name, value in given.items() if name in taken}
     run.is_judging = True
     try:
-        result = run.call_with(function, (), given)
+        result = run.call_script_function(function, (), given)
     except _ConversionError:
         return []  # no handler: the run ends there, and says so
     finally:
