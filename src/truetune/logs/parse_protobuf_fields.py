@@ -2,7 +2,8 @@
 
 The two formats that need it (TensorBoard's events and W&B's offline runs) use about a dozen fields. The `protobuf`
 package would be a dependency with generated classes, whose versions conflict with those of users' trainers. The price
-is that callers know field numbers, and check a field's kind themselves (`varint_as_signed_int`, `field_as_bytes`, `field_as_float`).
+is that callers know field numbers, and check a field's kind themselves (`varint_as_signed_int`,
+`field_as_bytes`, `field_as_float`).
 
 Source: protobuf.dev/programming-guides/encoding.
 """

@@ -135,8 +135,9 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
     """How many steps each took of how many rows, as far as these are known."""
     if own.rows and other.rows:
         return (
-            f"the run took {own.steps:,} optimizer steps of {own.rows_per_full_step_as_text} rows each, where {other.name} took"
-            f" {other.steps:,} of {other.rows_per_full_step_as_text} over as many rows"
+            f"the run took {own.steps:,} optimizer steps of {own.rows_per_full_step_as_text} rows each,"
+            f" where {other.name} took {other.steps:,} of {other.rows_per_full_step_as_text} over as"
+            " many rows"
         )
     return (
         f"the run took {own.steps:,} optimizer steps over {own.epochs:.3g} epochs, where {other.name} took"

@@ -677,8 +677,8 @@ class MemoryStory:
         if batch == 1 and checkpointing and self.least_gib_of_states is not None:
             yield (
                 f"weights, gradients and optimizer states of {self.settings.trained:,} trained parameters are"
-                f" {self.least_gib_of_states:.0f} GiB at least, more than the GPU has: share them out (FSDP or ZeRO stage 3),"
-                " or train an adapter"
+                f" {self.least_gib_of_states:.0f} GiB at least, more than the GPU has: share them out"
+                " (FSDP or ZeRO stage 3), or train an adapter"
             )
         elif batch == 1 and checkpointing and not self.failed_after_many_steps:
             yield (

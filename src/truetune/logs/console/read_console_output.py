@@ -24,9 +24,9 @@ from truetune.logs.console.layers_on_cpu_or_gpu import LayerDeviceReader, LayerD
 from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.messages import (
     KnownMessage,
-    find_message,
-    message_of_exception,
-    message_of_line,
+    known_message_of_exception,
+    known_message_of_line,
+    message_by_name,
 )
 from truetune.logs.console.missing_weights_are_new_heads import WeightReportReader
 from truetune.logs.console.nccl_transports import NcclTransports, TransportReader
@@ -448,7 +448,7 @@ class ConsoleReader:
         self._tail.append(line)
         if not EPILOGUE_LINE.match(line.text) and not line.level and not reader.is_inside:
             self._now.plain += 1
-        if not reader.is_inside and (known := message_of_line(line.text.strip())) is not None:
+        if not reader.is_inside and (known := known_message_of_line(line.text.strip())) is not None:
             self._count_known_message(known, line)
 
     def _count_known_message(self, known: KnownMessage, line: ConsoleLine) -> None:
@@ -478,7 +478,7 @@ class ConsoleReader:
 
     def _notice_of_message(self, name: str, printed: _PrintedMessage) -> Notice:
         """A known message as the output shows it."""
-        known = find_message(name)
+        known = message_by_name(name)
         assert known is not None
         return Notice(
             known,
@@ -492,7 +492,7 @@ class ConsoleReader:
         """The notice that a whole model is on the CPU, if no line says so by itself; only a note if
         no GPU was meant.
         """
-        layers, known = self._layers.finish(), find_message(WITHOUT_GPU)
+        layers, known = self._layers.finish(), message_by_name(WITHOUT_GPU)
         if (
             known is None
             or not layers.is_all_on_cpu
@@ -553,15 +553,15 @@ class ConsoleReader:
         """The known message of an exception, or one printed elsewhere that says more exactly what
         it means.
         """
-        known = message_of_exception(raised.text)
+        known = known_message_of_exception(raised.text)
         if known is not None and known.name == DISK_FULL:
             # Python's shared memory says the same as a full disk, without the name of a file.
             if any(SHARED_MEMORY_FILE.search(frame.file) for frame in raised.frames):
-                return find_message(SHARED_MEMORY_FULL)
+                return message_by_name(SHARED_MEMORY_FULL)
         if known is not None:
             for name in known.refined_by:
                 if name in self._noticed:
-                    return find_message(name)
+                    return message_by_name(name)
         return known
 
     def _frames_above(self, line: ConsoleLine) -> tuple[Frame, ...]:
@@ -579,7 +579,7 @@ class ConsoleReader:
         tail = [line for line in self._tail if line.text.strip()]
         tail = [line for line in tail if not EPILOGUE_LINE.match(line.text)]
         for place, line in enumerate(reversed(tail[-LED_ERROR_LINES:])):
-            if message_of_line(line.text.strip()) is not None:
+            if known_message_of_line(line.text.strip()) is not None:
                 continue
             # Words like these stand in ordinary output too (a row about CUDA errors). In the very last lines of a run
             # that did not say it was done, they are more likely what ended it.
@@ -617,7 +617,7 @@ def _is_text_of_known_exception(text: str, *, anywhere: bool) -> bool:
     """Is a text that of a known exception: at its beginning, or `anywhere` in it if a logger calls
     it an error?
     """
-    known = message_of_exception(text)
+    known = known_message_of_exception(text)
     if known is None:
         return False
     match = known.pattern.search(text)
@@ -645,13 +645,13 @@ def _most_telling_exception(chain: ExceptionChain) -> PrintedException:
     if is_stopped_by_hand(chain.last):
         return chain.last  # what was handled when the key was pressed did not end the run
     own = [raised for raised in chain.raised if not _only_reports_other_failure(raised)]
-    known = (raised for raised in own if message_of_exception(raised.text) is not None)
+    known = (raised for raised in own if known_message_of_exception(raised.text) is not None)
     return next(known, (own or list(chain.raised))[0])
 
 
 def _only_reports_other_failure(raised: PrintedException) -> bool:
     """Does an exception only report that something else failed?"""
-    known = message_of_exception(raised.text)
+    known = known_message_of_exception(raised.text)
     return (known is not None and known.is_consequence) or raised.type in ("SystemExit",)
 
 
@@ -675,7 +675,7 @@ def _only_reports_killed_or_waiting(failure: Failure, ends: tuple[Notice, ...]) 
 
 def is_stopped_by_hand(raised: PrintedException) -> bool:
     """Did the user stop the run?"""
-    known = message_of_exception(raised.text)
+    known = known_message_of_exception(raised.text)
     return known is not None and known.name == "stopped-by-hand"
 
 

@@ -15,7 +15,7 @@ __all__ = [
     "MESSAGES",
     "KnownMessage",
     "Shown",
-    "find_message",
-    "message_of_exception",
-    "message_of_line",
+    "known_message_of_exception",
+    "known_message_of_line",
+    "message_by_name",
 ]
