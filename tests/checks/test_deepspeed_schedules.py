@@ -12,7 +12,7 @@ import yaml
 
 import truetune
 from truetune.checks.lint import lint
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 LOOP = "import deepspeed\nengine, opt, _, _ = deepspeed.initialize({})\nengine.backward(loss)\n"
 ADAM = {"type": "AdamW", "params": {"lr": 2e-5}}

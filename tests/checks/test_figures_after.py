@@ -24,7 +24,7 @@ from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.model_evidence import ModelEvidence
 from truetune.generation.server_observations import ServerObservations
-from truetune.logs.record_files import add_trainer_state
+from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.settings.run_spec import RunSpec
 
 TOWNS = (

@@ -10,8 +10,8 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.read_run import read_run
-from truetune.logs.time_shares import measure_time_shares
+from truetune.logs.read_run_log import read_run
+from truetune.logs.share_of_time_beside_training import measure_time_shares
 from truetune.parsing.read_nvidia_smi_output import MIB, read_nvidia_smi
 from truetune.settings.run_spec import RunSpec
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas
 import pytest
 
-from truetune.data.script_rows.frame_columns import call_column, operate_on_columns
-from truetune.data.script_rows.row_table import COLUMN
+from truetune.data.script_rows.dataframe_columns import call_column_method, operate_on_columns
+from truetune.data.script_rows.tables_with_known_rows import COLUMN
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import to_value
 from truetune.source.symbolic_execution.values import Constant, Sequence, Value
@@ -66,9 +66,9 @@ def test_missing_values_are_unequal_to_all(sign: str, other: Any) -> None:
 def test_methods_on_missing_values(method: str, given: list[Any]) -> None:
     wanted = getattr(pandas.Series(HOLES, dtype=object), method)(*given).tolist()
     args = tuple(to_value(one) for one in given)
-    assert items_of(call_column(column_of(HOLES), method, args, no_call)) == wanted
+    assert items_of(call_column_method(column_of(HOLES), method, args, no_call)) == wanted
 
 
 @pytest.mark.parametrize("method", ["to_frame", "sort_index", "sort_values", "cumsum"])
 def test_other_methods_are_not_known(method: str) -> None:
-    assert call_column(column_of(NUMBERS), method, (), no_call) is None
+    assert call_column_method(column_of(NUMBERS), method, (), no_call) is None

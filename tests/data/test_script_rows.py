@@ -11,9 +11,9 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.known_functions import is_quick_pattern
-from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.compute_python_functions import is_regex_of_bounded_time
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
 from truetune.errors import DataError
 from truetune.settings.run_spec import RunSpec
 from truetune.source.symbolic_execution.values import Sequence
@@ -443,9 +443,9 @@ def test_a_script_can_not_take_long(bomb: str, tmp_path: Path) -> None:
 
 
 def test_patterns_that_may_take_long_are_not_tried() -> None:
-    assert is_quick_pattern(r"\s+", 10_000)
-    assert not is_quick_pattern(r"(a+)+$", 40)
-    assert not is_quick_pattern(r".*.*.*x", 1_000)
+    assert is_regex_of_bounded_time(r"\s+", 10_000)
+    assert not is_regex_of_bounded_time(r"(a+)+$", 40)
+    assert not is_regex_of_bounded_time(r".*.*.*x", 1_000)
 
 
 def test_check_judges_what_the_script_makes(tmp_path: Path) -> None:

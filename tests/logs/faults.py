@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.logs.healthy import Record, Rng, State, healthy
 from truetune.checks.rule_catalogue import all_rules
-from truetune.logs.record_files import add_trainer_state
+from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 

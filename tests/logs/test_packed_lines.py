@@ -8,7 +8,7 @@ import pytest
 
 from truetune.checks.count_optimizer_steps import steps_of_log
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 TOKENIZED = (
     "Tokenizing Prompts (num_proc=16): 100%|####| 260/260 [00:01<00:00, 184.22 examples/s]\n"

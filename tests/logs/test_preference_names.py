@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 from truetune.logs.run_log import TrainingKind
 
 Line = Callable[[int, float, float], str]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.printed_records import parse_printed_record
-from truetune.logs.read_run import read_run
+from truetune.logs.parse_printed_records import parse_printed_record
+from truetune.logs.read_run_log import read_run
 
 MEGATRON = (
     " [2026-02-09 01:00:09] iteration {step:8d}/    2000 | consumed samples: 256 | learning rate: 1.0E-05 |"

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from truetune.checks.diagnose_log import diagnose
 from truetune.errors import DataError
-from truetune.logs.metric_names import canonical_name
-from truetune.logs.read_run import is_run, read_run
+from truetune.logs.canonical_metric_names import canonical_metric_name
+from truetune.logs.read_run_log import is_folder_of_run_log, read_run
+from truetune.logs.read_tensorboard_events import crc32c_checksums, mask_checksum, read_event_file
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
-from truetune.logs.tensorboard_events import crc32c_checksums, mask_checksum, read_events
 
 STATE = {
     "max_steps": 6,
@@ -218,7 +218,7 @@ def test_what_is_no_log_is_named(name: str, text: str, says: str, tmp_path: Path
 def test_an_empty_folder_and_one_of_data_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "chats.jsonl").write_text('{"messages": []}\n')
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    assert not is_run(tmp_path)
+    assert not is_folder_of_run_log(tmp_path)
     with pytest.raises(DataError, match="looked for trainer_state"):
         read_run(tmp_path)
     with pytest.raises(DataError, match="no such file"):
@@ -262,7 +262,7 @@ def read_bytes(raw: bytes, folder: Path) -> RunLog:
     path = folder / "events.out.tfevents.1.host.1.0"
     path.write_bytes(raw)
     log_builder = RunLogBuilder(str(path), "TensorBoard")
-    read_events(path, log_builder)
+    read_event_file(path, log_builder)
     return log_builder.build()
 
 
@@ -313,7 +313,7 @@ def test_tensorboard_writes_what_is_read(tmp_path: Path) -> None:
     writer.add_text("args", "x" * 5000)
     writer.close()
     log = read_run(tmp_path)
-    assert is_run(tmp_path)
+    assert is_folder_of_run_log(tmp_path)
     assert np.allclose(log.curve("loss").value, [1 / step for step in range(1, 30)])
     assert np.allclose(log.curve("eval_loss").value, [2 / step for step in range(1, 30)])
     assert log.notes == ()
@@ -355,7 +355,7 @@ def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_names(name: str, ours: str) -> None:
-    assert canonical_name(name) == ours
+    assert canonical_metric_name(name) == ours
 
 
 def test_the_mean_of_a_run_is_no_loss(tmp_path: Path) -> None:

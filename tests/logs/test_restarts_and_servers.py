@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.printed_records import parse_printed_record
-from truetune.logs.run_log_builder import parse_number
+from truetune.logs.parse_printed_records import parse_printed_record
+from truetune.logs.run_log_builder import parse_logged_number
 
 
 def launch(steps: int, total: int = 100, begins: float = 2.0, first: int = 0) -> list[str]:
@@ -99,9 +99,9 @@ def test_other_exceptions_are_not_about_answers(lines: list[str], tmp_path: Path
 
 
 def test_nan_of_a_bar() -> None:
-    assert math.isnan(parse_number("nan.0") or 0.0)
-    assert parse_number("-inf.0") == -math.inf
-    assert parse_number("nano.0") is None
+    assert math.isnan(parse_logged_number("nan.0") or 0.0)
+    assert parse_logged_number("-inf.0") == -math.inf
+    assert parse_logged_number("nano.0") is None
     record = parse_printed_record("epoch 2 step 40/105 loss tensor(2.31, device='cuda:0') lr 1e-4")
     assert record is not None
     assert (record["loss"], record["epoch"], record["step"]) == ("2.31", "2", "40")

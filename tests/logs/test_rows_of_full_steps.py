@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.logs.sibling_runs import full_steps_in_words
+from truetune.logs.sibling_runs import rows_per_full_step_as_text
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from truetune.logs.sibling_runs import full_steps_in_words
     ],
 )
 def test_words(rows: float, steps: int, epochs: float, words: str) -> None:
-    assert full_steps_in_words(rows, steps, epochs) == words
+    assert rows_per_full_step_as_text(rows, steps, epochs) == words

@@ -16,8 +16,8 @@ from tests.logs.healthy import State, healthy
 from truetune.checks.count_optimizer_steps import SCARCE, steps_of_log
 from truetune.checks.diagnose_log import diagnose
 from truetune.checks.rule_catalogue import all_rules
-from truetune.logs.read_run import read_run
-from truetune.logs.record_files import add_trainer_state
+from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
+from truetune.logs.read_run_log import read_run
 from truetune.logs.run_log import DataFacts, RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 

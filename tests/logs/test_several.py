@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.errors import DataError, UsageError
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 
 def state(folder: Path, *losses: float, date: float = 1_700_000_000) -> Path:

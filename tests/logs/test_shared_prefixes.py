@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.logs.read_run import read_run
-from truetune.logs.shared_prefixes import without_shared_prefixes
+from truetune.logs.read_run_log import read_run
+from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
 from truetune.report.judgement_lines import judgement_lines
 from truetune.settings.run_spec import RunSpec
 
@@ -88,7 +88,7 @@ def test_tracebacks_of_two_containers_are_not_woven_together(tmp_path: Path) -> 
 )
 def test_beginnings_of_a_programs_own_lines_stay(lines: list[str]) -> None:
     pieces = [(line, number) for number, line in enumerate(lines, 1)]
-    assert list(without_shared_prefixes(pieces)) == pieces
+    assert list(strip_shared_prefixes(pieces)) == pieces
 
 
 def _assert_is_read(file: Path, *, line: int) -> None:

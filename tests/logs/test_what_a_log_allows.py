@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.logs.test_rules import found, log_of
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 ENDED, PEAK, NAN = (
     "learning-rate-ended-early",

@@ -146,7 +146,7 @@ def _columns(path: Path) -> Any:
 
 
 def _log(path: Path) -> Any:
-    from truetune.logs.read_run import read_run
+    from truetune.logs.read_run_log import read_run
 
     return read_run(path)
 
@@ -304,7 +304,7 @@ def parquet_file(kind: str) -> bytes:
 def events_file() -> bytes:
     import numpy as np
 
-    from truetune.logs.tensorboard_events import crc32c_checksums, mask_checksum
+    from truetune.logs.read_tensorboard_events import crc32c_checksums, mask_checksum
 
     def framed(body: bytes) -> bytes:
         def check(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from truetune.cli.shared_options import _parse_value
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.split_lines_into_stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 from truetune.parsing import InputLimitError, input_limits
 from truetune.parsing.decompress_within_limits import open_decompressed
 from truetune.parsing.input_limits import MAX_NESTING, ROW, SETTINGS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.logs.printed_records import parse_printed_record
+from truetune.logs.parse_printed_records import parse_printed_record
 from truetune.settings.stacks.find_config_consumer import launched_processes
 
 TRAIN = "llamafactory-cli train sft.yaml\n"

@@ -21,14 +21,21 @@ from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
-from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside
-from truetune.logs.metric_direction import is_share_metric
-from truetune.logs.printed_records import read_console_pieces
-from truetune.logs.read_run import read_run
+from truetune.logs.findings_in_files_beside_log import NOTHING_BESIDE, FilesBeside
+from truetune.logs.metric_direction import is_share_of_correct
+from truetune.logs.parse_printed_records import read_console_pieces
+from truetune.logs.read_run_log import read_run
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
-from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs, full_steps_in_words
-from truetune.logs.time_shares import measure_time_shares, step_seconds_of_training
+from truetune.logs.share_of_time_beside_training import (
+    measure_time_shares,
+    step_seconds_without_evaluations,
+)
+from truetune.logs.sibling_runs import (
+    count_rows_seen,
+    find_sibling_runs,
+    rows_per_full_step_as_text,
+)
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
 
@@ -197,7 +204,7 @@ def _names_of_unjudged_curves(log: RunLog) -> list[str]:
         if curve
         and name not in read
         and not name.startswith(PART_PREFIXES)
-        and not is_share_metric(name)
+        and not is_share_of_correct(name)
     )
 
 
@@ -293,12 +300,12 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
         yield (
             "an optimizer step has",
             # The rate is printed with three digits: the product is no count of rows.
-            f"{full_steps_in_words(rows, log.done_steps, log.epochs)} {unit}"
+            f"{rows_per_full_step_as_text(rows, log.done_steps, log.epochs)} {unit}"
             f" ({float(f'{rows:.3g}'):,.0f} in {log.done_steps:,.0f} optimizer"
             " steps, by the printed rate)",
         )
     shares = measure_time_shares(log)
-    seconds = step_seconds_of_training(log)
+    seconds = step_seconds_without_evaluations(log)
     if seconds is not None and seconds > SLOW_STEP_S:
         yield "a step takes", f"{seconds:.0f} s"
     if shares is not None and shares.share >= WORTH_A_WORD:

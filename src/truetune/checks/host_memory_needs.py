@@ -13,7 +13,7 @@ from typing import NamedTuple
 from truetune.checks.launch_files import LaunchFiles
 from truetune.checks.source.evidence.answering_models import is_float32_by_default
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     ADAPTED_BASE,
     LOADED_IN_FLOAT32,
     STATES_GIB,

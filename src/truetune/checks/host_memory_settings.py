@@ -13,7 +13,7 @@ from typing import Any
 from truetune.checks.job_gpus_and_processes import find_launches
 from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     HOST_GIB,
     LOADED_BY_EVERY_PROCESS,
     MEMORY_NOT_ASKED,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truetune.checks.launch_files import LocatedValue, first_set_value
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     LEAST_UNIT,
     LOSS_SCALE,
     OPTIMIZER_ON_CPU,

@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.hyperparameter_arguments import training_calls
 from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     NOTHING_BESIDE,
     AdapterBeside,
     FilesBeside,

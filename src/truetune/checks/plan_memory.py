@@ -29,10 +29,10 @@ from truetune.checks.source.model_loaded_beside_another import (
 )
 from truetune.checks.training_module import read_training_module
 from truetune.errors import DataError, UsageError
-from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.console.out_of_memory_message import MemoryFigures, read_memory_error
+from truetune.logs.console.out_of_memory_message import MemoryFigures, parse_memory_error
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
-from truetune.logs.read_run import read_run
+from truetune.logs.console.read_console_output import ConsoleOutput
+from truetune.logs.read_run_log import read_run
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
@@ -300,7 +300,7 @@ def _memory_error_of(output: ConsoleOutput | None) -> MemoryFigures | None:
     failure = output.failure if output is not None else None
     if failure is None or failure.message is None or failure.message.name != OUT_OF_MEMORY:
         return None
-    return read_memory_error(failure.raised.text)
+    return parse_memory_error(failure.raised.text)
 
 
 def _config_of_model(path: str) -> Config:

@@ -60,8 +60,7 @@ from truetune.checks.weights_beside import (
 )
 from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import TruetuneError
-from truetune.logs.compare_runs import outline_run
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     ADAPTERS_AT_ONCE,
     FILLED_TO_LIMIT,
     FROZEN_IN_CODE,
@@ -78,7 +77,8 @@ from truetune.logs.files_beside import (
     RunBeside,
     SettingBeside,
 )
-from truetune.logs.read_run import read_run
+from truetune.logs.outline_run_for_comparison import outline_run
+from truetune.logs.read_run_log import read_run
 from truetune.parsing.environment_variables_in_files import find_environment_settings
 from truetune.parsing.shell_commands import (
     CommandFile,

@@ -59,7 +59,7 @@ from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
-from truetune.logs.files_beside import FilesBeside, RunBeside
+from truetune.logs.findings_in_files_beside_log import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
 CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")
@@ -525,7 +525,7 @@ def _cap_of_server(
         cap = find_cap(log)
         if cap is not None and log.output is not None and cap.value < FEW_AT_ONCE:
             return cap.setting, cap.value, Case(cap.text, file=log.output.file, line=cap.line)
-    for one in beside.all_named(*CAP_NAMES) if beside is not None else ():
+    for one in beside.settings_named(*CAP_NAMES) if beside is not None else ():
         if isinstance(one.value, int) and one.value < FEW_AT_ONCE:
             return one.name, one.value, Case(one.text, file=one.file, line=one.line)
     return None

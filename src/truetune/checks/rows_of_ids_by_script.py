@@ -42,15 +42,18 @@ from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
 )
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
-from truetune.data.script_rows.find_shaping_script import training_scripts, within_time
-from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.data.script_rows.trained_rows import (
+from truetune.data.script_rows.find_row_shaping_script import (
+    take_while_time_is_left,
+    training_scripts,
+)
+from truetune.data.script_rows.read_rows_given_to_trainer import (
     CLASS,
     ScriptRow,
     ScriptRows,
     read_token_rows,
     read_trained_rows,
 )
+from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch as batch_of
 from truetune.errors import DataError, name_list
@@ -120,7 +123,7 @@ def find_rows_trained_by_script(scripts: Iterable[str]) -> tuple[str, ...]:
     """The files of rows that the one script among these trains which can be followed; none where several can."""
     stand_in = make_stand_in_tokenizer(RunSpec())
     found: list[tuple[str, ...]] = []
-    for script in within_time(training_scripts(scripts)):
+    for script in take_while_time_is_left(training_scripts(scripts)):
         for read in (read_trained_rows, lambda name: read_token_rows(name, stand_in)):
             try:
                 found.append(read(script).files)
@@ -161,7 +164,7 @@ def _find_rows_of_ids(
     """
     files = [Path(str(source.path)) for source in sources]
     found = []
-    for script in within_time(scripts):
+    for script in take_while_time_is_left(scripts):
         try:
             rows = read_token_rows(script, tokenizer)
         except DataError:

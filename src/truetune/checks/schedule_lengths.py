@@ -14,7 +14,7 @@ from truetune.checks.settings_in_code import setting_at_code_place
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import SCHEDULE_STEPS, SettingBeside
+from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.settings.located_document import read_config_text
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call

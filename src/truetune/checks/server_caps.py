@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from truetune.logs.console.server_requests import ServerCap
-from truetune.logs.files_beside import FilesBeside, SettingBeside
+from truetune.logs.findings_in_files_beside_log import FilesBeside, SettingBeside
 from truetune.logs.run_log import RunLog
 
 SETTING_OF_SERVER = {
@@ -61,4 +61,4 @@ def find_cap_in_files_beside(log: RunLog, value: int) -> SettingBeside | None:
 
 def _cap_in_files(files: FilesBeside, names: Iterable[str], value: int) -> SettingBeside | None:
     """The first of these settings that has this value."""
-    return next((one for one in files.all_named(*names) if one.value == value), None)
+    return next((one for one in files.settings_named(*names) if one.value == value), None)

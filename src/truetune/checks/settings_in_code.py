@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.logs.files_beside import SettingBeside
+from truetune.logs.findings_in_files_beside_log import SettingBeside
 from truetune.source.module import Module
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.data.script_rows.trained_rows import read_module_with_helpers
+from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import SpecError
 from truetune.settings.config import Config
 from truetune.settings.stacks.config_draft import holds_unknown

@@ -33,7 +33,7 @@ from truetune.checks.vllm_server_commands import (
     find_vllm_server_commands,
     model_of_server,
 )
-from truetune.data.script_rows.trained_rows import read_module_with_helpers
+from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.ollama_modelfiles_in_shell_scripts import modelfiles_in_script

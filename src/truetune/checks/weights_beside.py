@@ -18,7 +18,7 @@ from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     ADAPTER_SLOT_RANK,
     ADAPTER_SLOTS,
     CELL_RUN_AGAIN,

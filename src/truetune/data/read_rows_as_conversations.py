@@ -177,7 +177,7 @@ def _shape_by_script(
     if format is None or not is_script_format(format):
         return records, format
     # Here and not above: few runs name a script, and following one takes the whole reader of sources.
-    from truetune.data.script_rows.shape_records import shape_records
+    from truetune.data.script_rows.shape_records_by_script import shape_records
 
     return shape_records(records, source, format)
 

@@ -24,7 +24,7 @@ from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.sample_files import read_passes_with_limits
-from truetune.logs.read_run import is_run, read_run
+from truetune.logs.read_run_log import is_folder_of_run_log, read_run
 from truetune.logs.run_log import RunLog
 from truetune.parsing.input_limits import LOG, LOG_RECORD
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -99,7 +99,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     watch = _read_watch_file(folder / WATCH_FILE, notes)
     record = read_record(folder)
     # A folder of a watcher alone has no log: that is no error there.
-    has_log = is_run(path) or not (looks or watch)
+    has_log = is_folder_of_run_log(path) or not (looks or watch)
     folder_log = _read_log(path) if has_log else None
     of_log = _judge_log(folder_log, spec)
     answer_findings, of_answers = _judge_passes(folder, looks, record, spec, notes)

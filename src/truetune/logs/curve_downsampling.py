@@ -1,4 +1,4 @@
-"""A long curve in few points, for drawing: the extremes of each stretch stay.
+"""Reduces a long curve to few points for drawing, and keeps the extremes of each stretch.
 
 Means or every tenth point would hide the one spike, or the one NaN, that a reader looks for. So each stretch keeps its
 smallest and its largest value; the noise of a curve looks as wide as it is. A moving mean is drawn beside it.
@@ -22,8 +22,9 @@ SMOOTHED_PARTS = 25
 
 
 def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
-    """At most `points` points: of each stretch the smallest and the largest value, or one that is no number where there
-    is such; first and last point stay."""
+    """The curve in at most `points` points: of each stretch the smallest and the largest value, or
+    one that is not finite if there is such; first and last point stay.
+    """
     size = curve.step.size
     if size <= points:
         return curve
@@ -32,8 +33,8 @@ def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
     edges[1:] += 1
     kept = np.concatenate(
         [
-            _extreme_indices(curve.value, edges, np.inf),
-            _extreme_indices(curve.value, edges, -np.inf),
+            _index_of_extreme_by_stretch(curve.value, edges, np.inf),
+            _index_of_extreme_by_stretch(curve.value, edges, -np.inf),
             [0, size - 1],
         ]
     )
@@ -41,8 +42,12 @@ def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
     return Curve(curve.step[places], curve.value[places])
 
 
-def _extreme_indices(values: Floats, edges: NDArray[np.int64], sign: float) -> NDArray[np.int64]:
-    """Of each stretch that begins at one of `edges` the place of its smallest value (`sign` inf) or its largest."""
+def _index_of_extreme_by_stretch(
+    values: Floats, edges: NDArray[np.int64], sign: float
+) -> NDArray[np.int64]:
+    """The index of the smallest value of each stretch (`sign` inf), or of its largest. Stretches
+    begin at `edges`.
+    """
     # what is no number becomes the extreme that is looked for, so that it is kept and drawn as a gap
     filled = np.where(np.isfinite(values), values, -np.inf if sign > 0 else np.inf)
     extreme = (np.minimum if sign > 0 else np.maximum).reduceat(filled, edges)
@@ -52,7 +57,9 @@ def _extreme_indices(values: Floats, edges: NDArray[np.int64], sign: float) -> N
 
 
 def smooth_curve(curve: Curve) -> Curve:
-    """The mean of the records around, at no more than SMOOTH of the steps; empty where there are few records."""
+    """The moving mean of the curve, at no more than SMOOTH of its steps; empty if there are few
+    records.
+    """
     known = curve.finite()
     size = known.step.size
     wide = max(1, size // SMOOTHED_PARTS // 2)

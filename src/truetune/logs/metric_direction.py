@@ -1,4 +1,4 @@
-"""Which way a metric is better, by the words in its name; and whether it got better.
+"""Tells which way a metric is better, by the words in its name, and whether it got better.
 
 Trainers log whatever a user's compute_metrics returns, so the name is all that is known. A name with words of both
 kinds, or of none, gives no answer: a guess would turn a good run into a finding.
@@ -26,14 +26,16 @@ accuracy are one row in a hundred"""
 
 
 def lower_is_better(name: str) -> bool | None:
-    """None where the name does not tell."""
-    lower, higher = _has_word(name, LOWER_WORDS), _has_word(name, HIGHER_WORDS)
+    """Is a lower value of the metric better, by its name? None if the name does not tell."""
+    lower, higher = _has_any_word(name, LOWER_WORDS), _has_any_word(name, HIGHER_WORDS)
     return None if lower == higher else lower
 
 
-def is_share_metric(name: str) -> bool:
-    """Is it a share of what is right, 0 to 1 or to 100: an accuracy, an overlap, a match?"""
-    return _has_word(
+def is_share_of_correct(name: str) -> bool:
+    """Is the metric a share of what is right, by its name: an accuracy, F1, BLEU, ROUGE, precision
+    or recall?
+    """
+    return _has_any_word(
         name,
         r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall",
     )
@@ -46,7 +48,7 @@ def metric_improving_after(log: RunLog, step: float) -> str | None:
     """
     for name, logged in log.curves.items():
         # losses are what such a metric is held against, and margins grow in any preference run
-        if not name.startswith("eval_") or _has_word(name, "loss|margins?"):
+        if not name.startswith("eval_") or _has_any_word(name, "loss|margins?"):
             continue
         lower = lower_is_better(name)
         curve = logged.finite()
@@ -63,6 +65,6 @@ def metric_improving_after(log: RunLog, step: float) -> str | None:
     return None
 
 
-def _has_word(name: str, words: str) -> bool:
+def _has_any_word(name: str, words: str) -> bool:
     """Is one of these words in the name, as a word of its own?"""
     return re.search(rf"(?<![a-z\d])({words})(?![a-z\d])", name, re.I) is not None

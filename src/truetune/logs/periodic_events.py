@@ -1,4 +1,5 @@
-"""Clocks: what happens at fixed distances in a run, so that a period in its loss need not come from its learning rate.
+"""Finds what happens at fixed distances in a run (epochs, evaluations, checkpoints), so that a
+period in its loss need not come from its learning rate.
 
 A swing that the learning rate makes drifts with it and knows no calendar. The order of the rows, the evaluations, the
 checkpoints and the accumulation of gradients do: they repeat after a fixed number of steps. A period that one of them
@@ -49,19 +50,23 @@ class PeriodicEvent(NamedTuple):
     """May it be seen at twice, three times, ... the period too?"""
 
     def fits(self, period: float, gap: float) -> bool:
-        """May it have made this period, that was measured on records `gap` steps apart?"""
+        """May the event have made this period of the loss, which was measured on records `gap`
+        steps apart?
+        """
         # a swing over two epochs returns with the rows too; one over half of an epoch does not
         times = max(1, round(period / self.period)) if self.multiples else 1
         return abs(period - times * self.period) <= max(0.5 * gap, PERIOD_TOLERANCE * self.period)
 
 
 def find_periodic_events(log: RunLog) -> tuple[PeriodicEvent, ...]:
-    """Every event that the log names or can't exclude; `period` in steps."""
-    return tuple(event for event in _events_of_log(log) if event.period > 0)
+    """Every periodic event that the log names or can't exclude; `period` in steps."""
+    return tuple(event for event in _possible_events_of_log(log) if event.period > 0)
 
 
 def describe_periods(events: tuple[PeriodicEvent, ...]) -> str:
-    """`epochs (every 310 steps), evaluations (every 100 steps)`; one entry for each name."""
+    """The periods as text: `epochs (every 310 steps), evaluations (every 100 steps)`; one entry for
+    each name.
+    """
     periods: dict[str, list[str]] = {}
     for event in events:
         texts = periods.setdefault(event.name, [])
@@ -73,7 +78,7 @@ def describe_periods(events: tuple[PeriodicEvent, ...]) -> str:
     )
 
 
-def _events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
+def _possible_events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
     """The events by curves, settings and checkpoints; some have a period of 0, where two records share a step."""
     yield from _epoch_events(log)
     if may_group_by_length(log):
@@ -93,7 +98,9 @@ def _events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
 
 
 def _epoch_events(log: RunLog) -> Iterator[PeriodicEvent]:
-    """Rows that return in the same order, and the parts of an epoch that a sampler sorts."""
+    """The events of an epoch: rows that return in the same order, and the parts of an epoch that a
+    sampler sorts.
+    """
     epoch = log.curve("epoch").finite()
     passed = float(np.ptp(epoch.value)) if epoch else 0.0
     if passed <= 0:

@@ -43,11 +43,15 @@ class FoundRun(NamedTuple):
 
 def refuse_multiple_runs(folder: Path) -> None:
     """Raises UsageError where a folder holds runs in folders of their own, or the checkpoints of several trainings."""
-    unsorted = _separate_trainings(folder) if _is_run_folder(folder) else find_runs_below(folder)
+    unsorted = (
+        _trainings_in_one_folder(folder)
+        if _is_run_folder(folder)
+        else find_runs_in_subfolders(folder)
+    )
     runs = sorted(unsorted, key=lambda run: -run.date)
     if len(runs) < 2:
         return
-    lines = [_describe_run(run) for run in runs[:MAX_LISTED_RUNS]]
+    lines = [_run_with_date_and_step(run) for run in runs[:MAX_LISTED_RUNS]]
     if len(runs) > MAX_LISTED_RUNS:
         lines.append(f"and {len(runs) - MAX_LISTED_RUNS} more")
     raise UsageError(
@@ -59,15 +63,15 @@ def refuse_multiple_runs(folder: Path) -> None:
     )
 
 
-def state_step(state: Path) -> int | None:
-    """The last step that a trainer_state.json tells of; None where its head does not say."""
+def last_step_of_state(state: Path) -> int | None:
+    """The last step in the head of a trainer_state.json; None if its head does not say."""
     with state.open("rb") as file:
         match = GLOBAL_STEP.search(file.read(HEAD_BYTES))
     return int(match[1]) if match else None
 
 
-def _describe_run(run: FoundRun) -> str:
-    """`PATH  2025-03-01 10:00, step 500`"""
+def _run_with_date_and_step(run: FoundRun) -> str:
+    """A run as text: `PATH 2025-03-01 10:00, step 500`."""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.date))
     return f"{run.path}  {date}" + ("" if run.step is None else f", step {run.step:,}")
 
@@ -78,42 +82,52 @@ def _is_run_folder(folder: Path) -> bool:
 
 
 def _states_of_run(folder: Path) -> list[Path]:
-    """Its own trainer_state.json first, then those of its checkpoints."""
+    """The trainer_state.json of a run's folder first, then those of its checkpoints."""
     children = [child for child in folder.iterdir() if checkpoint_step(child) is not None]
     return [state for child in (folder, *children) if (state := child / STATE_FILE).is_file()]
 
 
-def find_runs_below(folder: Path, depth: int = MAX_DEPTH) -> Iterator[FoundRun]:
-    """The runs in folders of their own."""
+def find_runs_in_subfolders(folder: Path, depth: int = MAX_DEPTH) -> Iterator[FoundRun]:
+    """The runs below a folder, each in a folder of its own."""
     for child in sorted(folder.iterdir()):
         # links lead to other places, or in a circle (`latest` beside the run itself)
         if not child.is_dir() or child.is_symlink() or child.name.startswith("."):
             continue
         if _is_run_folder(child):
             newest = max(
-                _states_of_run(child), key=lambda state: state_step(state) or 0, default=None
+                _states_of_run(child),
+                key=lambda state: last_step_of_state(state) or 0,
+                default=None,
             )
             at = newest or next(child / name for name in RUN_FILES if (child / name).is_file())
-            yield FoundRun(child, at.stat().st_mtime, state_step(newest) if newest else None)
+            yield FoundRun(
+                child, at.stat().st_mtime, last_step_of_state(newest) if newest else None
+            )
         elif depth > 1:
-            yield from find_runs_below(child, depth - 1)
+            yield from find_runs_in_subfolders(child, depth - 1)
 
 
-def _separate_trainings(folder: Path) -> Iterator[FoundRun]:
-    """The trainings whose states stand in one folder, each by its last: a resumed training keeps its first record."""
+def _trainings_in_one_folder(folder: Path) -> Iterator[FoundRun]:
+    """The trainings whose states are in one folder, each by its last: a resumed training keeps its
+    first record.
+    """
     trainings: dict[str, list[Path]] = {}
     for state in _states_of_run(folder):
-        first = _first_record(state)
+        first = _first_record_of_state(state)
         if first:
             trainings.setdefault(first, []).append(state)
     for states in trainings.values():
-        last = max(states, key=lambda state: (state_step(state) or 0, state.parent == folder))
+        last = max(
+            states, key=lambda state: (last_step_of_state(state) or 0, state.parent == folder)
+        )
         yield FoundRun(
-            last if last.parent == folder else last.parent, last.stat().st_mtime, state_step(last)
+            last if last.parent == folder else last.parent,
+            last.stat().st_mtime,
+            last_step_of_state(last),
         )
 
 
-def _first_record(state: Path) -> str:
+def _first_record_of_state(state: Path) -> str:
     """The first record of a trainer_state.json; empty where there is none yet, or its head is damaged."""
     with state.open("rb") as file:
         head = file.read(HEAD_BYTES).decode("utf-8", "replace")

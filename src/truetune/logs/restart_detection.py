@@ -1,4 +1,5 @@
-"""Places at which a run was taken up again without what it had: found in the curves themselves.
+"""Detects from the curves where a run was resumed without its weights, its optimizer or its step
+count.
 
 Trainers print nothing when a checkpoint is not loaded, or loaded without its optimizer. What shows it is a curve that
 repeats its beginning: the step count, the learning rate, or the loss. Schedules with restarts and rows in a fixed order
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truetune.logs.robust_statistics import fit_trend, noise_sigma
+from truetune.logs.robust_statistics import fit_robust_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
 
 MIN_RATES, MIN_LOSSES = 8, 12
@@ -38,21 +39,23 @@ class Restart(NamedTuple):
 
 
 def find_restarts(log: RunLog) -> tuple[Restart, ...]:
-    """Every place where the schedule, the weights or the step count restarted."""
+    """Every place where the schedule, the weights or the step count started again."""
     # One restart may show in several curves. The surest sign comes first, and names it.
-    restarts = _starts_from_the_beginning(log)
+    restarts = _launches_that_resumed_nothing(log)
     restarts += _step_count_restarts(log)
-    restarts += _schedule_restarts(log.curve("learning_rate").finite())
-    restarts += _lost_weights(log)
-    restarts += _repeated_trainings(log)
+    restarts += _learning_rate_restarts(log.curve("learning_rate").finite())
+    restarts += _losses_back_at_beginning(log)
+    restarts += _second_trainings(log)
     by_step: dict[float, Restart] = {}
     for restart in restarts:
         by_step.setdefault(restart.step, restart)
     return tuple(by_step.values())
 
 
-def _starts_from_the_beginning(log: RunLog) -> list[Restart]:
-    """The epoch, the learning rate and the loss go back to where they began: a launch that resumed nothing."""
+def _launches_that_resumed_nothing(log: RunLog) -> list[Restart]:
+    """The epoch, the learning rate and the loss go back to their beginning: a launch that resumed
+    nothing.
+    """
     epoch, loss = log.curve("epoch").finite(), log.curve("loss").finite()
     rate = log.curve("learning_rate").finite()
     if log.kind != "language" or epoch.step.size < MIN_LOSSES or loss.step.size < MIN_LOSSES:
@@ -79,7 +82,9 @@ def _starts_from_the_beginning(log: RunLog) -> list[Restart]:
 
 
 def _step_count_restarts(log: RunLog) -> list[Restart]:
-    """A later process counts from the beginning, although the one before it had come further."""
+    """The places where a later process counts steps from the beginning, although the one before it
+    had come further.
+    """
     restarts = []
     for before, after in zip(log.parts, log.parts[1:], strict=False):
         old, new = before.get("loss"), after.get("loss")
@@ -92,9 +97,10 @@ def _step_count_restarts(log: RunLog) -> list[Restart]:
     return restarts
 
 
-def _schedule_restarts(rate: Curve) -> list[Restart]:
-    """The learning rate leaps, and from there repeats its own beginning; restarts that it had come down
-    for are left."""
+def _learning_rate_restarts(rate: Curve) -> list[Restart]:
+    """The places where the learning rate jumps and then repeats its own beginning; restarts after
+    it had come down are left out.
+    """
     n, value = rate.step.size, rate.value
     if n < MIN_RATES or value.max() <= 0:
         return []
@@ -124,8 +130,10 @@ def _schedule_restarts(rate: Curve) -> list[Restart]:
     return [] if is_periodic else restarts
 
 
-def _lost_weights(log: RunLog) -> list[Restart]:
-    """The loss leaps up to where it was in the beginning, and falls a second time."""
+def _losses_back_at_beginning(log: RunLog) -> list[Restart]:
+    """The places where the loss jumps up to its beginning and falls a second time, because weights
+    were not loaded.
+    """
     loss = log.curve("loss").finite()
     n = loss.step.size
     if log.kind != "language" or n < MIN_LOSSES:
@@ -148,7 +156,12 @@ def _lost_weights(log: RunLog) -> list[Restart]:
     # Weights that were lost bring the loss back to its beginning (within a quarter of what had been learned) and are
     # learned again (z < -1.6: p is about 0.05, one-sided). A divergence stays up, a spike comes back at once. 8 and 4
     # sigma are chosen, not measured: the largest of ten thousand normal values is at about 4.
-    if leap < 8 * sigma or height < 4 * sigma or back > 0.25 * height or fit_trend(rest).z > -1.6:
+    if (
+        leap < 8 * sigma
+        or height < 4 * sigma
+        or back > 0.25 * height
+        or fit_robust_trend(rest).z > -1.6
+    ):
         return []
     text = (
         f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at"
@@ -157,9 +170,10 @@ def _lost_weights(log: RunLog) -> list[Restart]:
     return [Restart(float(loss.step[start]), "weights", text)]
 
 
-def _repeated_trainings(log: RunLog) -> list[Restart]:
-    """A schedule that had come to its end leaps up to begin another, and at the same record the loss leaps as well:
-    a second training under the same step count."""
+def _second_trainings(log: RunLog) -> list[Restart]:
+    """The places where a finished schedule begins again and the loss jumps at the same record: a
+    second training under the same step count.
+    """
     rate, loss = log.curve("learning_rate").finite(), log.curve("loss").finite()
     if (
         log.kind != "language"
@@ -182,7 +196,7 @@ def _repeated_trainings(log: RunLog) -> list[Restart]:
         high = float(loss.value[start - 1 : start + 1].max())
         if (
             high - low > 8 * sigma
-            and fit_trend(Curve(loss.step[start:], loss.value[start:])).z < -1.6
+            and fit_robust_trend(Curve(loss.step[start:], loss.value[start:])).z < -1.6
         ):
             rise = f"the loss from {low:.4g} to {high:.4g}"
             text = (

@@ -48,7 +48,7 @@ class LevelShift(NamedTuple):
 
 
 def block_medians(curve: Curve, most: int = MAX_PAIRWISE_POINTS) -> Curve:
-    """Medians of `most` equal blocks at most."""
+    """The curve as the medians of equal blocks, at most `most` of them."""
     n = curve.step.size
     if n <= most:
         return curve
@@ -61,7 +61,9 @@ def block_medians(curve: Curve, most: int = MAX_PAIRWISE_POINTS) -> Curve:
 
 
 def warmup_slope(rate: Curve) -> float | None:
-    """The learning rate's growth a step where it rises in a straight line up to its last point; None elsewhere."""
+    """The learning rate's growth per step if it rises in a straight line up to its last point; None
+    otherwise.
+    """
     if rate.step.size < 3 or rate.value[-1] <= 0:
         return None
     slope, offset = np.polyfit(rate.step, rate.value, 1)
@@ -74,20 +76,22 @@ def warmup_slope(rate: Curve) -> float | None:
 
 
 def robust_sigma(values: Floats) -> float:
-    """Robust standard deviation."""
+    """The robust standard deviation of values, by the median absolute deviation."""
     return (
         float(MAD_TO_SIGMA * np.median(np.abs(values - np.median(values)))) if values.size else 0.0
     )
 
 
 def noise_sigma(values: Floats) -> float:
-    """Robust standard deviation about a level that may drift: from differences of neighbours."""
+    """The robust standard deviation of the noise about a level that may drift, from differences of
+    neighbours.
+    """
     # a difference of two independent values has twice their variance
     return robust_sigma(np.diff(values)) / math.sqrt(2) if values.size > 2 else 0.0
 
 
-def fit_trend(curve: Curve) -> Trend:
-    """The slope with its interval, and whether there is one at all. Needs 3 points."""
+def fit_robust_trend(curve: Curve) -> Trend:
+    """The slope of a curve with its interval, and whether there is a trend at all. Needs 3 points."""
     step, value = block_medians(curve)
     n = step.size
     i, j = np.triu_indices(n, 1)
@@ -107,7 +111,7 @@ def fit_trend(curve: Curve) -> Trend:
     )
 
 
-def find_level_shift(values: Floats, margin: int = 3) -> LevelShift | None:
+def strongest_level_shift(values: Floats, margin: int = 3) -> LevelShift | None:
     """The strongest change of level (CUSUM on values that are clipped to 3 sigma); None under 2 * margin points."""
     n = values.size
     if n < 2 * margin:
@@ -143,7 +147,7 @@ def rolling_median(values: Floats, width: int) -> Floats:
     return medians
 
 
-def end_medians(values: Floats, share: float = 0.1) -> tuple[float, float]:
+def medians_of_both_ends(values: Floats, share: float = 0.1) -> tuple[float, float]:
     """Medians of the first and of the last share of the points."""
     k = max(1, min(values.size // 2, round(values.size * share))) if values.size > 1 else 1
     return float(np.median(values[:k])), float(np.median(values[-k:]))
@@ -153,18 +157,18 @@ def is_falling(curve: Curve) -> bool:
     """Does it come down, by a twentieth at least and more than chance?"""
     if curve.step.size < 3:
         return False
-    first, last = end_medians(curve.value)
-    return last < 0.95 * first and fit_trend(curve).z < -2
+    first, last = medians_of_both_ends(curve.value)
+    return last < 0.95 * first and fit_robust_trend(curve).z < -2
 
 
-def true_stretches(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """[start, end) of each stretch that is true."""
+def stretches_of_true(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+    """[start, end) of each run of true flags."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def find_lasting_rises(values: Floats) -> list[tuple[int, float]]:
-    """Where the level leaps up from one record to the next, and by how much; single spikes are none.
+    """(place, rise) of each jump of the level that lasts; single spikes are none.
 
     The level is the median of three neighbours on each side. A leap is 6 times the noise and a tenth of the level.
     """
@@ -177,7 +181,7 @@ def find_lasting_rises(values: Floats) -> list[tuple[int, float]]:
     leaps = medians[width:] - medians[:-width]
     least = max(6 * noise_sigma(values), 0.1 * abs(float(np.median(values))))
     rises: list[tuple[int, float]] = []
-    for start, end in true_stretches(leaps > least):
+    for start, end in stretches_of_true(leaps > least):
         # The level is steepest where single records leap most.
         first = start + width - 1
         steps = np.diff(values[first : end + width])
@@ -185,8 +189,8 @@ def find_lasting_rises(values: Floats) -> list[tuple[int, float]]:
     return rises
 
 
-def rises_again_and_again(values: Floats) -> bool:
-    """Does it leap up several times, each time to fall again, also after the last of them?
+def jumps_up_repeatedly(values: Floats) -> bool:
+    """Does the curve jump up several times and fall again each time, also after the last?
 
     Rows in an order, or a run that begins again, make such a curve; a divergence stays up.
     """

@@ -1,4 +1,5 @@
-"""RunLog: what one run logged, as curves by the names of transformers, with its settings and its console output.
+"""RunLog: what one run logged, as curves by the names of transformers, with its settings and its
+console output.
 
 It is what rules on logs look at. All readers give this one form, so that a rule never asks which tracker wrote a log.
 Values stay as they were logged (NaN and infinities too): what is not finite is a finding, and a reader that drops it
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside
+from truetune.logs.console.read_console_output import ConsoleOutput
+from truetune.logs.findings_in_files_beside_log import NOTHING_BESIDE, FilesBeside
 
 if TYPE_CHECKING:
     from truetune.logs.sibling_runs import RunSize
@@ -122,12 +123,14 @@ class RunLog:
 
     @property
     def unit(self) -> str:
-        """What its curves count: `step`, or `record` where no step was logged."""
+        """What the steps of its curves count: `step`, or `record` if no step was logged."""
         return "record" if self.is_numbered else "step"
 
     @property
     def kind(self) -> TrainingKind:
-        """What was trained, by what was logged: it decides what a loss means."""
+        """The kind of training (SFT, preference, reward, ...), by what was logged: it decides what
+        a loss means.
+        """
         # The order matters: OnlineDPO logs margins as well, of answers that it has just generated.
         prefixes = ("completions/", "objective/")
         if any(name == "reward" or name.startswith(prefixes) for name in self.curves):
@@ -138,7 +141,9 @@ class RunLog:
 
     @property
     def has_token_loss(self) -> bool:
-        """Is the loss that of predicting tokens? Where config.json names no class, a loss without rewards is."""
+        """Is the loss that of predicting tokens? If config.json names no class, a loss without
+        rewards is.
+        """
         classes = self.facts.get("architectures")
         if self.kind != "language":
             return False
@@ -149,7 +154,7 @@ class RunLog:
 
     @property
     def server(self) -> str:
-        """The program that answers requests, where this is its log; empty for a training (which may hold an engine)."""
+        """The inference server whose log this is; empty for a training (which may hold an engine)."""
         if self.output is None or self.curve("loss") or self.curve("reward"):
             return ""
         return self.output.settings.server
@@ -161,12 +166,14 @@ class RunLog:
 
     @property
     def done_steps(self) -> float:
-        """Steps that were made: the state of a trainer counts those after the last record as well."""
+        """The number of steps that were made: a trainer's state counts those after the last record
+        as well.
+        """
         return max(self.last_step, min(self.number("global_step") or 0.0, self.total_steps or 0.0))
 
     @property
     def total_steps(self) -> float | None:
-        """Steps that were planned; None where the log does not say."""
+        """The number of steps that were planned; None if the log does not say."""
         planned = self.number("max_steps")
         return planned if planned and planned > 0 else None
 
@@ -188,7 +195,7 @@ class RunLog:
         return max(last, end) if last >= NEAR_THE_END * end else last
 
     def epoch_at(self, step: float | Floats) -> Floats:
-        """The epoch at these steps, between the logged ones by a straight line."""
+        """The epoch at these steps, interpolated linearly between the logged ones."""
         curve = self.curve("epoch").finite()
         at = np.asarray(step, dtype=np.float64)
         return np.asarray(np.interp(at, curve.step, curve.value)) if curve else np.zeros_like(at)

@@ -17,9 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.metric_names import MEAN_TRAIN_LOSS, RUN_RESULT_KEYS, STEP_KEYS, canonical_name
-from truetune.logs.preference_names import find_preference_names, rename_llama_factory_keys
+from truetune.logs.canonical_metric_names import (
+    MEAN_TRAIN_LOSS,
+    RUN_RESULT_KEYS,
+    STEP_KEYS,
+    canonical_metric_name,
+)
+from truetune.logs.console.read_console_output import ConsoleOutput
+from truetune.logs.preference_metric_names import (
+    rename_llama_factory_keys,
+    trl_names_of_preference_metrics,
+)
 from truetune.logs.run_log import Curve, RunLog
 
 PADDED_NON_FINITE = re.compile(r"^([-+]?(?:nan|inf))\.0$", re.IGNORECASE)
@@ -66,63 +74,65 @@ class RunLogBuilder:
         self._numbered = 0
 
     def note_skipped(self, what: str) -> None:
-        """Something was left out."""
+        """Note something that was left out of the log."""
         self.skipped[what] += 1
 
     def start_part(self) -> None:
-        """What follows was written by another process."""
+        """Start a new part: what follows was written by another process."""
         if self._parts[-1]:
             self._parts.append({})
         self._last = -math.inf
 
     def add_record(self, record: Mapping[str, Any]) -> None:
-        """One record. Values that are no numbers are left out; strings that are numbers are taken."""
+        """Add one record. Values that are no numbers are left out; strings that are numbers are
+        taken.
+        """
         self.records += 1
-        step = self._step(record)
+        step = self._step_of_record(record)
         # Only a training loss that goes back begins another part: an evaluation is often logged at the step before,
         # and counters of rewards or of the system run behind.
         if step < self._last and any(
-            canonical_name(name) in ("loss", MEAN_TRAIN_LOSS) for name in record
+            canonical_metric_name(name) in ("loss", MEAN_TRAIN_LOSS) for name in record
         ):
             self.start_part()
         self._last = max(self._last, step)
         if not RUN_RESULT_KEYS.isdisjoint(record):
-            self._results(record)
+            self._keep_results_as_facts(record)
             return
         for name, value in rename_llama_factory_keys(record).items():
             if name not in IGNORED_KEYS:
-                self._value(name, step, value)
-        total = parse_number(record.get("total_steps", record.get("max_steps")))
+                self._add_value(name, step, value)
+        total = parse_logged_number(record.get("total_steps", record.get("max_steps")))
         if total is not None:
             self.facts["max_steps"] = int(total) if math.isfinite(total) else total
 
     def add_point(self, name: str, step: float, value: float) -> None:
-        """One value of one quantity, by its own name."""
+        """Add one value of one quantity, by its own name."""
         ours = self._names.get(name)
         if ours is None:
             if len(self._names) >= MAX_CURVES:
                 self.note_skipped(f"values under more than {MAX_CURVES:,} names")
                 return
-            ours = self._names[name] = canonical_name(name)
+            ours = self._names[name] = canonical_metric_name(name)
         steps, values = self._parts[-1].setdefault(ours, (array("d"), array("d")))
         steps.append(step)
         values.append(value)
 
     def build(self) -> RunLog:
-        """The log, as far as it came in."""
+        """The RunLog of all that was added."""
         parts = [part for part in self._parts if part]
-        self._settle_mean_loss(parts)
+        self._place_mean_train_loss(parts)
         if len(parts) > MAX_PARTS:
             self.note_skipped(
                 f"records out of order ({len(parts):,} steps backwards): they are sorted by step"
             )
-            parts = [_join_parts(parts)]
-        parts = [_with_preference_names(part) for part in parts]
-        repeated = _count_repeated_losses(parts)
+            parts = [_join_parts_as_one(parts)]
+        parts = [_rename_preference_metrics(part) for part in parts]
+        repeated = _losses_at_repeated_steps(parts)
         if repeated:
             self.skipped["losses at a step that has another: the last is taken"] = repeated
         curves = tuple(
-            {name: _curve_of_points(*points) for name, points in part.items()} for part in parts
+            {name: _sorted_curve(*points) for name, points in part.items()} for part in parts
         )
         return RunLog(
             path=self.path,
@@ -140,8 +150,11 @@ class RunLogBuilder:
             ),
         )
 
-    def _settle_mean_loss(self, parts: list[dict[str, tuple[array[float], array[float]]]]) -> None:
-        """Takes `train/train_loss` as a result where there is a loss too, and as the loss itself where there is none.
+    def _place_mean_train_loss(
+        self, parts: list[dict[str, tuple[array[float], array[float]]]]
+    ) -> None:
+        """Take `train/train_loss` as a result if there is another loss, and as the loss itself if
+        there is none.
 
         transformers writes the mean of the run under this name, once, at its end; other trainers write their
         loss under it, step by step. A point of the mean in the curve would be a false last loss.
@@ -154,15 +167,17 @@ class RunLogBuilder:
             elif mean is not None:
                 part["loss"] = mean
 
-    def _step(self, record: Mapping[str, Any]) -> float:
-        """The step of a record: its own, else that of the record before it, else its number."""
+    def _step_of_record(self, record: Mapping[str, Any]) -> float:
+        """The step of a record: its own, otherwise that of the record before it, otherwise its
+        number.
+        """
         for name in STEP_KEYS:
             if name in record:
                 value = record[name]
                 if name == "global_step/max_steps" and isinstance(value, str) and "/" in value:
                     value, _, total = value.partition("/")
-                    self.facts["max_steps"] = parse_number(total)
-                step = parse_number(value)
+                    self.facts["max_steps"] = parse_logged_number(total)
+                step = parse_logged_number(value)
                 if step is not None and math.isfinite(step):
                     self._steps_known = True
                     return step
@@ -173,36 +188,38 @@ class RunLogBuilder:
         self._numbered += 1
         return float(self.records)
 
-    def _value(self, name: str, step: float, value: Any) -> None:
-        """Adds a value as a point, and notes one that is no number."""
+    def _add_value(self, name: str, step: float, value: Any) -> None:
+        """Add a value as a point, and note one that is no number."""
         if value is None or value == "":
             return
         # binary logs hold floats alone: the common case skips the parsing
-        number = value if type(value) is float else parse_number(value)
+        number = value if type(value) is float else parse_logged_number(value)
         if number is None:
             if not isinstance(value, bool | dict | list):
                 self.note_skipped(f"values of {name!r} that are no numbers")
             return
         self.add_point(name, step, number)
 
-    def _results(self, record: Mapping[str, Any]) -> None:
-        """Keeps the figures of the whole run as facts: as points, they would be one more record at its end."""
+    def _keep_results_as_facts(self, record: Mapping[str, Any]) -> None:
+        """Keep the figures of the whole run as facts: as points, they would be one more record at
+        its end.
+        """
         for name, value in record.items():
-            number = parse_number(value)
+            number = parse_logged_number(value)
             if number is not None and name not in STEP_KEYS:
                 self.facts[name.removeprefix("train/")] = number
 
 
-def _with_preference_names(
+def _rename_preference_metrics(
     part: dict[str, tuple[array[float], array[float]]],
 ) -> dict[str, tuple[array[float], array[float]]]:
-    """The quantities of a process, under trl's names where they are those of a preference run."""
-    names = find_preference_names(part)
+    """The quantities of a process, under trl's names if they are those of a preference run."""
+    names = trl_names_of_preference_metrics(part)
     return {names.get(name, name): kept for name, kept in part.items()}
 
 
-def parse_number(value: Any) -> float | None:
-    """A float of what a log holds for a number; None where it is none."""
+def parse_logged_number(value: Any) -> float | None:
+    """A log's value as a float; None if it is no number."""
     # Python's True is an int: a flag would become a curve of ones
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -235,8 +252,8 @@ def merge_curves_of_parts(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, C
     return whole
 
 
-def _curve_of_points(steps: array[float], values: array[float]) -> Curve:
-    """Sorted by step; of several values at one step the last."""
+def _sorted_curve(steps: array[float], values: array[float]) -> Curve:
+    """The curve of these points, sorted by step; of several values at one step the last."""
     step, value = np.array(steps), np.array(values)
     if step.size > 1 and np.any(np.diff(step) <= 0):
         order = np.argsort(step, kind="stable")
@@ -246,16 +263,16 @@ def _curve_of_points(steps: array[float], values: array[float]) -> Curve:
     return Curve(step, value)
 
 
-def _count_repeated_losses(parts: list[dict[str, tuple[array[float], array[float]]]]) -> int:
+def _losses_at_repeated_steps(parts: list[dict[str, tuple[array[float], array[float]]]]) -> int:
     """How many losses of a part stand at a step that has another loss in the same part."""
     steps_of_losses = [part["loss"][0] for part in parts if "loss" in part]
     return sum(len(steps) - len(set(steps)) for steps in steps_of_losses)
 
 
-def _join_parts(
+def _join_parts_as_one(
     parts: list[dict[str, tuple[array[float], array[float]]]],
 ) -> dict[str, tuple[array[float], array[float]]]:
-    """One part of all: the points of each name in the order in which they came."""
+    """All parts joined to one: the points of each name in the order in which they came."""
     whole: dict[str, tuple[array[float], array[float]]] = {}
     for part in parts:
         for name, (steps, values) in part.items():

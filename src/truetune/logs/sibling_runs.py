@@ -1,4 +1,5 @@
-"""The size of a run, and of the runs beside it: how many rows it saw, in how many optimizer steps.
+"""Measures how many rows a run saw in how many optimizer steps, and the same of the runs in folders
+beside it.
 
 A run that was repeated on more GPUs stands in a folder beside the first one. Each state alone is healthy; what differs
 is how many optimizer steps the same rows made, and that only the two together tell.
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
-from truetune.logs.record_files import add_trainer_state, load_log_json
+from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state, load_log_json
 from truetune.logs.refuse_multiple_runs import STATE_FILE
 from truetune.logs.run_log import Floats, RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
@@ -55,17 +56,19 @@ class RunSize:
 
     @property
     def rows_a_step(self) -> float:
-        """Rows of an optimizer step on average, over all processes: fewer than a full step has"""
+        """Mean rows of an optimizer step, over all processes."""
         return self.rows / self.steps
 
     @property
-    def rows_in_words(self) -> str:
-        """Rows of a full step: `16`, or `100 to 149` where the last step of an epoch may be short."""
-        return full_steps_in_words(self.rows, self.steps, self.epochs)
+    def rows_per_full_step_as_text(self) -> str:
+        """Rows of a full step as text: `16`, or `100 to 149` if the last step of an epoch may be
+        short.
+        """
+        return rows_per_full_step_as_text(self.rows, self.steps, self.epochs)
 
 
-def full_steps_in_words(rows: float, steps: float, epochs: float) -> str:
-    """How many rows a full step has, by the rows of an epoch and its steps.
+def rows_per_full_step_as_text(rows: float, steps: float, epochs: float) -> str:
+    """The rows of a full step as text, by the rows of an epoch and its steps.
 
     The last step of an epoch holds what is left over: 300 rows in 3 steps are steps of 100 to 149.
     """
@@ -82,15 +85,17 @@ def full_steps_in_words(rows: float, steps: float, epochs: float) -> str:
 
 
 def count_rows_seen(log: RunLog) -> float | None:
-    """Rows that a run saw, by what the Trainer measured of itself at its end; None where that is not in the log."""
+    """The number of rows that a run saw, by the Trainer's own figures at its end; None if they are
+    not in the log.
+    """
     speed, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
     return speed * seconds if speed and seconds else None
 
 
-def measure_run_size(log: RunLog, name: str) -> RunSize | None:
+def size_of_finished_run(log: RunLog, name: str) -> RunSize | None:
     """The size of a run that ended; None where its log has neither rows nor operations, no rate or no loss."""
     rows, steps = count_rows_seen(log) or 0.0, int(log.done_steps)
-    flos = _count_flos(log)
+    flos = _flos_of_finished_run(log)
     rate = log.curve("learning_rate").finite()
     evaluated, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
     is_measured = bool(rows or flos) and bool(evaluated or loss)
@@ -117,8 +122,9 @@ def _ends_at_its_peak(rates: Floats) -> bool:
     return rates.size > 1 and float(rates[-1]) == float(rates.max()) > float(rates[-2])
 
 
-def _count_flos(log: RunLog) -> float:
-    """Operations of a run that made all steps which it had planned, over epochs that are known; else 0.
+def _flos_of_finished_run(log: RunLog) -> float:
+    """Operations of a run that made all planned steps, over epochs that are known; otherwise 0. The
+    state that a run left on its way has fewer than the whole.
 
     A state that a run left on its way has fewer than the whole.
     """
@@ -127,7 +133,9 @@ def _count_flos(log: RunLog) -> float:
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
-    """The ended runs of the Trainer beside a run, by name: in other folders, or states of other names in its own."""
+    """The ended runs of the Trainer beside a run, by name: in other folders, or states of other
+    names in its own.
+    """
     own = Path(log.path)
     if own.is_file() and own.name != STATE_FILE:
         return _states_of_other_names(own)
@@ -163,4 +171,4 @@ def _measure_state(path: Path, name: str) -> RunSize | None:
         add_trainer_state(content, log_builder)
     except (DataError, OSError):
         return None
-    return measure_run_size(log_builder.build(), name)
+    return size_of_finished_run(log_builder.build(), name)

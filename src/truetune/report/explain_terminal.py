@@ -16,7 +16,7 @@ from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
 from truetune.checks.explaining.search_topics import Hit
-from truetune.logs.console.messages import KnownMessage, find_message
+from truetune.logs.console.messages import KnownMessage, message_by_name
 
 TOPIC_KINDS = {
     "rule": "rule",
@@ -29,7 +29,7 @@ TOPIC_KINDS = {
 
 def find_message_or_guide(name: str) -> KnownMessage | Guide | None:
     """The message or guide of that name; None where it is neither."""
-    return find_message(name) or next((guide for guide in GUIDES if guide.name == name), None)
+    return message_by_name(name) or next((guide for guide in GUIDES if guide.name == name), None)
 
 
 def render_message_or_guide(topic: KnownMessage | Guide, console: Console) -> None:
@@ -107,7 +107,7 @@ def _advice_of_message_hit(hit: Hit) -> str:
     Only the first hit shows it: a message that was pasted is nearly always the first, and five remedies would be four
     wrong ones.
     """
-    message = find_message(hit.topic.name) if hit.topic.kind == "message" else None
+    message = message_by_name(hit.topic.name) if hit.topic.kind == "message" else None
     return "" if message is None else message.advice.replace("{gpu}", "SIZE")
 
 

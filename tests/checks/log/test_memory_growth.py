@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.memory_curve import find_memory_curve
+from truetune.logs.gpu_memory_curve import find_memory_curve
 from truetune.logs.run_log import Curve
 
 RULE = "memory-grows-with-each-step"

@@ -10,7 +10,7 @@ import pytest
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 SETTINGS = """model_name_or_path: saves/sft
 stage: dpo

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 RISING = (0.58, 0.66, 0.89, 1.17, 1.43)
 

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 HINT = (
     "You are using a CUDA device ('NVIDIA H100 80GB HBM3') that has Tensor Cores. To properly utilize them, you should"

@@ -19,8 +19,8 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside
-from truetune.logs.read_run import read_run
+from truetune.logs.findings_in_files_beside_log import FilesBeside, RowsBeside, RunBeside
+from truetune.logs.read_run_log import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
 from truetune.parsing.read_nvidia_smi_output import MIB, GpuReading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.logs.console.picture_shapes import PictureShapeReader
+from truetune.logs.console.picture_tokens_by_printed_shapes import PictureShapeReader
 from truetune.settings.run_spec import RunSpec
 
 CODE = "SRC356"

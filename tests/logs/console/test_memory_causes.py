@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.console.test_output import ENDED, found, traceback
-from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.console.out_of_memory_message import parse_memory_error
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
 ASKED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.20 GiB is free. "
@@ -156,7 +156,7 @@ def test_the_share_that_is_trained(tmp_path: Path) -> None:
 def test_other_processes_are_named_where_the_figures_prove_them(
     processes: str, others: float | None
 ) -> None:
-    figures = read_memory_error(ASKED + processes + IN_USE)
+    figures = parse_memory_error(ASKED + processes + IN_USE)
     if others:
         assert figures.others == pytest.approx(others)
         assert any("other processes" in line for line in figures.evidence())
@@ -170,7 +170,7 @@ def test_another_process_beside_a_small_one_is_proved() -> None:
         " free. Process 1 has 68.10 GiB memory in use. Of the allocated memory 9.10 GiB is allocated by PyTorch, and"
         " 100.00 MiB is reserved by PyTorch but unallocated."
     )
-    assert read_memory_error(text).others == pytest.approx(68.1)
+    assert parse_memory_error(text).others == pytest.approx(68.1)
 
 
 def test_a_traceback_of_the_users_code_alone_is_general(tmp_path: Path) -> None:
@@ -233,12 +233,12 @@ OLD = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 
 def test_the_older_message_proves_other_processes(
     allocated: float, reserved: float, others: float | None
 ) -> None:
-    figures = read_memory_error(OLD.format(allocated, reserved))
+    figures = parse_memory_error(OLD.format(allocated, reserved))
     assert figures.others == (pytest.approx(others, abs=0.1) if others else None)
 
 
 def test_a_mac_says_what_it_may_use() -> None:
-    figures = read_memory_error(
+    figures = parse_memory_error(
         "MPS backend out of memory (MPS allocated: 16.86 GB, other allocations: 1.02 GB, max"
         " allowed: 18.13 GB). Tried to allocate 593.50 MB on private pool."
     )

@@ -8,14 +8,14 @@ import pytest
 
 from tests.logs.console.examples import EXAMPLES
 from truetune.cli import truetune_group
-from truetune.logs.console.line_prefixes import clean_line
 from truetune.logs.console.messages import (
     MESSAGES,
     KnownMessage,
-    find_message,
-    message_of_exception,
-    message_of_line,
+    known_message_of_exception,
+    known_message_of_line,
+    message_by_name,
 )
+from truetune.logs.console.strip_line_prefixes import strip_codes_and_prefixes
 
 CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
 
@@ -24,10 +24,14 @@ CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
     ("name", "text"), CASES, ids=[f"{name}-{text[:30]}" for name, text in CASES]
 )
 def test_a_message_is_recognised(name: str, text: str) -> None:
-    message = find_message(name)
+    message = message_by_name(name)
     assert message is not None
-    line = clean_line(text, 1).text.strip()
-    found = message_of_exception(text) if message.shown == "exception" else message_of_line(line)
+    line = strip_codes_and_prefixes(text, 1).text.strip()
+    found = (
+        known_message_of_exception(text)
+        if message.shown == "exception"
+        else known_message_of_line(line)
+    )
     assert found is message
 
 
@@ -66,7 +70,7 @@ def test_a_message_says_why_what_next_and_where_from(message: KnownMessage) -> N
     ],
 )
 def test_words_inside_a_line_are_no_message(text: str) -> None:
-    assert message_of_line(clean_line(text, 1).text.strip()) is None
+    assert known_message_of_line(strip_codes_and_prefixes(text, 1).text.strip()) is None
 
 
 @pytest.mark.parametrize(
@@ -81,9 +85,9 @@ def test_words_inside_a_line_are_no_message(text: str) -> None:
     ],
 )
 def test_a_model_that_is_whole_on_the_gpu_is_no_message(line: str) -> None:
-    assert message_of_line(clean_line(line, 1).text.strip()) is None
+    assert known_message_of_line(strip_codes_and_prefixes(line, 1).text.strip()) is None
 
 
 def test_a_shared_segment_that_may_not_be_made_is_no_full_memory() -> None:
     text = "Error while creating shared memory segment /dev/shm/nccl-x (size 9), error: Permission denied (13)"
-    assert message_of_exception(text) is None
+    assert known_message_of_exception(text) is None

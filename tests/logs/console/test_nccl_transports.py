@@ -10,7 +10,7 @@ import pytest
 
 import truetune
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 RECORD = "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}\n"
 HEAD = "gpu-a17:2201:2290 [0] NCCL INFO "

@@ -13,7 +13,7 @@ import pytest
 
 from truetune.checks.diagnose_log import diagnose
 from truetune.errors import DataError
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 BAR = "  2%|▏         | 10/500 [00:12<10:03,  1.23s/it]"
 RECORD = "{'loss': 1.92, 'grad_norm': 0.9, 'learning_rate': 2e-05, 'epoch': 0.1}"

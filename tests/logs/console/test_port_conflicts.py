@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.logs.console.line_prefixes import clean_line
 from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
+from truetune.logs.console.strip_line_prefixes import strip_codes_and_prefixes
 
 RAISED = (
     "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port:"
@@ -23,7 +23,7 @@ def conflict(*lines: str) -> PortConflict | None:
     """What the reader makes of lines."""
     reader = PortConflictReader()
     for number, line in enumerate(lines, 1):
-        reader.add_line(line, clean_line(line, number).process)
+        reader.add_line(line, strip_codes_and_prefixes(line, number).process)
     return reader.finish()
 
 
@@ -51,7 +51,7 @@ def conflict(*lines: str) -> PortConflict | None:
 def test_processes_of_one_run(lines: list[str], who: str) -> None:
     found = conflict(*lines)
     assert found is not None
-    assert (found.port, found.who) == ("29517", who)
+    assert (found.port, found.describe_tasks) == ("29517", who)
 
 
 @pytest.mark.parametrize(

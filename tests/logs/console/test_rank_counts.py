@@ -8,8 +8,8 @@ import pytest
 
 from tests.logs.console.test_output import RECORD, found
 from tests.logs.console.test_waiting_processes import TIMEOUT
-from truetune.logs.console.line_prefixes import clean_line
-from truetune.logs.console.rank_counts import RankCountReader, RankCounts
+from truetune.logs.console.strip_line_prefixes import strip_codes_and_prefixes
+from truetune.logs.console.uneven_counts_of_ranks import RankCountReader, RankCounts
 
 BATCHES = ["[rank 0] 12022 examples, 1502 batches", "[rank 1] 11981 examples, 1497 batches"]
 
@@ -18,7 +18,7 @@ def counts(*lines: str) -> RankCounts | None:
     """What the reader makes of lines."""
     reader = RankCountReader()
     for number, line in enumerate(lines, 1):
-        cleaned = clean_line(line, number)
+        cleaned = strip_codes_and_prefixes(line, number)
         reader.add_line(cleaned.text, cleaned.process)
     return reader.finish()
 

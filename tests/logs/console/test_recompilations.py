@@ -9,7 +9,7 @@ import pytest
 
 from truetune.checks.findings import Finding
 from truetune.checks.log.compiled_again_for_each_shape import CompiledAgainForEachShape
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 RECORD = "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}\n"
 SIZES = (512, 640, 213, 377, 801)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 VLLM_ARGUMENTS = "(APIServer pid=1) INFO 11-14 09:02:11 [utils.py:233] non-default args: {'model': '/m', 'max_num_seqs': 4}\n"
 OLLAMA_CONFIG = 'time=2026-11-09T08:12:03.114+01:00 level=INFO source=routes.go:1511 msg="server config" env="map[OLLAMA_HOST:x OLLAMA_NUM_PARALLEL:1]"\n'

@@ -9,7 +9,7 @@ import pytest
 
 from tests.logs.console.test_output import KILLED, NAMED, RECORD, found
 from truetune.checks.diagnose_log import diagnose
-from truetune.logs.read_run import read_run
+from truetune.logs.read_run_log import read_run
 
 UNREACHED = "gpu-a18:26:27 [0] misc/socket.cc:457 NCCL WARN socketStartConnect: Connect to 172.17.0.1<48913> failed : Connection refused\n"
 CANCELLED = "slurmstepd: error: *** JOB 48213 ON gpu-a17 CANCELLED AT 2025-10-03T06:14:52{} ***\n"

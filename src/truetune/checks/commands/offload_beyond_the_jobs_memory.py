@@ -56,7 +56,7 @@ from truetune.checks.launch_files import (
 from truetune.checks.launch_memory_settings import line_of_optimizer_offload
 from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
-from truetune.logs.files_beside import SettingBeside
+from truetune.logs.findings_in_files_beside_log import SettingBeside
 from truetune.parsing.shell_commands import CommandFile, last_option
 
 

@@ -65,7 +65,7 @@ def _read_records(question: str) -> list[dict[str, float]]:
     if not texts:
         return []
     # Readers of logs import numpy, which a search in words must not wait for.
-    from truetune.logs.printed_records import parse_printed_record
+    from truetune.logs.parse_printed_records import parse_printed_record
 
     records = []
     for text in texts:
@@ -78,9 +78,9 @@ def _read_records(question: str) -> list[dict[str, float]]:
 
 def _numbers_of_record(record: Mapping[str, object]) -> dict[str, float]:
     """The metrics of a record; newer trainers print them as texts."""
-    from truetune.logs.run_log_builder import parse_number
+    from truetune.logs.run_log_builder import parse_logged_number
 
-    values = {name: parse_number(value) for name, value in record.items()}
+    values = {name: parse_logged_number(value) for name, value in record.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -26,7 +26,7 @@ from truetune.checks.explaining.pasted_record import (
 )
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
 from truetune.logs.console.messages import MESSAGES
-from truetune.logs.console.out_of_memory_message import HELD_BY_OTHERS, read_memory_error
+from truetune.logs.console.out_of_memory_message import HELD_BY_OTHERS, parse_memory_error
 from truetune.package import PACKAGE_FOLDER
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
@@ -218,9 +218,9 @@ def _put_memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit])
 
     Words alone find the usual causes, and smaller batches do not help there.
     """
-    figures = read_memory_error(question)
+    figures = parse_memory_error(question)
     message = next((hit for hit in hits if hit.topic.name == OUT_OF_MEMORY), None)
-    if message is None or not figures.is_mostly_others:
+    if message is None or not figures.others_hold_most:
         return kept
     advice = f"{figures.advice()} make the step smaller"
     proven_hit = replace(

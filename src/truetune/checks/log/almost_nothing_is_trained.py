@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.flat_loss import CLASS_METRIC
 from truetune.checks.rule import OutputRule
-from truetune.logs.files_beside import FROZEN_IN_CODE, SOFT_PROMPT
+from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE, SOFT_PROMPT
 from truetune.logs.run_log import RunLog
 
 MIN_PARAMETERS = 50_000_000
@@ -94,7 +94,7 @@ class AlmostNothingIsTrained(OutputRule):
             return
         if _is_prompt_tuning(log):
             return
-        place = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
+        place = next(log.files_beside.settings_named(FROZEN_IN_CODE), None)
         where = f"{place.place} chooses them: " if place is not None else ""
         yield self.finding(
             f"{trained:,} of {parameters:,} parameters are trained ({trained / parameters:.5%}): that is a norm or two,"
@@ -120,5 +120,5 @@ def _is_prompt_tuning(log: RunLog) -> bool:
     """Are the vectors of a prompt trained on purpose, by the script beside the log or by the saved
     adapter?
     """
-    is_made = any(log.files_beside.all_named(SOFT_PROMPT))
+    is_made = any(log.files_beside.settings_named(SOFT_PROMPT))
     return is_made or log.facts.get("adapter") in KINDS_OF_PROMPTS

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.console_output import Failure
+from truetune.logs.console.read_console_output import Failure
 from truetune.logs.run_log import RunLog
 
 PARSE_ERROR = re.compile(
@@ -93,7 +93,7 @@ def failed_to_parse_an_answer(log: RunLog, failure: Failure) -> bool:
         return False
     if any(READS_ROWS.search(frame.file) for frame in raised.frames):
         return False
-    own = raised.users_frame
+    own = raised.last_user_frame
     if own is None:
         return False
     if ANSWER_WORD.search(own.code) is not None:
@@ -145,7 +145,7 @@ def _parse_failure_evidence(failure: Failure) -> Iterator[str]:
     """Evidence of a parse failure: where it was raised, and what the parser's message says of the
     text.
     """
-    frame = failure.raised.users_frame
+    frame = failure.raised.last_user_frame
     if frame is not None:
         yield f"raised from {frame}: {frame.code.strip()[:100]}"
     meaning = next((said for words, said in MEANINGS if words in failure.raised.text), None)

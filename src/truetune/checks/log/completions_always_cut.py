@@ -52,9 +52,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.reward_signal import (
-    is_always_full_share,
-    limit_of_evaluations,
+from truetune.logs.reward_and_length_signal import (
+    constant_length_of_evaluation_answers,
+    is_share_always_one,
     mean_answer_length,
     share_of_cut_off_answers,
 )
@@ -73,13 +73,13 @@ class CompletionsAlwaysCut(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        limit = limit_of_evaluations(log)
+        limit = constant_length_of_evaluation_answers(log)
         if limit is not None:
             yield self._finding_on_evaluations(*limit)
         share = share_of_cut_off_answers(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
-        dead = is_always_full_share(share)
+        dead = is_share_always_one(share)
         last = float(np.median(share.value[-max(1, share.value.size // 4) :]))
         if not dead and min(float(np.median(share.value)), last) < MIN_CUT_SHARE:
             return
@@ -131,7 +131,7 @@ class CompletionsAlwaysCut(LogRule):
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
-        if unmet is not None or limit_of_evaluations(self.subject) is not None:
+        if unmet is not None or constant_length_of_evaluation_answers(self.subject) is not None:
             return unmet
         if self.subject.kind != "reinforcement":
             return Unmet(
@@ -150,7 +150,7 @@ class CompletionsAlwaysCut(LogRule):
         )
 
     def figure(self) -> str:
-        limit = limit_of_evaluations(self.subject)
+        limit = constant_length_of_evaluation_answers(self.subject)
         if limit is not None:
             return f"{limit[0]} is {limit[1].value[0]:,.0f} at {limit[1].step.size:,} evaluations"
         share = share_of_cut_off_answers(self.subject).value

@@ -49,8 +49,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
-from truetune.logs.preference_curves import all_logps_are_zero, estimate_label_smoothing
-from truetune.logs.robust_statistics import fit_trend, warmup_slope
+from truetune.logs.dpo_settings_from_curves import all_logps_are_zero, estimate_label_smoothing
+from truetune.logs.robust_statistics import fit_robust_trend, warmup_slope
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 20
@@ -292,7 +292,8 @@ class DpoStuckAtLn2(LogRule):
         rise = RISE_AT_LOW_RATE if self._completed_schedule_at_low_rate() else RISE
         # A few records of small batches have a wide interval of the slope; the level of the second half is surer.
         is_flat = (
-            fit_trend(margins).high * span < rise or _upper_bound_of_late_margin(margins) < rise
+            fit_robust_trend(margins).high * span < rise
+            or _upper_bound_of_late_margin(margins) < rise
         )
         return near and not apart and is_flat and abs(last) < rise
 

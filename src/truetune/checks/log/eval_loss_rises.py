@@ -44,7 +44,7 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.errors import name_list
 from truetune.logs.metric_direction import metric_improving_after
-from truetune.logs.robust_statistics import fit_trend
+from truetune.logs.robust_statistics import fit_robust_trend
 from truetune.logs.run_log import Curve, RunLog
 
 # Times the lowest evaluation loss. Chosen, not measured: half of these rises are within the noise of an evaluation on
@@ -126,7 +126,7 @@ def _rises_to_the_end(later: Curve) -> bool:
     if later.step.size < MIN_LATER or lowest <= 0 or later.value[1:].min() <= lowest:
         return False
     least = MIN_RISE if later.step.size < LONG_RISE else MIN_LONG_RISE
-    return last >= least * lowest and fit_trend(later).low > 0
+    return last >= least * lowest and fit_robust_trend(later).low > 0
 
 
 def _step_and_epoch_in_words(log: RunLog, step: float) -> str:

@@ -41,7 +41,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.robust_statistics import end_medians
+from truetune.logs.robust_statistics import medians_of_both_ends
 
 MIN_SAME = 4
 """Evaluations; two may be one that is logged twice, as after the last step"""
@@ -73,7 +73,7 @@ class EvalNeverChanges(LogRule):
         ):
             return
         ((value, count),) = Counter(evaluation.value.tolist()).most_common(1)
-        first, last = end_medians(loss.value)
+        first, last = medians_of_both_ends(loss.value)
         has_digits = abs(value - round(value, 2)) > DIGITS * 0.1
         rate = log.curve("learning_rate").finite().value
         is_still = rate.size > 0 and not rate.any()

@@ -51,8 +51,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.files_beside import FilesBeside, SettingBeside
-from truetune.logs.time_shares import TimeShares, measure_time_shares
+from truetune.logs.findings_in_files_beside_log import FilesBeside, SettingBeside
+from truetune.logs.share_of_time_beside_training import TimeShares, measure_time_shares
 
 MUCH, MOST = 1 / 3, 0.5
 """Shares of the time. Chosen, not measured: a tenth is usual, and a third of the time is worth a word"""
@@ -146,7 +146,7 @@ def _frequency_and_size_settings(
     samples.
     """
     names = dict.fromkeys(name for kind in kinds for name in SETTINGS_OF_KIND[kind])
-    found = [one for name in names for one in beside.all_named(name) if one.line]
+    found = [one for name in names for one in beside.settings_named(name) if one.line]
     # `eval_steps: 10` sets how often and that it is by steps: one line, once.
     return list({(one.file, one.line): one for one in reversed(found)}.values())[::-1]
 

@@ -75,7 +75,7 @@ class FaultNamedInTheOutput(OutputRule):
             if failed_to_parse_an_answer(self.subject, failure):
                 continue  # answers-fail-to-parse says so
             text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
-            frame = failure.raised.users_frame
+            frame = failure.raised.last_user_frame
             yield self.finding(
                 f"an exception was printed, and the run continued ({text})",
                 "see whether something was left out there: a checkpoint, an evaluation, a row",

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.sibling_runs import RunSize, measure_run_size
+from truetune.logs.sibling_runs import RunSize, size_of_finished_run
 
 SAME_ROWS = 0.05
 """Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""
@@ -80,7 +80,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         own = self._own_run_size()
         assert own is not None
         others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)
-        rows = f" of {own.rows_in_words} rows" if own.rows else ""
+        rows = f" of {own.rows_per_full_step_as_text} rows" if own.rows else ""
         return f"{own.steps:,} optimizer steps{rows}; {others}"
 
     def findings(self) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ class FewerStepsThanTheRunBeside(LogRule):
 
     def _own_run_size(self) -> RunSize | None:
         """The steps, rows and rate of the run of this log; None where it does not name them."""
-        return measure_run_size(self.subject, self.subject.path)
+        return size_of_finished_run(self.subject, self.subject.path)
 
 
 def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:
@@ -136,8 +136,9 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
     """How many steps each took of how many rows, as far as these are known."""
     if own.rows and other.rows:
         return (
-            f"the run took {own.steps:,} optimizer steps of {own.rows_in_words} rows each, where {other.name} took"
-            f" {other.steps:,} of {other.rows_in_words} over as many rows"
+            f"the run took {own.steps:,} optimizer steps of {own.rows_per_full_step_as_text} rows each,"
+            f" where {other.name} took {other.steps:,} of {other.rows_per_full_step_as_text} over as"
+            " many rows"
         )
     return (
         f"the run took {own.steps:,} optimizer steps over {own.epochs:.3g} epochs, where {other.name} took"
@@ -148,7 +149,7 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
 def _advice_on_batch(other: RunSize, factor: float) -> str:
     """Advice to make a step as many rows as in the other run."""
     return (
-        other.rows_in_words
+        other.rows_per_full_step_as_text
         if other.rows
         else f"that of {other.name} (here it is {factor:.2g} times that)"
     )

@@ -58,8 +58,8 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
-from truetune.logs.files_beside import FROZEN_IN_CODE, RunBeside
-from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
+from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE, RunBeside
+from truetune.logs.robust_statistics import Trend, fit_robust_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
 
@@ -149,7 +149,7 @@ class FlatLoss(LogRule):
     def figure(self) -> str:
         loss, rate = (self.subject.curve(name).finite() for name in ("loss", "learning_rate"))
         span = float(loss.step[-1] - loss.step[0])
-        moved = fit_trend(loss).slope * span
+        moved = fit_robust_trend(loss).slope * span
         return (
             f"the slope of the loss over the run is {moved:+.3g} at a level of"
             f" {np.median(loss.value):.3g}"
@@ -346,7 +346,7 @@ def _is_mostly_without_rate(log: RunLog) -> bool:
 
 def measure_fall(log: RunLog, loss: Curve) -> Fall:
     """Measure how far a loss of at least MIN_RECORDS finite records fell, and at which rates."""
-    rate, line = log.curve("learning_rate").finite(), fit_trend(loss)
+    rate, line = log.curve("learning_rate").finite(), fit_robust_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
     return Fall(
@@ -550,7 +550,7 @@ def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
             "is anything trained (truetune run -- CMD names weights without a gradient; log"
             " grad_norm)"
         )
-    frozen = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
+    frozen = next(log.files_beside.settings_named(FROZEN_IN_CODE), None)
     if frozen is not None:
         share = _trained_share_of_weights(log)
         of_all = f"; {share:.2g} of all weights" if share is not None else ""

@@ -45,7 +45,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.half_precision import float16_overflow_remedy
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_trend
+from truetune.logs.robust_statistics import (
+    fit_robust_trend,
+    medians_of_both_ends,
+    strongest_level_shift,
+)
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 MIN_POINTS = 20
@@ -80,7 +84,7 @@ class GradNormExplodes(LogRule):
     def figure(self) -> str:
         norm = self.subject.curve("grad_norm")
         seen = norm.finite().value
-        first, last = end_medians(seen)
+        first, last = medians_of_both_ends(seen)
         return (
             f"the gradient norm is {first:.3g} at first and {last:.3g} at the end (medians),"
             f" {seen.max():.3g} at most; {norm.step.size - seen.size:,} of {norm.step.size:,} are"
@@ -148,8 +152,8 @@ class GradNormExplodes(LogRule):
         logs = Curve(positive.step[keep], np.log10(positive.value[keep]))
         if self.subject.kind != "language" or logs.step.size < MIN_POINTS:
             return
-        place = find_level_shift(logs.value, max(3, logs.step.size // 20))
-        if place is None or fit_trend(logs).z < 3.3:
+        place = strongest_level_shift(logs.value, max(3, logs.step.size // 20))
+        if place is None or fit_robust_trend(logs).z < 3.3:
             return
         before = 10**place.before
         after = 10 ** float(np.median(logs.value[-max(3, logs.step.size // 10) :]))

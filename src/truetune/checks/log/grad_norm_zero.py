@@ -42,13 +42,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.preference_curves import all_logps_are_zero
-from truetune.logs.reward_signal import (
-    is_always_full_share,
+from truetune.logs.dpo_settings_from_curves import all_logps_are_zero
+from truetune.logs.reward_and_length_signal import (
+    is_share_always_one,
     share_of_cut_off_answers,
     share_of_prompts_without_signal,
 )
-from truetune.logs.robust_statistics import end_medians, is_falling
+from truetune.logs.robust_statistics import is_falling, medians_of_both_ends
 
 # Chosen, not measured: some batches of reinforcement have rewards that do not differ, so single zeros are normal; from
 # a half on, most of the run's time is spent on steps without a gradient.
@@ -107,7 +107,7 @@ class GradNormZero(LogRule):
             # a loss that falls says that weights move: then the norm was not measured (0 is what some trainers log)
             if not loss.value.any() or (loss.step.size > 2 and is_falling(loss)):
                 return
-            first, last = end_medians(loss.value)
+            first, last = medians_of_both_ends(loss.value)
             evidence = (f"the loss stays: {first:.4g} at first, {last:.4g} at the end", *evidence)
         yield self.finding(
             f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter"
@@ -157,9 +157,9 @@ class GradNormZero(LogRule):
         if all_logps_are_zero(self.subject):
             return True
         log = self.subject
-        if log.output is not None and (log.output.skips.is_fixed or log.output.skips.are_all):
+        if log.output is not None and (log.output.skips.is_fixed or log.output.skips.are_all_steps):
             return True
         return log.kind == "reinforcement" and (
-            is_always_full_share(share_of_prompts_without_signal(log))
-            or is_always_full_share(share_of_cut_off_answers(log))
+            is_share_always_one(share_of_prompts_without_signal(log))
+            or is_share_always_one(share_of_cut_off_answers(log))
         )

@@ -47,9 +47,9 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
-from truetune.logs.files_beside import IMAGE_WITHOUT_VERBS, RunBeside
+from truetune.logs.findings_in_files_beside_log import IMAGE_WITHOUT_VERBS, RunBeside
+from truetune.logs.outline_run_for_comparison import outline_run
 from truetune.settings.run_spec import Severity
 
 OVER_TCP = ("NCCL_IB_DISABLE", "NCCL_NET")
@@ -79,7 +79,7 @@ class GradientsCrossASlowNetwork(OutputRule):
             yield self._finding_on_tcp(transports)
         elif transports.nodes > 1 and transports.count(INFINIBAND) and not transports.is_direct:
             yield self._finding_without_gpudirect(transports)
-        if transports.names_disabled.intersection(WITHIN_NODE) and not _has_one_gpu_per_node(
+        if transports.disabling_variables.intersection(WITHIN_NODE) and not _has_one_gpu_per_node(
             transports
         ):
             yield self._finding_within_node(transports)
@@ -87,7 +87,7 @@ class GradientsCrossASlowNetwork(OutputRule):
     def _finding_on_tcp(self, transports: NcclTransports) -> Finding:
         """The finding that nodes exchange gradients over TCP."""
         compared, is_slower = self._step_times_beside(transports)
-        switched = " and ".join(sorted(transports.names_disabled.intersection(OVER_TCP)))
+        switched = " and ".join(sorted(transports.disabling_variables.intersection(OVER_TCP)))
         why = f": {switched} switches InfiniBand off" if switched else ""
         lacks_library = not switched and transports.lacks_library[0] > 0
         if not switched and transports.finds_no_device:
@@ -131,7 +131,7 @@ class GradientsCrossASlowNetwork(OutputRule):
 
     def _finding_within_node(self, transports: NcclTransports) -> Finding:
         """The finding that GPUs of one node do not copy directly."""
-        names = sorted(transports.names_disabled.intersection(WITHIN_NODE))
+        names = sorted(transports.disabling_variables.intersection(WITHIN_NODE))
         is_over_tcp = "NCCL_SHM_DISABLE" in names and not transports.count("P2P")
         over = "TCP" if is_over_tcp else "the host's memory"
         return self.finding(
@@ -152,12 +152,12 @@ class GradientsCrossASlowNetwork(OutputRule):
         for name, text, line in transports.disabled:
             if name in names:
                 yield Case(text, file=file, line=line)
-        for setting in dict.fromkeys(self.subject.files_beside.all_named(*names)):
+        for setting in dict.fromkeys(self.subject.files_beside.settings_named(*names)):
             yield Case(setting.text, file=setting.file, line=setting.line)
         if names == OVER_TCP and transports.lacks_library[0]:
             line, text = transports.lacks_library
             yield Case(text, file=file, line=line)
-            for setting in self.subject.files_beside.all_named(IMAGE_WITHOUT_VERBS):
+            for setting in self.subject.files_beside.settings_named(IMAGE_WITHOUT_VERBS):
                 yield Case(setting.text, file=setting.file, line=setting.line)
         if transports.line:
             yield Case(transports.text, file=file, line=transports.line)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.model_identity import overflowing_family
-from truetune.logs.files_beside import SettingBeside
+from truetune.logs.findings_in_files_beside_log import SettingBeside
 from truetune.logs.run_log import RunLog
 
 FLOAT16_SETTING = "fp16"

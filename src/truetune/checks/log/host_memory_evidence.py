@@ -13,7 +13,7 @@ from truetune.checks.host_memory_needs import (
     memory_to_ask_for,
     parameters_of_published_model,
 )
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     ADAPTED_BASE,
     HOST_GIB,
     KEEPS_ALL_LOGITS,
@@ -96,7 +96,7 @@ def describe_rows_in_a_list(beside: FilesBeside, *, of_worker: bool) -> str:
     Args:
         of_worker: a worker of a DataLoader was ended.
     """
-    held = next(beside.all_named(ROWS_IN_A_LIST), None)
+    held = next(beside.settings_named(ROWS_IN_A_LIST), None)
     if held is None:
         return ""
     copied = (
@@ -167,7 +167,7 @@ def _cause_of_no_memory_request(text: str, beside: FilesBeside) -> HostMemoryCau
 def _cause_of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | None:
     """States of the optimizer that are put on the CPU, of a model that is trained whole."""
     place, states = beside.setting(OPTIMIZER_ON_CPU), beside.setting(STATES_GIB)
-    if place is None or states is None or any(beside.all_named(NODES)):
+    if place is None or states is None or any(beside.settings_named(NODES)):
         return None
     needed, limit = float(states.value), beside.setting(HOST_GIB)
     line = (

@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.files_beside import SCHEDULE_STEPS, SettingBeside
+from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.logs.run_log import Curve
 
 # Of the peak: schedules end at 0 or at a tenth of it; what is less than a millionth is a rounded 0.
@@ -150,7 +150,7 @@ class LearningRateEndedEarly(LogRule):
         first = float(rate.step[first_idle])
         lengths = [
             one
-            for one in self.subject.files_beside.all_named(SCHEDULE_STEPS)
+            for one in self.subject.files_beside.settings_named(SCHEDULE_STEPS)
             if isinstance(one.value, int) and last < one.value <= first
         ]
         return min(lengths, key=lambda one: first - float(one.value), default=None)

@@ -57,8 +57,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
+from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, parts_of_training_loss
 from truetune.logs.run_log import Curve, RunLog
-from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 from truetune.settings.run_spec import Severity
 
 TIMES = 1.2
@@ -102,7 +102,7 @@ class LossAboveUniform(LogRule):
             return OTHER_LOSS
         if self._lowest_early_loss() <= TIMES * self._uniform_loss():
             return None
-        if count_summed_means(self.subject):
+        if means_added_up_in_loss(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
         return Unmet(
             f"the loss begins at {self._lowest_early_loss():.4g} and comes down below half of guessing, and the"
@@ -131,7 +131,7 @@ class LossAboveUniform(LogRule):
         if not _is_rate_negligible(log):
             yield from self._findings_on_high_end(loss, guess, is_known=bool(size))
         if self._lowest_early_loss() > TIMES * guess and not (
-            count_summed_means(log) or find_loss_parts(log)
+            means_added_up_in_loss(log) or parts_of_training_loss(log)
         ):
             yield from self._findings_on_start_above_guessing(loss, size, guess)
 

@@ -46,8 +46,8 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_above_uniform import MAX_VOCABULARY, TIMES
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
+from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, parts_of_training_loss
 from truetune.logs.run_log import Curve
-from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 
 MIN_ABOVE, MIN_ABOVE_SHARE = 3, 0.1
 """Records above guessing, and their share of all"""
@@ -70,7 +70,7 @@ class LossClimbsAboveGuessing(LogRule):
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
-        if count_summed_means(self.subject) or find_loss_parts(self.subject):
+        if means_added_up_in_loss(self.subject) or parts_of_training_loss(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
         if (
             self._losses_that_are_numbers().value[:MIN_ABOVE].min(initial=math.inf)
@@ -91,8 +91,8 @@ class LossClimbsAboveGuessing(LogRule):
         if (
             not log.has_token_loss
             or loss.step.size <= MIN_ABOVE
-            or count_summed_means(log)
-            or find_loss_parts(log)
+            or means_added_up_in_loss(log)
+            or parts_of_training_loss(log)
         ):
             return
         above = loss.value > TIMES * guess

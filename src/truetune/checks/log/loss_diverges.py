@@ -54,13 +54,13 @@ from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
 from truetune.logs.robust_statistics import (
     block_medians,
-    end_medians,
-    find_level_shift,
+    jumps_up_repeatedly,
+    medians_of_both_ends,
     noise_sigma,
-    rises_again_and_again,
     robust_sigma,
     rolling_median,
-    true_stretches,
+    stretches_of_true,
+    strongest_level_shift,
 )
 from truetune.logs.run_log import Curve, Floats
 
@@ -201,7 +201,7 @@ class LossDiverges(LogRule):
 
     def figure(self) -> str:
         loss = self.subject.curve("loss").finite().value
-        first, last = end_medians(loss)
+        first, last = medians_of_both_ends(loss)
         return (
             f"the loss is {first:.4g} at first, {loss.min():.4g} at the lowest and {last:.4g} at"
             " the end"
@@ -215,7 +215,7 @@ class LossDiverges(LogRule):
         loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         if log.kind not in self.kinds or loss.step.size < MIN_POINTS or find_restarts(log):
             return
-        if rises_again_and_again(loss.value):
+        if jumps_up_repeatedly(loss.value):
             return  # it learns between the leaps: rows in an order, or a run that begins again
         levels = _measure_levels(loss.value, jumps_after_first_record(loss))
         if levels.is_worse or levels.is_lost:
@@ -342,8 +342,8 @@ class LossDiverges(LogRule):
         """Where the level changes after its lowest place; else the first of the points that stay
         above the middle.
         """
-        change = find_level_shift(values[low:], 2)
+        change = strongest_level_shift(values[low:], 2)
         if change is not None and change.after > change.before:
             return low + change.at
-        above = true_stretches(values[low:] > middle)
+        above = stretches_of_true(values[low:] > middle)
         return low + (above[-1][0] if above else 0)

@@ -43,14 +43,14 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
-from truetune.logs.files_beside import SettingBeside
-from truetune.logs.run_log import RunLog
-from truetune.logs.summed_loss import (
+from truetune.logs.findings_in_files_beside_log import SettingBeside
+from truetune.logs.is_loss_summed_not_averaged import (
     MAX_REMAINING_SHARE,
     MIN_EVALUATIONS,
     RATIO_TOLERANCE,
-    count_summed_means,
+    means_added_up_in_loss,
 )
+from truetune.logs.run_log import RunLog
 
 MAX_GAP = 0.25
 """By how much of it rows that are trained may have a lower loss than those that are held out"""
@@ -91,7 +91,7 @@ class LossIsASum(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        times = count_summed_means(log)
+        times = means_added_up_in_loss(log)
         if times is None:
             return
         loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.periodic_events import describe_periods, find_periodic_events
-from truetune.logs.robust_statistics import end_medians, noise_sigma, rolling_median
+from truetune.logs.robust_statistics import medians_of_both_ends, noise_sigma, rolling_median
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 40
@@ -82,7 +82,7 @@ class LossOscillates(LogRule):
             return
         quarter = n // 4
         early, late = noise_sigma(loss.value[:quarter]), noise_sigma(loss.value[-quarter:])
-        first, last = end_medians(loss.value, 0.25)
+        first, last = medians_of_both_ends(loss.value, 0.25)
         period = self._swing_period_in_steps(loss)
         grows = late > 10 * early > 0 and last > 0.98 * first and late > 0.1 * last
         if not period and not grows:

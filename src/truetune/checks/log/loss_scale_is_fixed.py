@@ -49,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.logs.console.skipped_steps import SkippedSteps
-from truetune.logs.files_beside import LOSS_SCALE
+from truetune.logs.findings_in_files_beside_log import LOSS_SCALE
 from truetune.logs.run_log import RunLog
 
 # Chosen: below a tenth, single batches overflow, and the run learns from the others.
@@ -123,6 +123,6 @@ def _fixed_scale_evidence(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
 
 def _fixed_scale_setting_cases(log: RunLog, scale: float) -> Iterator[Case]:
     """The line of a file beside the log that fixes this very scale."""
-    for setting in log.files_beside.all_named(LOSS_SCALE):
+    for setting in log.files_beside.settings_named(LOSS_SCALE):
         if isinstance(setting.value, (int, float)) and float(setting.value) == scale:
             yield Case(setting.text, file=setting.file, line=setting.line)

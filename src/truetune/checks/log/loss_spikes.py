@@ -45,7 +45,7 @@ from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
 from truetune.logs.restart_detection import find_restarts
-from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, true_stretches
+from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, stretches_of_true
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 20
@@ -122,7 +122,7 @@ class LossSpikes(LogRule):
         long: list[int] = []
         pushed: list[int] = []
         single = 0
-        for start, end in true_stretches(score > HIGH):
+        for start, end in stretches_of_true(score > HIGH):
             top = start + int(np.argmax(score[start:end]))
             before = float(np.median(loss.value[max(0, start - NEAR) : start]))
             if score[top] < MIN_SCORE or loss.value[top] < 1.5 * before:

@@ -40,7 +40,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.memory_curve import MIN_GROWTH_RECORDS, find_memory_curve, memory_growth
+from truetune.logs.gpu_memory_curve import (
+    MIN_GROWTH_RECORDS,
+    find_memory_curve,
+    first_and_last_if_growing,
+)
 
 
 class MemoryGrowsWithEachStep(LogRule):
@@ -63,7 +67,7 @@ class MemoryGrowsWithEachStep(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         memory = find_memory_curve(self.subject.curves)
-        grown = memory_growth(memory.curve)
+        grown = first_and_last_if_growing(memory.curve)
         if grown is None:
             return
         steps = float(np.ptp(memory.curve.step))

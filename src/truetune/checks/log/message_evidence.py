@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.console.lines_of_one_rank import describe_rank_line
+from truetune.logs.console.lines_of_one_rank import rank_line_as_evidence
 from truetune.logs.console.messages import KnownMessage
+from truetune.logs.console.read_console_output import ConsoleOutput
 from truetune.logs.run_log import RunLog
 
 UNEVEN = "the ranks have different numbers of {}, and those with more waited for those with fewer"
@@ -63,4 +63,4 @@ def lines_printed_by_one_rank(output: ConsoleOutput) -> Iterator[str]:
     """
     for one in output.rank_lines:
         if not any(one.text in told for told in output.collectives):
-            yield describe_rank_line(one)
+            yield rank_line_as_evidence(one)

@@ -60,7 +60,7 @@ from truetune.checks.log.half_precision import (
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
-from truetune.logs.console.console_output import LABELS_MASKED, MARKER_TOKENS
+from truetune.logs.console.read_console_output import LABELS_MASKED, MARKER_TOKENS
 from truetune.logs.robust_statistics import is_falling
 from truetune.logs.run_log import Curve, Floats
 from truetune.settings.run_spec import Severity

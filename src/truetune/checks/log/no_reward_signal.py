@@ -51,8 +51,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.reward_signal import (
-    is_always_full_share,
+from truetune.logs.reward_and_length_signal import (
+    is_share_always_one,
     share_of_cut_off_answers,
     share_of_prompts_without_signal,
 )
@@ -85,7 +85,7 @@ class NoRewardSignal(LogRule):
             )
             return
         share = share_of_prompts_without_signal(log)
-        if is_always_full_share(share):
+        if is_share_always_one(share):
             yield self._finding_on_equal_rewards(
                 share, f"in every one of {share.step.size:,} records"
             )
@@ -129,7 +129,7 @@ class NoRewardSignal(LogRule):
         """The remedy, by what the reward is throughout: cut answers, always full, always 0, or one
         value of another kind.
         """
-        if is_always_full_share(share_of_cut_off_answers(self.subject)):
+        if is_share_always_one(share_of_cut_off_answers(self.subject)):
             return (
                 "give the answers room first (max_completion_length): all of them are cut, so none"
                 " can be graded"

@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.gpus_beside import smallest_memory_of_gpu_gb
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.time_shares import step_seconds_of_training
+from truetune.logs.share_of_time_beside_training import step_seconds_without_evaluations
 
 GIB = float(1 << 30)
 FITS = 8.0
@@ -90,7 +90,7 @@ class OffloadWithoutNeed(OutputRule):
         ):
             return
         settings = output.settings
-        seconds = step_seconds_of_training(self.subject)
+        seconds = step_seconds_without_evaluations(self.subject)
         took = f"; a step takes {seconds:.0f} s" if seconds and seconds > SLOW_STEP_S else ""
         yield self.finding(
             f"weights or optimizer states are offloaded to the machine's memory, though they take"

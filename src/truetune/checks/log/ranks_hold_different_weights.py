@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.rank_differences import RankDifference
+from truetune.logs.console.figures_that_differ_between_ranks import RankDifference
 
 
 class RanksHoldDifferentWeights(OutputRule):
@@ -81,7 +81,7 @@ class RanksHoldDifferentWeights(OutputRule):
         """The finding that processes print different sums of weights (an error) or gradients (a
         warning).
         """
-        what = "gradients" if difference.of_gradients else "weights"
+        what = "gradients" if difference.is_of_gradients else "weights"
         grows = difference.relative_last > 2 * difference.relative_first
         shown = ", ".join(f"{value:.8g}" for value in difference.values[:8])
         return self.finding(
@@ -92,7 +92,7 @@ class RanksHoldDifferentWeights(OutputRule):
             " its own forward alone; call backward inside it, without no_sync() at the last step of"
             " accumulation, and wrap before the optimizer is made (`truetune lint SCRIPT`,"
             " `truetune run -- CMD` measures it)",
-            severity="warning" if difference.of_gradients else "error",
+            severity="warning" if difference.is_of_gradients else "error",
             evidence=(
                 f"at the last step: {shown}",
                 f"they differ from step {difference.first_step:,} on, by"

@@ -48,7 +48,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.files_beside import NOTHING_RESUMED
+from truetune.logs.findings_in_files_beside_log import NOTHING_RESUMED
 from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, Restart, find_restarts
 
 SAYS = {
@@ -133,7 +133,7 @@ class ResumeStartsFresh(LogRule):
         """
         log = self.subject
         places = ", ".join(f"{one.step:,.0f}" for one in seams[:SHOWN_RESTARTS])
-        missing = next(log.files_beside.all_named(NOTHING_RESUMED), None)
+        missing = next(log.files_beside.settings_named(NOTHING_RESUMED), None)
         remedy = "resume where a checkpoint is in the output folder"
         if missing is not None:
             remedy += f", in {missing.place}"

@@ -45,7 +45,7 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.files_beside import FilesBeside
+from truetune.logs.findings_in_files_beside_log import FilesBeside
 from truetune.logs.restart_detection import find_restarts
 from truetune.logs.run_log import Curve, Floats, RunLog
 
@@ -96,7 +96,7 @@ class RewardsNotZeroAtFirst(LogRule):
             ),
             cases=[
                 Case(one.text, file=one.file, line=one.line or None)
-                for one in log.files_beside.all_named("reference_without_adapter")
+                for one in log.files_beside.settings_named("reference_without_adapter")
             ],
             figure=draw_curves(
                 "rewards",
@@ -110,7 +110,7 @@ class RewardsNotZeroAtFirst(LogRule):
 
 def _remedy(beside: FilesBeside) -> str:
     """The remedy, by what the files beside the log say of the reference."""
-    switched = next(beside.all_named("reference_without_adapter"), None)
+    switched = next(beside.settings_named("reference_without_adapter"), None)
     if switched is not None:
         return (
             f"{switched.place} computes the reference with the adapter off, which is the bare base: merge"
@@ -118,7 +118,7 @@ def _remedy(beside: FilesBeside) -> str:
             " before training and put a new one on it, or load it a second time, frozen, as the reference"
         )
     own = "name the model that training begins with, not its base, as the reference (ref_model)"
-    caches = any(one.value is True for one in beside.all_named("precompute_ref_log_probs"))
+    caches = any(one.value is True for one in beside.settings_named("precompute_ref_log_probs"))
     # Where the settings are at hand, and none caches anything, a cache is not the cause.
     if beside.settings and not caches:
         return f"{own}; with a LoRA on a tuned model, merge that model's adapter first"

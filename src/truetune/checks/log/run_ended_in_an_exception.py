@@ -56,30 +56,24 @@ from truetune.checks.log.message_evidence import (
     optimizer_steps_made,
 )
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.console_output import (
-    COLLECTIVE_TIMEOUT_RAISED,
-    ConsoleOutput,
-    Failure,
-    is_stopped_by_hand,
-)
-from truetune.logs.console.failure_phase import find_phase
+from truetune.logs.console.failure_phase import find_failure_phase
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.console.out_of_memory_causes import (
     ATTENTION_MASK,
     LOADED_AFTER_TRAINING,
     MODEL_LOADING,
-    cause_behind_evaluation,
-    find_engine_beside,
+    add_settings_proved_by_frames,
+    cause_after_evaluation,
+    cause_of_engine_cache,
     find_memory_cause,
-    settings_with_frames,
 )
 from truetune.logs.console.out_of_memory_loading import loading_cause
 from truetune.logs.console.out_of_memory_message import (
     HELD_BY_OTHERS,
     SHARED_BY_RANKS,
     MemoryFigures,
-    count_ranks,
-    read_memory_error,
+    parse_memory_error,
+    with_ranks_counted,
 )
 from truetune.logs.console.out_of_memory_story import (
     MODE_OF_EVALUATION,
@@ -87,9 +81,15 @@ from truetune.logs.console.out_of_memory_story import (
     is_first_step_after_evaluation,
     memory_of_run,
 )
-from truetune.logs.console.out_of_memory_weights import describe_adapter_slots
+from truetune.logs.console.out_of_memory_weights import evidence_of_adapter_slots
 from truetune.logs.console.port_conflicts import PortConflict
-from truetune.logs.console.rank_counts import RankCounts
+from truetune.logs.console.read_console_output import (
+    COLLECTIVE_TIMEOUT_RAISED,
+    ConsoleOutput,
+    Failure,
+    is_stopped_by_hand,
+)
+from truetune.logs.console.uneven_counts_of_ranks import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
@@ -253,9 +253,9 @@ class RunEndedInAnException(OutputRule):
             return UNEVEN.format(uneven.unit)
         if known.name == OUT_OF_MEMORY:
             figures = self._memory_figures(failure)
-            if figures.is_shared_by_ranks:
+            if figures.has_several_ranks:
                 return SHARED_BY_RANKS
-            if figures.is_mostly_others:
+            if figures.others_hold_most:
                 return HELD_BY_OTHERS
             if self._is_second_load(failure):
                 return SECOND_LOAD
@@ -290,7 +290,7 @@ class RunEndedInAnException(OutputRule):
     def _memory_remedy(self, failure: Failure, output: ConsoleOutput) -> str:
         """The remedy that frees memory, by what the error says and by what the run did before."""
         figures = self._memory_figures(failure)
-        if figures.is_shared_by_ranks:
+        if figures.has_several_ranks:
             return figures.advice(loads_checkpoint=_failed_loading_tensors(failure))
         advice = self._memory_story(failure, output).advice(figures.gpu)
         return ": ".join(part for part in (figures.advice(), advice) if part)
@@ -320,8 +320,10 @@ class RunEndedInAnException(OutputRule):
     def _memory_figures(self, failure: Failure) -> MemoryFigures:
         """The figures of an out-of-memory message, with the processes of the run that share the GPU."""
         output = self.subject.output
-        figures = read_memory_error(failure.raised.text)
-        return count_ranks(figures, output.started if output else frozenset(), failure.beside)
+        figures = parse_memory_error(failure.raised.text)
+        return with_ranks_counted(
+            figures, output.started if output else frozenset(), failure.beside
+        )
 
     def _remedy(self, failure: Failure) -> str:
         """The remedy: the advice of a known message, else where to look."""
@@ -329,7 +331,7 @@ class RunEndedInAnException(OutputRule):
             return RACE_REMEDY
         if failure.message is not None:
             return self._message_remedy(failure, failure.message)
-        frame = failure.raised.users_frame
+        frame = failure.raised.last_user_frame
         if failure.raised.type == "error" or frame is None:
             return (
                 "start it again so that the traceback is printed (`python -X faulthandler SCRIPT`),"
@@ -343,8 +345,8 @@ class RunEndedInAnException(OutputRule):
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
         """What frames, settings and the curve of memory say of an exception that says out of memory."""
         raised = failure.raised
-        figures = read_memory_error(raised.text)
-        engine = find_engine_beside(output.settings, figures)
+        figures = parse_memory_error(raised.text)
+        engine = cause_of_engine_cache(output.settings, figures)
         cause = engine or find_memory_cause(raised.frames, raised.text)
         if cause is MODEL_LOADING:
             cause = loading_cause(raised.frames, figures, self._steps_or_records_of_launch(output))
@@ -355,13 +357,13 @@ class RunEndedInAnException(OutputRule):
             # Without checkpointing a step keeps as much in either mode.
             is_off = checkpointing is not None and checkpointing.value is False
             is_left = beside.setting(MODE_OF_EVALUATION) is not None and not is_off
-            cause = cause_behind_evaluation(raised.frames, is_left_in_eval_mode=is_left)
+            cause = cause_after_evaluation(raised.frames, is_left_in_eval_mode=is_left)
         return MemoryStory(
             cause,
-            settings_with_frames(output.settings, raised.frames),
+            add_settings_proved_by_frames(output.settings, raised.frames),
             memory_of_run(self.subject),
             self._steps_of_failed_launch(output),
-            figures.idle if figures.pieces_suffice else None,
+            figures.idle if figures.fragments_would_suffice else None,
             figures.asked,
             self.subject.files_beside,
             raised.frames,
@@ -376,9 +378,9 @@ class RunEndedInAnException(OutputRule):
         was raised.
         """
         raised, known = failure.raised, failure.message
-        frame = raised.users_frame
+        frame = raised.last_user_frame
         if frame is not None:
-            phase = find_phase(raised.frames)
+            phase = find_failure_phase(raised.frames)
             yield f"raised from {frame}" + (f", {phase}" if phase else "")
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
@@ -425,7 +427,7 @@ class RunEndedInAnException(OutputRule):
             if rows:
                 yield rows
         if known.name == NO_CACHE:
-            yield from describe_adapter_slots(self.subject.files_beside)
+            yield from evidence_of_adapter_slots(self.subject.files_beside)
 
     def _known_cause_evidence(self, known: KnownMessage) -> Iterator[str]:
         """Evidence: what a message means, with its usual causes only where the log proves none."""
@@ -457,8 +459,8 @@ class RunEndedInAnException(OutputRule):
         figures = self._memory_figures(failure)
         story = self._memory_story(failure, output)
         yield from figures.evidence(
-            asks_on=story.asks_on,
-            is_explained=story.whole_model is not None or story.is_of_pictures,
+            asks_on=story.needs_more_tensors,
+            is_explained=story.whole_model is not None or story.rows_are_mostly_pictures,
         )
         proofs = tuple(story.evidence())
         yield from proofs
@@ -484,7 +486,7 @@ def _describe_port_conflict(rivals: PortConflict) -> str:
         if rivals.launchers
         else "one process opens the port of a run, and these each do"
     )
-    return f"{rivals.who} failed to open port {rivals.port} at the same time: {how}"
+    return f"{rivals.describe_tasks} failed to open port {rivals.port} at the same time: {how}"
 
 
 def _failed_loading_tensors(failure: Failure) -> bool:

@@ -55,11 +55,10 @@ from truetune.checks.log.message_evidence import (
     optimizer_steps_made,
 )
 from truetune.checks.rule import OutputRule
-from truetune.logs.compare_runs import outline_run
-from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
-from truetune.logs.console.rank_counts import RankCounts
-from truetune.logs.console.step_pace import parse_clock
-from truetune.logs.files_beside import (
+from truetune.logs.console.read_console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
+from truetune.logs.console.step_pace import parse_date_and_time
+from truetune.logs.console.uneven_counts_of_ranks import RankCounts
+from truetune.logs.findings_in_files_beside_log import (
     HOST_GIB,
     LOADED_BY_EVERY_PROCESS,
     MODEL_GIB,
@@ -67,6 +66,7 @@ from truetune.logs.files_beside import (
     RunBeside,
     SettingBeside,
 )
+from truetune.logs.outline_run_for_comparison import outline_run
 
 CANCELLED = "cancelled"
 KILLED, HOST_MEMORY = "killed", "host-memory-killed"
@@ -255,7 +255,11 @@ class RunWasKilled(OutputRule):
     def _stood_still_before(self, end: Notice) -> bool | None:
         """Was no step logged for long before the end? None where the log has no clock."""
         output = self.subject.output
-        return output.pace.stands_still(parse_clock(end.text)) if output is not None else None
+        return (
+            output.pace.stood_still_until(parse_date_and_time(end.text))
+            if output is not None
+            else None
+        )
 
     def _pace_evidence(self, end: Notice) -> Iterator[str]:
         """Evidence whether the run stood still before it was cancelled, as far as its steps say it."""
@@ -263,7 +267,7 @@ class RunWasKilled(OutputRule):
             return
         run, output = self._evenly_paced_run(), self.subject.output
         last = output.pace.last if output is not None else None
-        until = parse_clock(end.text)
+        until = parse_date_and_time(end.text)
         if self._stood_still_before(end) and last is not None and until is not None:
             minutes = (until - last).total_seconds() / 60
             yield f"it stood still: the last step was logged {minutes:,.0f} minutes before"

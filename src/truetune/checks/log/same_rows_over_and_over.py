@@ -47,7 +47,7 @@ from truetune.checks.count_optimizer_steps import steps_of_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.console.read_console_output import ConsoleOutput
 
 FEW_ROWS = 200
 """Rows of a trial: as `few-rows-reach-the-trainer` has it"""

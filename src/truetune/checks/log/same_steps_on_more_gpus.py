@@ -46,8 +46,8 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.compare_runs import outline_run
-from truetune.logs.files_beside import RunBeside
+from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.logs.outline_run_for_comparison import outline_run
 
 SAME_BATCHES = 0.02
 """Epochs whose batches differ by less have as many: the last batch may be filled up or left out"""

@@ -45,8 +45,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.metric_direction import is_share_metric
-from truetune.logs.robust_statistics import end_medians, fit_trend, noise_sigma
+from truetune.logs.metric_direction import is_share_of_correct
+from truetune.logs.robust_statistics import fit_robust_trend, medians_of_both_ends, noise_sigma
 from truetune.logs.run_log import Curve
 from truetune.settings.run_spec import Severity
 
@@ -83,7 +83,7 @@ class ScoreIsBad(LogRule):
 
     def figure(self) -> str:
         ends = (
-            f"{name} ends at {end_medians(curve.finite().value)[1]:.3g}"
+            f"{name} ends at {medians_of_both_ends(curve.finite().value)[1]:.3g}"
             for name, curve in list(self._score_curves().items())[:4]
         )
         return "; ".join(ends)
@@ -116,7 +116,7 @@ class ScoreIsBad(LogRule):
             return fault
         if finite.step.size < MIN_POINTS or not self._falls_by_a_fifth(finite):
             return None
-        first, last = end_medians(finite.value)
+        first, last = medians_of_both_ends(finite.value)
         return ScoreFault(
             f"gets worse over the run: {first:.3g} to {last:.3g}",
             "warning" if name == "reward" else "info",
@@ -142,9 +142,9 @@ class ScoreIsBad(LogRule):
 
     def _falls_by_a_fifth(self, curve: Curve) -> bool:
         """Does a score come down by a fifth, and by more than chance?"""
-        first, last = end_medians(curve.value)
+        first, last = medians_of_both_ends(curve.value)
         clear = first - last > max(MIN_FALL * abs(first), 5 * noise_sigma(curve.value))
-        return clear and fit_trend(curve).z < -MIN_TREND_Z
+        return clear and fit_robust_trend(curve).z < -MIN_TREND_Z
 
     def _score_curves(self, *, finite: bool = True) -> dict[str, Curve]:
         """Curves of scores, those with a number in them where `finite`; without what other rules are about."""
@@ -157,7 +157,7 @@ class ScoreIsBad(LogRule):
             others.update(PAIRS)
         scores: dict[str, Curve] = {}
         for name, curve in log.curves.items():
-            is_score = is_share_metric(name) or name in REWARDS
+            is_score = is_share_of_correct(name) or name in REWARDS
             if curve and is_score and name not in others and (curve.finite() or not finite):
                 scores[name] = curve
         return scores
@@ -165,4 +165,4 @@ class ScoreIsBad(LogRule):
 
 def _is_always_zero(name: str, finite: Curve) -> bool:
     """Is a share of what is right 0 in every record? A reward of 0 is none: it may be centred."""
-    return finite.step.size >= MIN_ZEROS and is_share_metric(name) and not finite.value.any()
+    return finite.step.size >= MIN_ZEROS and is_share_of_correct(name) and not finite.value.any()

@@ -65,7 +65,7 @@ class ServerAskedOneByOne(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
-        if output is None or not output.served.is_asked_one_by_one:
+        if output is None or not output.served.gets_one_request_at_a_time:
             return
         served = output.served
         yield self.finding(

@@ -57,7 +57,7 @@ from truetune.checks.server_caps import (
     find_cap_in_files_beside,
 )
 from truetune.logs.console.server_requests import RequestQueue
-from truetune.logs.files_beside import ADAPTERS_AT_ONCE
+from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""
@@ -84,7 +84,7 @@ class ServerCapMakesRequestsWait(OutputRule):
             return
         setting = cap_setting_of_log(self.subject)
         cause, cases = self._cap_setting_and_cases(queue)
-        adapters = next(iter(self.subject.files_beside.all_named(ADAPTERS_AT_ONCE)), None)
+        adapters = next(iter(self.subject.files_beside.settings_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
             # A batch mixes so many adapters: requests of the others wait, however few are worked on.
             yield self.finding(

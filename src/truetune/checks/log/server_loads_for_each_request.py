@@ -58,7 +58,7 @@ class ServerLoadsForEachRequest(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
-        if output is None or not output.served.loads_each_time:
+        if output is None or not output.served.loads_weights_for_each_request:
             return
         served = output.served
         yield self.finding(

@@ -46,7 +46,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
-from truetune.logs.files_beside import LABELS_OF_PADS
+from truetune.logs.findings_in_files_beside_log import LABELS_OF_PADS
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats
 
@@ -190,7 +190,7 @@ class ShortcutLoss(LogRule):
         evidence = [f"near zero from {log.unit} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
         if not is_sure:
             evidence = [f"it fell from {new[0]:.3g} in {new.size:,} records, without a leap"]
-        of_pads = next(log.files_beside.all_named(LABELS_OF_PADS), None)
+        of_pads = next(log.files_beside.settings_named(LABELS_OF_PADS), None)
         if of_pads is not None:
             evidence.append(f"{of_pads.place}: {of_pads.value}")
         if data is not None:

@@ -55,7 +55,7 @@ from truetune.checks.count_optimizer_steps import FEW, SCARCE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.compare_runs import outline_run
+from truetune.logs.outline_run_for_comparison import outline_run
 
 WHOLE = 0.9
 """Epochs from which a run was to see its rows; below, it is a trial"""

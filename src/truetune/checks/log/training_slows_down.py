@@ -40,7 +40,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
-from truetune.logs.robust_statistics import block_medians, end_medians, find_level_shift
+from truetune.logs.robust_statistics import (
+    block_medians,
+    medians_of_both_ends,
+    strongest_level_shift,
+)
 from truetune.logs.run_log import EMPTY_CURVE, Curve
 
 MIN_POINTS = 20
@@ -67,7 +71,7 @@ class TrainingSlowsDown(LogRule):
 
     def figure(self) -> str:
         unit, rate = self._counted_unit_and_rate()
-        first, last = end_medians(rate.value)
+        first, last = medians_of_both_ends(rate.value)
         return (
             f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,}"
             " records)"
@@ -80,7 +84,7 @@ class TrainingSlowsDown(LogRule):
         # A step that saved or evaluated is slow by right: medians of blocks leave it out. Speeds differ by factors, so
         # their logarithms are compared.
         rate = block_medians(rate, 200)
-        change = find_level_shift(np.log(rate.value), max(4, rate.value.size // 10))
+        change = strongest_level_shift(np.log(rate.value), max(4, rate.value.size // 10))
         if change is None or change.before - change.after < np.log(MIN_SLOWDOWN):
             return
         late = float(np.median(rate.value[-max(4, rate.value.size // 10) :]))

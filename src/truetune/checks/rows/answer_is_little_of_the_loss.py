@@ -60,7 +60,10 @@ from truetune.checks.token_cases import case_in_row
 from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
 from truetune.data.conversation import Message
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
-from truetune.data.script_rows.last_column import columns_in, find_last_column
+from truetune.data.script_rows.last_column_in_trained_text import (
+    columns_with_text_in,
+    find_last_column,
+)
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: in instruction sets answers are a third and more of the text, in
@@ -125,7 +128,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
             last = find_last_column(row.made_of, row.text)
             if last is None or last.behind > MAX_BEHIND:
                 continue
-            self.columns.update(dict.fromkeys(columns_in(row.made_of, row.text)))
+            self.columns.update(dict.fromkeys(columns_with_text_in(row.made_of, row.text)))
             case = case_in_row(batch, row, f"{last.name} is {last.text[:MAX_LABEL]!r}")
             self.ends.append(AnswerAtEnd(last.name, last.text, len(row.text), case))
 

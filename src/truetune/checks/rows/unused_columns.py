@@ -48,7 +48,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, TruetuneError, name_list, shortened

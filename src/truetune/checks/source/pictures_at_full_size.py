@@ -55,7 +55,10 @@ from truetune.checks.source.evidence.picture_token_counts import (
     find_picture_sizes,
     unlimited_processors,
 )
-from truetune.logs.console.picture_shapes import MIN_PICTURE_TOKENS, USUAL_PICTURE_TOKENS
+from truetune.logs.console.picture_tokens_by_printed_shapes import (
+    MIN_PICTURE_TOKENS,
+    USUAL_PICTURE_TOKENS,
+)
 
 
 class PicturesAtFullSize(SourceRule):

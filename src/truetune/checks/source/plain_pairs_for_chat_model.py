@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     line_asking_by_template,
     scripts_beside,
 )
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.errors import TruetuneError
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of

@@ -1,4 +1,5 @@
-"""What NCCL's watchdog prints of the collective operations that some processes waited in.
+"""Reads which collective operations each process waited in, from what NCCL's watchdog prints at a
+time-out.
 
 Each process prints the operation that it waited in: its number, kind and size. Ranks whose operations differ do
 different things: one of them runs code that the others don't (a save, an evaluation), or has other rows. The line
@@ -11,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from truetune.logs.console.progress_bars import ProgressBar
-from truetune.logs.console.rank_counts import RankCountReader, RankCounts
+from truetune.logs.console.parse_progress_bars import ProgressBar
+from truetune.logs.console.uneven_counts_of_ranks import RankCountReader, RankCounts
 
 TIMEOUT_LINE = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\("
@@ -79,14 +80,15 @@ class CollectiveTimeoutReader:
     _counts: RankCountReader = field(default_factory=RankCountReader)
 
     def add_line(self, text: str, process: str, *, is_printed: bool) -> None:
-        """One line without its prefixes, and the process that they name; `is_printed` where the script itself printed
-        it, and no logger."""
+        """Read one line without its prefixes, and the process that these name. `is_printed`: the
+        script itself printed it, and no logger.
+        """
         match = TIMEOUT_LINE.search(text) if "Watchdog caught" in text else None
         if match is None:
             if is_printed and text.strip():
                 self._last = text.strip()
                 self._work = ""
-                self._add_line_of_process(process)
+                self._keep_last_line_of_process(process)
                 if not self._is_over:
                     self._counts.add_line(text, process)
             return
@@ -100,32 +102,35 @@ class CollectiveTimeoutReader:
             waiting = PendingCollective(match["number"] or "", match["kind"], match["size"] or "")
             self._waiting.setdefault(rank, waiting)
 
-    def _add_line_of_process(self, process: str) -> None:
-        """Keep the line as the last one of its process."""
+    def _keep_last_line_of_process(self, process: str) -> None:
+        """Keep the line as the last one that its process printed."""
         is_known = process.isdecimal() and len(process) < MAX_DIGITS
         if is_known and not self._is_over and len(self._last_of) < MAX_RANKS:
             self._last_of[int(process)] = self._last[:MAX_QUOTED]
 
     def add_bar(self, text: str, bar: ProgressBar) -> None:
-        """One drawing of a bar. One with a description is a piece of work of its own (`Map`), which one rank may do
-        while the others wait; the bar of the training has none."""
+        """Read one drawing of a bar. A bar with a description (`Map`) is work of its own, which one
+        rank may do while the others wait; the bar of the training has none.
+        """
         if not bar.is_described:
             return
         self._work = text.strip() if bar.done < bar.total else ""
 
     def finish(self) -> tuple[str, ...]:
-        """What the processes waited in, as lines of evidence; none where nothing was printed of it."""
+        """What the processes waited in, as lines of evidence; empty if nothing was printed of it."""
         if not self._waiting:
             return ()
         return tuple(self._lines())
 
     def uneven(self) -> RankCounts | None:
-        """The unequal numbers of batches by which processes parted; None where nothing printed shows that they did.
+        """The unequal numbers of batches that made the processes wait for one another; None if
+        nothing printed proves it. The rank with the fewest leaves the loop first: it waits in
+        another operation than most, or in none.
 
         The rank that has the fewest leaves the loop first: it waits in another operation than most, or in none.
         """
         counts = self._counts.finish() if self._waiting else None
-        if counts is None or not counts.of_batches:
+        if counts is None or not counts.are_of_batches:
             return None
         if not self._odd_ranks().intersection(counts.fewest):
             return None
@@ -135,10 +140,10 @@ class CollectiveTimeoutReader:
         """Ranks that waited in another operation than most others, or that printed no time-out."""
         ranks_of = self._ranks_by_operation()
         most = max(ranks_of.values(), key=len)
-        everyone = set(range(max(self._waiting) + 1)) | self._counted_ranks()
+        everyone = set(range(max(self._waiting) + 1)) | self._ranks_with_printed_count()
         return everyone - set(most)
 
-    def _counted_ranks(self) -> set[int]:
+    def _ranks_with_printed_count(self) -> set[int]:
         """Ranks that printed a count."""
         counts = self._counts.finish()
         return set(counts.of) if counts is not None else set()
@@ -151,28 +156,28 @@ class CollectiveTimeoutReader:
         return ranks_of
 
     def _lines(self) -> Iterator[str]:
-        """Who waited in what, who printed nothing, and what was printed before."""
+        """Evidence: who waited in what, who printed nothing, and what was printed before."""
         ranks_of = self._ranks_by_operation()
         counts = self._counts.finish()
         uneven = self.uneven()
         if counts is not None:
-            yield _describe_counts(counts, is_proved=uneven is not None)
+            yield _describe_unequal_counts(counts, is_proved=uneven is not None)
         for waiting, ranks in ranks_of.items():
-            meaning = _meaning_of(waiting)
-            yield f"{_name_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
+            meaning = _meaning_of_operation(waiting)
+            yield f"{_list_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
         # a rank that printed no time-out was not waiting: it is where to look
         missing = sorted(set(range(max(self._waiting) + 1)) - self._waiting.keys())
         if uneven is not None:
-            yield from self._last_lines(sorted(self._odd_ranks()), is_explained=True)
+            yield from self._evidence_of_last_lines(sorted(self._odd_ranks()), is_explained=True)
         elif len(ranks_of) > 1:
             yield (
                 "these operations differ: one rank runs code that the others don't (a save, an evaluation under"
                 " `is_main_process` or `rank == 0`, an early stop of its own), or has another number of batches"
             )
-            yield from self._lines_of_odd_ranks(ranks_of)
+            yield from self._evidence_of_odd_ranks(ranks_of)
         elif missing:
-            yield f"{_name_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
-            yield from self._last_lines(missing)
+            yield f"{_list_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
+            yield from self._evidence_of_last_lines(missing)
         if self._work_before:
             yield (
                 f"under way when the time was over: {self._work_before}; the others waited for the rank that did it:"
@@ -182,21 +187,25 @@ class CollectiveTimeoutReader:
         elif self._before and self._before not in self._last_of.values():
             yield f"printed last before it: {self._before}"
 
-    def _lines_of_odd_ranks(self, ranks_of: Mapping[PendingCollective, list[int]]) -> Iterator[str]:
+    def _evidence_of_odd_ranks(
+        self, ranks_of: Mapping[PendingCollective, list[int]]
+    ) -> Iterator[str]:
         """Which ranks do something else than most, how far apart they are, and what they printed."""
         most = max(ranks_of, key=lambda waiting: len(ranks_of[waiting]))
         for waiting, ranks in ranks_of.items():
             if waiting is most or len(ranks) >= len(ranks_of[most]):
                 continue
-            behind = _count_between(waiting, most)
+            behind = _operations_behind(waiting, most)
             if behind:
                 way = "behind" if behind > 0 else "ahead of"
-                yield f"{_name_ranks(ranks)} {_verb(ranks)} {abs(behind):,} operations {way} most others"
+                yield f"{_list_ranks(ranks)} {_was_or_were(ranks)} {abs(behind):,} operations {way} most others"
             else:
-                yield f"{_name_ranks(ranks)} {_verb(ranks)} at another place of the code than most others"
-            yield from self._last_lines(ranks)
+                yield f"{_list_ranks(ranks)} {_was_or_were(ranks)} at another place of the code than most others"
+            yield from self._evidence_of_last_lines(ranks)
 
-    def _last_lines(self, ranks: list[int], *, is_explained: bool = False) -> Iterator[str]:
+    def _evidence_of_last_lines(
+        self, ranks: list[int], *, is_explained: bool = False
+    ) -> Iterator[str]:
         """What these ranks printed last, where most others printed something else; decisions are named as such."""
         for rank in ranks[:MAX_NAMED_RANKS]:
             text = self._last_of.get(rank, "")
@@ -212,7 +221,7 @@ class CollectiveTimeoutReader:
             yield f"rank {rank} printed last before it: {text}{alone}"
 
 
-def _describe_counts(counts: RankCounts, *, is_proved: bool) -> str:
+def _describe_unequal_counts(counts: RankCounts, *, is_proved: bool) -> str:
     """Unequal counts, as a line of evidence."""
     what = (
         "the rank with the fewest leaves the loop first, and the others wait for it"
@@ -222,8 +231,8 @@ def _describe_counts(counts: RankCounts, *, is_proved: bool) -> str:
     return f"the ranks have different numbers of {counts.unit}: {counts}; {what}"
 
 
-def _meaning_of(waiting: PendingCollective) -> str | None:
-    """Who calls an operation in a training; None where it is not known."""
+def _meaning_of_operation(waiting: PendingCollective) -> str | None:
+    """Which part of a training calls such an operation; None if it is not known."""
     if waiting.kind == "ALLREDUCE" and waiting.size:
         is_small = int(waiting.size) <= MAX_FIGURES
         return "a barrier, or the sum of figures" if is_small else "the mean of gradients (DDP)"
@@ -233,19 +242,22 @@ def _meaning_of(waiting: PendingCollective) -> str | None:
     return OPERATION_MEANINGS.get(waiting.kind)
 
 
-def _count_between(one: PendingCollective, other: PendingCollective) -> int:
-    """How many operations one rank is behind another; 0 where the numbers are the same, or not printed."""
+def _operations_behind(one: PendingCollective, other: PendingCollective) -> int:
+    """How many operations one rank is behind another; 0 if the numbers are the same, or not
+    printed.
+    """
     if not one.number or not other.number:
         return 0
     return int(other.number) - int(one.number)
 
 
-def _verb(ranks: list[int]) -> str:
+def _was_or_were(ranks: list[int]) -> str:
+    """The verb for one rank or several."""
     return "is" if len(ranks) == 1 else "are"
 
 
-def _name_ranks(ranks: list[int]) -> str:
-    """`ranks 1, 2, 3`"""
+def _list_ranks(ranks: list[int]) -> str:
+    """The ranks as text: `rank 1`, `ranks 1, 2, 3`."""
     named = ", ".join(str(rank) for rank in ranks[:MAX_NAMED_RANKS])
     more = f" and {len(ranks) - MAX_NAMED_RANKS} more" if len(ranks) > MAX_NAMED_RANKS else ""
     return f"rank{'s' * (len(ranks) > 1)} {named}{more}"

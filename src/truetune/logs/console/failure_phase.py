@@ -1,4 +1,5 @@
-"""What a program was doing when it failed, by the frames of its traceback.
+"""Tells what a program was doing when it failed (backward pass, saving, ...), by the frames of its
+traceback.
 
 Names of functions are looked for in the order of the table and not of the frames: a save inside of a training step has
 both in its traceback, and what is more special says more. Names are those of transformers, Lightning, DeepSpeed and
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from truetune.logs.console.tracebacks import Frame
+from truetune.logs.console.parse_tracebacks import Frame
 
 FAILURE_PHASES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
@@ -51,8 +52,10 @@ FAILURE_PHASES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 """What was done -> parts of file names, and names of functions; the first that fits a frame holds"""
 
 
-def find_phase(frames: Sequence[Frame]) -> str:
-    """`in the backward pass`; empty where the frames do not say."""
+def find_failure_phase(frames: Sequence[Frame]) -> str:
+    """The phase of the training in which a program failed, as a phrase: `in the backward pass`.
+    Empty if the frames do not say.
+    """
     for phase, files, functions in FAILURE_PHASES:
         for frame in frames:
             if frame.function in functions or any(

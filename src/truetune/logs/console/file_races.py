@@ -1,4 +1,4 @@
-"""Exceptions of file-system calls that say that several processes change the same files at the same time.
+"""Recognises exceptions which say that several processes change the same files at the same time.
 
 A file that is not there is mostly a wrong path, which each process would meet alike. Two things say otherwise: an
 exception inside of `shutil.rmtree`, which had just listed what is gone now; and processes that fail in one call that
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from truetune.logs.console.tracebacks import Frame, PrintedException
+from truetune.logs.console.parse_tracebacks import Frame, PrintedException
 
 RACED_TYPES = re.compile(r"^(?:FileNotFoundError|FileExistsError|OSError)$")
 RACED_TEXT = re.compile(r"\[Errno (?:2|17|39|66)\]|No such file|File exists|Directory not empty")
@@ -34,7 +34,7 @@ class FileRace:
     """Those that failed in it, as the output names them"""
 
     def evidence(self) -> str:
-        """As a finding says it."""
+        """The race as a line of evidence."""
         which = f"processes {', '.join(self.processes)}" if len(self.processes) > 1 else "a process"
         call = f" ({self.call})" if self.call else ""
         return (
@@ -50,35 +50,39 @@ def find_file_race(raised: PrintedException, others: Sequence[PrintedException])
         raised: the exception that ended the run.
         others: what the other processes ended in.
     """
-    frame = raised.users_frame
-    if frame is None or not _is_of_files(raised):
+    frame = raised.last_user_frame
+    if frame is None or not _is_missing_or_existing_file_error(raised):
         return None
     same = [
         other
         for other in others
-        if other.process != raised.process and _is_of_files(other) and _is_same_place(other, frame)
+        if other.process != raised.process
+        and _is_missing_or_existing_file_error(other)
+        and _failed_in_same_line(other, frame)
     ]
     processes = tuple(sorted({raised.process, *(other.process for other in same)} - {""}))
     race = FileRace(frame.code.strip()[:120], f"{frame.file}:{frame.line}", processes)
-    if _is_in_a_tree(raised) or any(map(_is_in_a_tree, same)):
+    if _is_race_inside_rmtree(raised) or any(map(_is_race_inside_rmtree, same)):
         return race
     is_change = CHANGING_CALL.search(frame.code) is not None
-    return race if is_change and len(processes) > 1 and _one_got_through(processes) else None
+    return race if is_change and len(processes) > 1 and _one_process_succeeded(processes) else None
 
 
-def _is_of_files(raised: PrintedException) -> bool:
+def _is_missing_or_existing_file_error(raised: PrintedException) -> bool:
     """Is it an error of a file that is gone, or that is there already?"""
     return RACED_TYPES.match(raised.type) is not None and RACED_TEXT.search(raised.text) is not None
 
 
-def _is_same_place(other: PrintedException, frame: Frame) -> bool:
+def _failed_in_same_line(other: PrintedException, frame: Frame) -> bool:
     """Did another process fail in the same line?"""
-    theirs = other.users_frame
+    theirs = other.last_user_frame
     return theirs is not None and (theirs.file, theirs.line) == (frame.file, frame.line)
 
 
-def _is_in_a_tree(raised: PrintedException) -> bool:
-    """Was something gone that `shutil.rmtree` had just listed, or a folder filled that it had just emptied?
+def _is_race_inside_rmtree(raised: PrintedException) -> bool:
+    """Was something gone that `shutil.rmtree` had just listed, or a folder filled that it had just
+    emptied? Its first call on the folder fails alike if there is none, so that the type of the call
+    decides.
 
     Its first look at the folder fails alike where there is none, so that the type of the call decides.
     """
@@ -93,8 +97,8 @@ def _is_in_a_tree(raised: PrintedException) -> bool:
     return "os.unlink(" in calls or "os.rmdir(" in calls or len(inner) > 2
 
 
-def _one_got_through(processes: Sequence[str]) -> bool:
-    """Is the number of a process missing among those that failed? Where all fail, the path is wrong."""
+def _one_process_succeeded(processes: Sequence[str]) -> bool:
+    """Is the number of a process missing among those that failed? If all fail, the path is wrong."""
     if not all(name.isdecimal() for name in processes):
         return False
     numbers = {int(name) for name in processes}

@@ -1,4 +1,5 @@
-"""Lines that a single process of a run prints about a step that it leaves out or meets an error in.
+"""Collects the lines that a single process of a run prints about a step that it skips or meets an
+error in.
 
 Processes do the same, step by step. A line that only one prints under its number ("[rank 2] no labels, skipping") says
 where it did something else; the time-out that follows comes minutes and many lines later. The trade-off: only lines
@@ -58,7 +59,7 @@ class RankLineReader:
     """A time-out was printed: what comes behind it follows from it"""
 
     def add_line(self, text: str, process: str, number: int) -> None:
-        """One line without its prefixes, and the process that they name."""
+        """Read one line without its prefixes, and the process that these name."""
         if self._is_closed:
             return
         if LIBRARY_LINE.search(text):
@@ -88,7 +89,7 @@ class RankLineReader:
         )[:MAX_LINES_TOLD]
 
 
-def describe_rank_line(one: RankLine) -> str:
+def rank_line_as_evidence(one: RankLine) -> str:
     """A line of one process, as evidence says it."""
     times = f", {one.count:,} times" if one.count > 1 else ""
     return (

@@ -1,4 +1,5 @@
-"""Over what the processes of a run exchange their gradients, as NCCL prints it with NCCL_DEBUG=INFO.
+"""Reads from NCCL's debug output over what the processes of a run exchange their gradients
+(sockets, InfiniBand, P2P, shared memory).
 
 Each channel between two GPUs is one line (`via NET/Socket/0`, `via P2P/CUMEM`, `via SHM/direct`). `Using network
 Socket` alone says little: NCCL prints it on a single machine too, where nothing goes over the network.
@@ -59,11 +60,11 @@ class NcclTransports:
     """Of the first channel over TCP, else of the line that names the network"""
 
     def count(self, kind: str) -> int:
-        """Channels of a kind."""
+        """The number of channels of a kind of transport."""
         return dict(self.channels).get(kind, 0)
 
     @property
-    def names_disabled(self) -> frozenset[str]:
+    def disabling_variables(self) -> frozenset[str]:
         """The variables that switch a transport off."""
         return frozenset(name for name, _, _ in self.disabled)
 
@@ -86,7 +87,7 @@ class TransportReader:
     _named: tuple[int, str] = (0, "")
 
     def add_line(self, text: str, number: int) -> None:
-        """One line."""
+        """Read one line, with its prefixes."""
         if "NCCL" not in text:
             return
         host = HOST.search(text)
@@ -95,11 +96,11 @@ class TransportReader:
         self._read_channel(text, number)
         self._read_network(text, number)
         self._read_switched_off(text, number)
-        self._read_sizes(text)
-        self._read_what_lacks(text, number)
+        self._read_ranks_and_nodes(text)
+        self._read_missing_hardware(text, number)
 
     def finish(self) -> NcclTransports:
-        """What was printed."""
+        """The transports that NCCL printed."""
         line, text = self._first if self._first[0] else self._named
         return NcclTransports(
             channels=tuple(self._channels.items()),
@@ -116,7 +117,7 @@ class TransportReader:
         )
 
     def _read_channel(self, text: str, number: int) -> None:
-        """A line on a channel between two GPUs."""
+        """Read a line on a channel between two GPUs."""
         channel = CHANNEL.search(text)
         if channel is None:
             return
@@ -126,7 +127,7 @@ class TransportReader:
             self._first = (number, text.strip()[-200:])
 
     def _read_network(self, text: str, number: int) -> None:
-        """The network that NCCL says it uses."""
+        """Read which network NCCL says it uses."""
         network = NETWORK.search(text)
         if network is None:
             return
@@ -135,20 +136,22 @@ class TransportReader:
             self._named = (number, text.strip()[-200:])
 
     def _read_switched_off(self, text: str, number: int) -> None:
-        """A variable that switches a transport off."""
+        """Read a variable that switches a transport off."""
         disabled = DISABLED.search(text)
         if disabled is not None and disabled["value"] in SWITCHED_OFF.get(disabled["name"], ()):
             self._disabled.setdefault(disabled["name"], (disabled[0], number))
 
-    def _read_sizes(self, text: str) -> None:
-        """The number of ranks and nodes."""
+    def _read_ranks_and_nodes(self, text: str) -> None:
+        """Read the number of ranks and nodes."""
         sizes = SIZES.search(text)
         if sizes is not None:
             self._ranks = max(self._ranks, int(sizes["ranks"] or sizes["ranks2"]))
             self._nodes = max(self._nodes, int(sizes["nodes"] or 0))
 
-    def _read_what_lacks(self, text: str, number: int) -> None:
-        """That there is no device of InfiniBand, no library for it, or no direct way to the memory of a GPU."""
+    def _read_missing_hardware(self, text: str, number: int) -> None:
+        """Read that there is no InfiniBand device, no library for it, or no direct way to the
+        memory of a GPU.
+        """
         self._no_device = self._no_device or WITHOUT_DEVICE.search(text) is not None
         if not self._library[0] and WITHOUT_LIBRARY.search(text) is not None:
             self._library = (number, text.strip()[-200:])

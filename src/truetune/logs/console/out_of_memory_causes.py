@@ -1,4 +1,4 @@
-"""What needed the memory when a GPU ran out of it, by the traceback and the printed settings.
+"""Tells what needed the memory when a GPU ran out of it, by the traceback and the printed settings.
 
 Each cause is a sign in the frames (a file, a function, a source line) with the advice that fits it. Frames are looked
 through in the order of the table, what is special first: a gather of DataParallel is no matter of the batch, and states
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from truetune.logs.console.out_of_memory_message import MemoryFigures
+from truetune.logs.console.parse_tracebacks import Frame
 from truetune.logs.console.printed_settings import PrintedSettings
-from truetune.logs.console.tracebacks import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _FrameSign:
     """The frame stands in a file of the user, not of a package"""
 
     def fits(self, frames: Sequence[Frame]) -> bool:
-        """Is it in these frames?"""
+        """Do these frames show the cause: does each of its patterns fit one?"""
         if self.within and not any(re.search(self.within, frame.function) for frame in frames):
             return False
         files = [_posix_path(frame) for frame in frames]
@@ -52,8 +52,10 @@ class _FrameSign:
         return any(self._fits_frame(frame) for frame in frames)
 
     def _fits_frame(self, frame: Frame) -> bool:
-        """Is it this frame? An empty pattern fits all, but for source code: many frames are printed without."""
-        if self.of_user and frame.is_installed:
+        """Does this frame show it? An empty pattern fits any, but not for source code: many frames
+        are printed without.
+        """
+        if self.of_user and frame.is_in_package:
             return False
         if not re.search(self.file, _posix_path(frame)):
             return False
@@ -412,35 +414,43 @@ FRAME_SIGNS = (
 """The first that fits the frames holds"""
 
 
-def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> PrintedSettings:
-    """The printed settings, with what the frames of a traceback prove: that checkpointing is on."""
-    return replace(settings, checkpointing=True) if passes_checkpoint(frames) else settings
+def add_settings_proved_by_frames(
+    settings: PrintedSettings, frames: Sequence[Frame]
+) -> PrintedSettings:
+    """The printed settings, with what the frames of a traceback prove added: that checkpointing is
+    on.
+    """
+    return replace(settings, checkpointing=True) if passes_checkpointed_layer(frames) else settings
 
 
-def passes_checkpoint(frames: Sequence[Frame]) -> bool:
+def passes_checkpointed_layer(frames: Sequence[Frame]) -> bool:
     """Does a traceback go through a layer that is checkpointed?"""
     return any(CHECKPOINTING_FILE.search(_posix_path(frame)) for frame in frames)
 
 
-def passes_plain_layer(frames: Sequence[Frame]) -> bool:
+def passes_layer_without_checkpoint(frames: Sequence[Frame]) -> bool:
     """Does a traceback go through the inside of a layer of the model, and through no checkpoint?"""
-    return not passes_checkpoint(frames) and any(LAYER_CODE.search(frame.code) for frame in frames)
+    return not passes_checkpointed_layer(frames) and any(
+        LAYER_CODE.search(frame.code) for frame in frames
+    )
 
 
-def cause_behind_evaluation(frames: Sequence[Frame], *, is_left_in_eval_mode: bool) -> MemoryCause:
-    """What an evaluation left behind; the Trainer itself puts the model back into training mode at each step."""
+def cause_after_evaluation(frames: Sequence[Frame], *, is_left_in_eval_mode: bool) -> MemoryCause:
+    """The cause of a failure after an evaluation: what that left in memory, or that the model was
+    left in eval mode. The Trainer itself puts the model back into training mode at each step.
+    """
     if any(file.endswith("transformers/trainer.py") for file in map(_posix_path, frames)):
         return AFTER_EVALUATION_OF_TRAINER
     return LEFT_IN_EVALUATION_MODE if is_left_in_eval_mode else AFTER_EVALUATION
 
 
-def holds_float32_logits(frames: Sequence[Frame]) -> bool:
-    """Are the logits that failed those in float32, which a loss or a cast makes?"""
+def failed_on_float32_logits(frames: Sequence[Frame]) -> bool:
+    """Was it logits in float32 that did not fit, which a loss or a cast makes?"""
     return any(FLOAT32_CODE.search(f"{frame.function} {frame.code}") for frame in frames)
 
 
-def is_training_step(frames: Sequence[Frame]) -> bool:
-    """Was a step of the training under way, and no evaluation, generation or saving?"""
+def failed_in_training_step(frames: Sequence[Frame]) -> bool:
+    """Did a training step fail, and no evaluation, generation or saving?"""
     names = [frame.function for frame in frames]
     outside = rf"{EVALUATION_FUNCTION}|{GENERATION_FUNCTION}|^(?:evaluation_loop|prediction_step|save\w*|_save\w*)$"
     if any(re.search(outside, name) for name in names):
@@ -459,8 +469,10 @@ def find_memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
     return next((sign.cause for sign in FRAME_SIGNS if sign.fits(frames)), None)
 
 
-def find_engine_beside(settings: PrintedSettings, figures: MemoryFigures) -> MemoryCause | None:
-    """That an engine's cache holds the memory which the training lacks; None where the figures do not prove it."""
+def cause_of_engine_cache(settings: PrintedSettings, figures: MemoryFigures) -> MemoryCause | None:
+    """The cause that an inference engine's cache holds the memory which the training lacks; None if
+    the figures do not prove it.
+    """
     cache, capacity = settings.engine_cache, figures.capacity
     if cache is None or capacity is None or settings.engine_apart or settings.server:
         return None

@@ -1,4 +1,5 @@
-"""What an out-of-memory error means that comes while a model is loaded: too large a model, or a second one.
+"""Explains an out-of-memory error that comes while a model is loaded: too large a model, or a
+second one.
 
 Before any step the weights themselves are too large for what is free. After steps of the training in the same process,
 where PyTorch's own tensors fill the card, the first model, its trainer and its optimizer are still there. Advice that
@@ -17,7 +18,7 @@ from truetune.logs.console.out_of_memory_causes import (
     MemoryCause,
 )
 from truetune.logs.console.out_of_memory_message import MemoryFigures
-from truetune.logs.console.tracebacks import Frame
+from truetune.logs.console.parse_tracebacks import Frame
 
 MIN_OWN_SHARE = 0.5
 """Of the card, in PyTorch's tensors of this process, from which what trained before is there still: half of a card is
@@ -39,53 +40,61 @@ OTHERS_ADVICE = "end what else runs on the GPU (nvidia-smi)"
 
 
 def loading_cause(frames: Sequence[Frame], figures: MemoryFigures, steps: float) -> MemoryCause:
-    """Why there is no room for the model that is being loaded.
+    """The cause of an out-of-memory error while a model is loaded.
 
     Args:
         frames: of the traceback.
         figures: of the message.
         steps: that this process had trained before.
     """
-    if steps > 0 and figures.is_held_by_itself and _fills_the_card(figures):
-        return LOADED_AFTER_TRAINING if _is_notebook(frames) else _loaded_after(frames, figures)
+    if steps > 0 and figures.holds_all_in_use and _pytorch_fills_gpu(figures):
+        return (
+            LOADED_AFTER_TRAINING
+            if _is_in_notebook(frames)
+            else _cause_after_training_in_script(frames, figures)
+        )
     before = "" if steps > 0 else ", before any row"
     return replace(
         MODEL_LOADING,
         cause=f"the weights alone do not fit into what is free: they are being loaded{before}",
-        advice=_advice(frames, figures),
+        advice=_advice_to_make_room(frames, figures),
     )
 
 
-def _is_notebook(frames: Sequence[Frame]) -> bool:
+def _is_in_notebook(frames: Sequence[Frame]) -> bool:
     """Does the traceback come from a notebook's cells, which all run in one process?"""
     return any(CELL_FILE.search(frame.file) for frame in frames)
 
 
-def _loaded_after(frames: Sequence[Frame], figures: MemoryFigures) -> MemoryCause:
-    """The same of a script's log, where a program of its own may have been started after the training."""
+def _cause_after_training_in_script(frames: Sequence[Frame], figures: MemoryFigures) -> MemoryCause:
+    """The cause, in a script's log, of a failed load after training steps: another program may have
+    been started after the training.
+    """
     return replace(
         LOADED_AFTER_TRAINING,
         cause=f"{LOADED_AFTER_TRAINING.cause} (in a program of its own the model would be too large by itself)",
-        advice=f"{LOADED_AFTER_TRAINING.advice}; in a program of its own: {_advice(frames, figures)}",
+        advice=f"{LOADED_AFTER_TRAINING.advice}; in a program of its own: {_advice_to_make_room(frames, figures)}",
     )
 
 
-def _fills_the_card(figures: MemoryFigures) -> bool:
+def _pytorch_fills_gpu(figures: MemoryFigures) -> bool:
     """Do PyTorch's own tensors hold the larger part of the GPU?"""
     if figures.allocated is None or not figures.capacity:
         return False
     return figures.allocated >= MIN_OWN_SHARE * figures.capacity
 
 
-def _advice(frames: Sequence[Frame], figures: MemoryFigures) -> str:
-    """What makes room, but for what the failing line does already, and processes that are not there."""
-    code = " ".join(frame.code for frame in frames if not frame.is_installed)
+def _advice_to_make_room(frames: Sequence[Frame], figures: MemoryFigures) -> str:
+    """Advice that makes room, without what the failing line does already, and without processes
+    that do not exist.
+    """
+    code = " ".join(frame.code for frame in frames if not frame.is_in_package)
     smaller_type = FLOAT32_ADVICE if FLOAT32.search(code) else DTYPE_ADVICE
     smaller = [
         *(() if HALF_PRECISION.search(code) or QUANTIZED.search(code) else (smaller_type,)),
         *(() if QUANTIZED.search(code) else (BITS_ADVICE,)),
     ]
     parts = [", ".join((*smaller, GPUS_ADVICE)) if smaller else "a smaller model, or more GPUs"]
-    if figures.is_held_by_itself:
+    if figures.holds_all_in_use:
         return parts[0]
     return "; ".join((*parts, OTHERS_ADVICE))

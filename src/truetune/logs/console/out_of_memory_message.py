@@ -1,4 +1,4 @@
-"""The numbers in a CUDA out-of-memory message, and what they show.
+"""Parses the numbers in a CUDA out-of-memory message, and says what they show.
 
 Two forms: up to PyTorch 2.0 `(GPU 0; 23.65 GiB total capacity; 21.90 GiB already allocated; ...)`, since then sentences
 (`GPU 0 has a total capacity of 23.65 GiB of which 1.06 GiB is free. ...`; `capacty` in 2.1). Source: c10/cuda/
@@ -48,9 +48,9 @@ MIN_PIECES_SHARE = 0.01
 """Of the capacity, held in pieces: less is rounding of blocks, which no allocator gives back"""
 GPU_NUMBER = re.compile(r"\bGPU (\d{1,3})\b")
 SHARED_BY_RANKS = "several processes of this run are on one GPU"
-"""What the message means where `is_shared_by_ranks`"""
+"""What the message means where `has_several_ranks`"""
 HELD_BY_OTHERS = "other processes hold most of what is in use on this GPU"
-"""What the message means where `is_mostly_others`"""
+"""What the message means where `others_hold_most`"""
 MIN_OTHERS_GIB = 0.5
 """GiB that other processes hold: a display and an idle CUDA context take less"""
 LARGE_REQUEST_SHARE = 0.2
@@ -78,26 +78,26 @@ class MemoryFigures:
     on_gpu: int = 1
     """Processes on this GPU that the message names, this one with them"""
     ranks: int = 1
-    """Processes of the run itself that are proved to be on this GPU; see `count_ranks`"""
+    """Processes of the run itself that are proved to be on this GPU; see `with_ranks_counted`"""
 
     @property
-    def is_shared_by_ranks(self) -> bool:
-        """Are two processes or more of the same run on this GPU?"""
+    def has_several_ranks(self) -> bool:
+        """Are two or more processes of the same run on this GPU?"""
         return self.is_shared and self.ranks > 1
 
     @property
     def is_shared(self) -> bool:
-        """Do other processes hold a part of this GPU that matters?"""
+        """Do other processes hold a considerable part of this GPU?"""
         return self.others is not None and self.others > MIN_OTHERS_GIB
 
     @property
-    def is_mostly_others(self) -> bool:
+    def others_hold_most(self) -> bool:
         """Do other processes hold more than this one, and more than it asked for?"""
         own = (self.allocated or 0.0) + (self.idle or 0.0)
         return self.is_shared and (self.others or 0.0) > max(own, self.asked or 0.0)
 
     @property
-    def is_held_by_itself(self) -> bool:
+    def holds_all_in_use(self) -> bool:
         """Does this process hold what is in use, so that no other one could be ended for it?"""
         if self.is_shared or None in (self.allocated, self.capacity, self.free):
             return False
@@ -105,8 +105,8 @@ class MemoryFigures:
         return in_use - (self.allocated or 0.0) - (self.idle or 0.0) <= MAX_CONTEXT_GIB
 
     @property
-    def pieces_suffice(self) -> bool:
-        """Does PyTorch hold more in pieces than the one tensor needs that failed?"""
+    def fragments_would_suffice(self) -> bool:
+        """Does PyTorch hold more memory in unused fragments than the tensor needs that failed?"""
         if self.idle is None or self.asked is None or self.is_shared:
             return False
         return self.idle > self.asked and self.idle > MIN_PIECES_SHARE * (self.capacity or 0.0)
@@ -122,20 +122,20 @@ class MemoryFigures:
         return f"{size}GB"
 
     def advice(self, *, loads_checkpoint: bool = False) -> str:
-        """How to get back what other processes hold; empty where none do.
+        """Advice on how to get back what other processes hold; empty if none do.
 
         Args:
             loads_checkpoint: a file of tensors was being read, which lie on the GPU that they were saved from.
         """
         if not self.is_shared or self.others is None:
             return ""
-        if self.is_shared_by_ranks and loads_checkpoint:
+        if self.has_several_ranks and loads_checkpoint:
             return (
                 'load it to the CPU (torch.load(..., map_location="cpu")): without it each process reads the'
                 " tensors back to the GPU that they were saved from, which is GPU 0 for all, whatever"
                 " torch.cuda.set_device says"
             )
-        if self.is_shared_by_ranks:
+        if self.has_several_ranks:
             return (
                 'give each process a GPU of its own: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before'
                 ' the first tensor on a GPU, or .to(f"cuda:{local_rank}") in place of "cuda"; `truetune lint'
@@ -145,26 +145,27 @@ class MemoryFigures:
         named = f"process{'es' if many else ''} {', '.join(self.processes)}"
         what = f"{named}, which hold{'' if many else 's'}" if self.processes else "what else holds"
         return (
-            f"end {what} {_format_size(self.others)} of this GPU (nvidia-smi shows what it is; restart the"
+            f"end {what} {_format_gib(self.others)} of this GPU (nvidia-smi shows what it is; restart the"
             " kernel of a notebook), take another GPU with CUDA_VISIBLE_DEVICES, or give each rank"
             " a GPU of its own (torch.cuda.set_device); only if it does not fit then"
         )
 
     def sharing(self) -> str:
-        """What other processes hold, one line; only where they do."""
-        if self.is_shared_by_ranks:
+        """One line on what other processes hold; empty if they hold nothing."""
+        if self.has_several_ranks:
             where = f"on GPU {self.gpu_number or '0'} together"
             are = f"{self.ranks} processes of this run are {where}"
             if self.on_gpu > self.ranks:
                 are = f"{self.on_gpu} processes are {where}, at least {self.ranks} of them of this run"
-            return f"{are}; beside the one that failed they hold {_format_size(self.others or 0.0)} of it"
+            return f"{are}; beside the one that failed they hold {_format_gib(self.others or 0.0)} of it"
         return (
-            f"other processes hold {_format_size(self.others or 0.0)} of this GPU: an earlier run that has"
+            f"other processes hold {_format_gib(self.others or 0.0)} of this GPU: an earlier run that has"
             " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
         )
 
     def evidence(self, *, asks_on: bool = False, is_explained: bool = False) -> list[str]:
-        """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed.
+        """The numbers and what they show, one line each. `asks_on`: more tensors would follow the
+        one that failed.
 
         Args:
             is_explained: what the tensor that failed is, is known.
@@ -177,12 +178,12 @@ class MemoryFigures:
             ("in PyTorch's tensors", self.allocated),
             ("held by PyTorch, not in use", self.idle),
         )
-        figures = [f"{_format_size(value)} {what}" for what, value in parts if value is not None]
+        figures = [f"{_format_gib(value)} {what}" for what, value in parts if value is not None]
         if figures:
             lines.append(", ".join(figures))
         if self.is_shared:
             lines.append(self.sharing())
-        if self.pieces_suffice and not asks_on:
+        if self.fragments_would_suffice and not asks_on:
             lines.append(
                 "what PyTorch holds in pieces is more than this tensor needs: try"
                 " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
@@ -194,17 +195,17 @@ class MemoryFigures:
             and self.asked > LARGE_REQUEST_SHARE * self.capacity
         ):
             lines.append(
-                f"one tensor of {_format_size(self.asked)}: logits (rows x length x vocabulary) or"
+                f"one tensor of {_format_gib(self.asked)}: logits (rows x length x vocabulary) or"
                 " attention scores (without SDPA or FlashAttention), which fewer or shorter rows"
                 " make smaller; or, where FSDP wraps no layers, the whole model"
             )
         return lines
 
 
-def count_ranks(
+def with_ranks_counted(
     figures: MemoryFigures, started: frozenset[str], beside: Iterable[str]
 ) -> MemoryFigures:
-    """The figures with how many processes of the run itself are on the GPU.
+    """The figures with the number of processes of the run itself that are on the GPU.
 
     Two proofs: the launcher prints the numbers of the processes that it started, and the message lists them (newer
     messages leave the process itself out of the list, so that one more is there); or other ranks fail with the same GPU
@@ -217,7 +218,7 @@ def count_ranks(
     """
     same = 1
     for text in beside:
-        other = read_memory_error(text)
+        other = parse_memory_error(text)
         is_same_gpu = other.gpu_number == figures.gpu_number != ""
         same += is_same_gpu and other.is_shared and other.listed == figures.listed
     beside_this = len(started.intersection(figures.processes))
@@ -225,8 +226,10 @@ def count_ranks(
     return replace(figures, ranks=max(same, named))
 
 
-def read_memory_error(text: str) -> MemoryFigures:
-    """The numbers of an out-of-memory message, of whichever form; what it does not say is None."""
+def parse_memory_error(text: str) -> MemoryFigures:
+    """The numbers in an out-of-memory message, in either of its two forms; None for those that it
+    does not say.
+    """
     figures: dict[str, float] = {}
     for pattern in FIGURE_PATTERNS:
         match = pattern.search(text)
@@ -240,7 +243,7 @@ def read_memory_error(text: str) -> MemoryFigures:
         # the older form says only what is reserved in total
         idle = max(0.0, figures["reserved"] - figures["allocated"])
     listed = {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}
-    others, processes = _memory_of_others(listed, figures, idle)
+    others, processes = _memory_of_other_processes(listed, figures, idle)
     number = GPU_NUMBER.search(text)
     return MemoryFigures(
         asked=figures.get("asked"),
@@ -257,10 +260,11 @@ def read_memory_error(text: str) -> MemoryFigures:
     )
 
 
-def _memory_of_others(
+def _memory_of_other_processes(
     listed: dict[str, float], figures: dict[str, float], idle: float | None
 ) -> tuple[float | None, tuple[str, ...]]:
-    """What other processes hold, in GiB, and their numbers; None where the figures do not prove that there are any.
+    """The GiB that other processes hold, and their process ids; None if the figures do not prove
+    that there are any.
 
     PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
     differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
@@ -279,7 +283,7 @@ def _memory_of_others(
         return None, ()
     own = figures["allocated"] + (idle or 0.0)
     if in_use is None:
-        return _without_itself(listed, own)
+        return _other_processes_listed(listed, own)
     if not listed:
         # Only the form up to PyTorch 2.0 (`reserved`) leaves others out of its list. It counts PyTorch's own memory
         # alone, without the context of CUDA.
@@ -288,18 +292,21 @@ def _memory_of_others(
     if own + sum(listed.values()) <= in_use + ROUNDING_GIB:
         # both have room: none of those listed is this one
         return sum(listed.values()), tuple(listed)
-    return _without_itself(listed, own)
+    return _other_processes_listed(listed, own)
 
 
 def _memory_in_use(figures: dict[str, float]) -> float | None:
-    """GiB that all processes hold on the GPU; None where the message does not say what is free."""
+    """GiB that all processes hold on the GPU; None if the message does not say what is free."""
     if "capacity" in figures and "free" in figures:
         return figures["capacity"] - figures["free"]
     return None
 
 
-def _without_itself(listed: dict[str, float], own: float) -> tuple[float | None, tuple[str, ...]]:
-    """What the listed processes hold but for the one that is this process: the one that is as large as PyTorch's part.
+def _other_processes_listed(
+    listed: dict[str, float], own: float
+) -> tuple[float | None, tuple[str, ...]]:
+    """What the listed processes hold except this process, which is the one as large as PyTorch's
+    part. None if no one is: then nothing tells which of them is another process.
 
     None where no one is: then nothing tells which of them is another process.
     """
@@ -313,7 +320,7 @@ def _without_itself(listed: dict[str, float], own: float) -> tuple[float | None,
 
 
 def _parse_gib(size: str) -> float:
-    """GiB of `23.65 GiB`; 0 where the number is none, such as `1.2.3`."""
+    """GiB of a size as printed, `23.65 GiB`; 0 for something that is no number, such as `1.2.3`."""
     number, _, unit = size.partition(" ")
     try:
         return float(number) * BYTES_OF_UNIT[unit] / GIB
@@ -321,6 +328,6 @@ def _parse_gib(size: str) -> float:
         return 0.0
 
 
-def _format_size(gib: float) -> str:
-    """`23.7 GiB`, or `512 MiB` below one."""
+def _format_gib(gib: float) -> str:
+    """GiB as text: `23.7 GiB`, or `512 MiB` below one."""
     return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"

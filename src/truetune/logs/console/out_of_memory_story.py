@@ -1,4 +1,5 @@
-"""How a run came to use up the memory of its GPU, and what to change: nothing that is in use already.
+"""Explains how a run came to use up the memory of its GPU, with evidence and advice that leaves out
+what is in use already.
 
 What the output does not print, the script or the settings beside the log say: advice that hangs on them ("turn it on,
 unless it is") becomes a statement with the line. Where neither says it, the advice stays conditional.
@@ -30,36 +31,36 @@ from truetune.logs.console.out_of_memory_causes import (
     OWN_EVALUATION,
     WEIGHTS_COPIED,
     MemoryCause,
-    holds_float32_logits,
-    is_training_step,
-    passes_plain_layer,
-)
-from truetune.logs.console.out_of_memory_lengths import (
-    GIB,
-    TensorShape,
-    shape_of_logits,
-    shape_of_mask,
+    failed_in_training_step,
+    failed_on_float32_logits,
+    passes_layer_without_checkpoint,
 )
 from truetune.logs.console.out_of_memory_weights import (
     WeightsOnGpu,
-    describe_engine_share,
-    is_of_run,
+    evidence_of_engine_share,
+    is_setting_of_failed_run,
 )
-from truetune.logs.console.picture_shapes import (
+from truetune.logs.console.parse_tracebacks import Frame
+from truetune.logs.console.picture_tokens_by_printed_shapes import (
     MIN_PICTURE_TOKENS,
     TOKEN_SIDES,
     USUAL_PICTURE_TOKENS,
     PictureTokens,
 )
 from truetune.logs.console.printed_settings import PrintedSettings
-from truetune.logs.console.tracebacks import Frame
-from truetune.logs.console.whole_model_tensor import (
-    describe_unit,
-    unit_advice,
-    unit_setting,
-    whole_model_bytes,
+from truetune.logs.console.row_length_by_failed_tensor_size import (
+    GIB,
+    TensorShape,
+    logits_shape_of_size,
+    mask_shape_of_size,
 )
-from truetune.logs.files_beside import (
+from truetune.logs.console.whole_model_tensor import (
+    advice_on_fsdp_unit,
+    bytes_per_weight_of_tensor,
+    evidence_of_fsdp_unit,
+    fsdp_unit_setting,
+)
+from truetune.logs.findings_in_files_beside_log import (
     ENGINE_SHARE,
     FILLED_TO_LIMIT,
     KEPT_BY_STEPS,
@@ -71,7 +72,7 @@ from truetune.logs.files_beside import (
     FilesBeside,
     SettingBeside,
 )
-from truetune.logs.memory_curve import find_memory_curve, memory_growth
+from truetune.logs.gpu_memory_curve import find_memory_curve, first_and_last_if_growing
 from truetune.logs.run_log import Curve, RunLog
 
 MAX_ADAPTER_SHARE = 0.04
@@ -107,8 +108,10 @@ KEPT_BY_EVALUATION = "kept_by_evaluation"
 SECOND_MODEL = "second_model_loaded"
 
 
-def trains_embeddings(settings: PrintedSettings) -> bool:
-    """Does the printed share of trained parameters say that more than an adapter's matrices is trained?"""
+def share_shows_trained_embeddings(settings: PrintedSettings) -> bool:
+    """Does the printed share of trained parameters show that more than an adapter's matrices is
+    trained, such as embeddings?
+    """
     return settings.share is not None and MAX_ADAPTER_SHARE < settings.share < FULL_TRAINED_SHARE
 
 
@@ -117,7 +120,9 @@ MAX_STEPS_APART = 25
 
 
 def memory_of_run(log: RunLog) -> Curve:
-    """The memory of a run by its own log, else by another log in its folder that ends at the same step."""
+    """The memory curve of a run by its own log, otherwise by another log in its folder that ends at
+    the same step.
+    """
     own = find_memory_curve(log.curves).curve
     if own:
         return own
@@ -136,7 +141,11 @@ def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool
     evaluation keeps it keeps the first time.
     """
     evaluated = log.curve("eval_loss")
-    if not evaluated or not is_training_step(frames) or memory_growth(memory_of_run(log)):
+    if (
+        not evaluated
+        or not failed_in_training_step(frames)
+        or first_and_last_if_growing(memory_of_run(log))
+    ):
         return False
     first, last = float(evaluated.step[0]), float(evaluated.step[-1])
     loss = log.curve("loss")
@@ -179,127 +188,157 @@ class MemoryStory:
     log_file: str = ""
 
     @property
-    def is_of_pictures(self) -> bool:
+    def rows_are_mostly_pictures(self) -> bool:
         """Are most tokens of a row those of pictures, where rows are what needed the memory?"""
         is_by_rows = self.cause is None or self.cause.by_rows
-        return is_by_rows and (self.pictures is not None or self._length_of_pictures() is not None)
+        return is_by_rows and (
+            self.pictures is not None or self._length_by_unlimited_pictures() is not None
+        )
 
-    def _length_of_pictures(self) -> int | None:
-        """Tokens of a row by the logits that failed, where nothing limits pictures and no text is so long."""
+    def _length_by_unlimited_pictures(self) -> int | None:
+        """Tokens of a row by the logits that failed, if nothing limits pictures and no text is so
+        long.
+        """
         unlimited = self.beside.setting(PICTURES_WITHOUT_LIMIT)
         if unlimited is None or self.cause not in (LOSS_LOGITS, LOGITS_CAST) or self.asked is None:
             return None
-        width = 4 if holds_float32_logits(self.frames) else 2
+        width = 4 if failed_on_float32_logits(self.frames) else 2
         tokens = self.asked * GIB / (VOCABULARY_OF_PICTURES * width * (self.batch or 1))
         return 10 * round(tokens / 10) if tokens >= MIN_PICTURE_TOKENS else None
 
     @property
     def weights(self) -> WeightsOnGpu:
-        """The same run, as far as its weights matter."""
+        """The same run as far as its weights matter."""
         return WeightsOnGpu(
             self.cause, self.beside, self.capacity, self.gpu_number, self.frames, self.log_file
         )
 
     @property
     def kept(self) -> SettingBeside | None:
-        """What the loop beside the log keeps of each step, where steps had fitted before; None elsewhere."""
+        """What the loop beside the log keeps of each step, if steps had fitted before; None
+        otherwise.
+        """
         by_rows = self.cause is None or self.cause.by_rows
-        kept = self.beside.all_named(KEPT_BY_STEPS)
-        found = next((one for one in kept if is_of_run(one, self.frames)), None)
+        kept = self.beside.settings_named(KEPT_BY_STEPS)
+        found = next((one for one in kept if is_setting_of_failed_run(one, self.frames)), None)
         return found if by_rows and self.step >= MIN_FITTED_STEPS else None
 
     @property
     def by_length(self) -> SettingBeside | None:
-        """The setting that puts the longest rows into the first batch, where that one failed; None elsewhere."""
+        """The setting that puts the longest rows into the first batch, if that one failed; None
+        otherwise.
+        """
         by_rows = self.cause is None or self.cause in LATE_CAUSES
-        is_first = self.step < MIN_FITTED_STEPS and is_training_step(self.frames)
+        is_first = self.step < MIN_FITTED_STEPS and failed_in_training_step(self.frames)
         found = self.beside.setting(ROWS_BY_LENGTH)
-        is_here = found is not None and is_of_run(found, self.frames)
+        is_here = found is not None and is_setting_of_failed_run(found, self.frames)
         return found if by_rows and is_first and is_here else None
 
     @property
-    def is_of_pairs(self) -> bool:
-        """Does a pass hold a chosen and a rejected answer for each row of the batch (DPO and its like)?"""
+    def passes_hold_pairs(self) -> bool:
+        """Does a forward pass hold a chosen and a rejected answer for each row of the batch (DPO
+        and the like)?
+        """
         return any(
             PAIR_FILE.search(frame.file) or frame.function == "concatenated_forward"
             for frame in self.frames
         )
 
     @property
-    def rows_of_pass(self) -> int | None:
+    def rows_per_forward_pass(self) -> int | None:
         """Rows of one forward pass; None where the batch is not known."""
         batch = self.batch
-        return 2 * batch if batch is not None and self.is_of_pairs else batch
+        return 2 * batch if batch is not None and self.passes_hold_pairs else batch
 
     @property
     def batch(self) -> int | None:
-        """Rows of the training on a device, as the output prints or a file beside it sets them; None: not known."""
-        return self.settings.batch or _number_of(self.beside.setting("per_device_train_batch_size"))
+        """Rows of the training on a device, as the output prints them or a file beside it sets
+        them; None if not known.
+        """
+        return self.settings.batch or _number_of_setting(
+            self.beside.setting("per_device_train_batch_size")
+        )
 
     @property
     def shape(self) -> TensorShape | None:
-        """What the tensor that failed is, where its size says so."""
+        """The shape of the tensor that failed, if its size tells; None otherwise."""
         if self.cause is ATTENTION_MASK:
-            return shape_of_mask(self.asked, self.rows_of_pass)
+            return mask_shape_of_size(self.asked, self.rows_per_forward_pass)
         if self.cause in (LOSS_LOGITS, LOGITS_CAST):
-            limits = {one.value for one in self.beside.all_named(LENGTH_LIMIT)}
-            return shape_of_logits(
+            limits = {one.value for one in self.beside.settings_named(LENGTH_LIMIT)}
+            return logits_shape_of_size(
                 self.asked,
-                self.rows_of_pass,
-                is_float32=holds_float32_logits(self.frames),
+                self.rows_per_forward_pass,
+                is_float32=failed_on_float32_logits(self.frames),
                 limits=[one for one in limits if type(one) is int],
             )
         return None
 
     @property
     def limit(self) -> SettingBeside | None:
-        """The setting that rows of the tensor's length reach; None where no file sets such a one."""
+        """The length limit that rows reach by the failed tensor's shape; None if no file sets such
+        a one.
+        """
         length = self.shape.length if self.shape is not None else None
         return next(
-            (one for one in self.beside.all_named(LENGTH_LIMIT) if one.value == length), None
+            (one for one in self.beside.settings_named(LENGTH_LIMIT) if one.value == length), None
         )
 
     @property
-    def fillings(self) -> tuple[SettingBeside, ...]:
-        """What makes every row as long as that limit, in the file that sets it."""
+    def settings_that_fill_rows(self) -> tuple[SettingBeside, ...]:
+        """The settings that make every row as long as that limit (packing, padding), in the file
+        that sets it.
+        """
         limit = self.limit
-        found = self.beside.all_named(FILLED_TO_LIMIT)
+        found = self.beside.settings_named(FILLED_TO_LIMIT)
         return tuple(one for one in found if limit is not None and one.file == limit.file)
 
     @property
-    def is_padded_to_the_context(self) -> bool:
+    def rows_have_context_length(self) -> bool:
         """Have rows the length of the model's whole context, by the size of the tensor that failed?"""
-        return self.shape is not None and self.shape.is_whole_context
+        return self.shape is not None and self.shape.is_model_context
 
     @property
     def whole_model(self) -> int | None:
-        """Bytes of a weight, where the tensor that failed has the size of all weights together; None elsewhere."""
-        return whole_model_bytes(self.asked, self.beside)
+        """Bytes per weight, if the tensor that failed has the size of all weights together; None
+        otherwise.
+        """
+        return bytes_per_weight_of_tensor(self.asked, self.beside)
 
     @property
     def unit(self) -> SettingBeside | None:
-        """The setting by which FSDP gathers the whole model at once, where this run shows FSDP; None elsewhere."""
+        """The setting by which FSDP gathers the whole model at once, if this run shows FSDP; None
+        otherwise.
+        """
         in_fsdp = any("torch/distributed/fsdp" in frame.file for frame in self.frames)
         is_shown = in_fsdp or self.whole_model is not None
-        return unit_setting(self.beside) if is_shown else None
+        return fsdp_unit_setting(self.beside) if is_shown else None
 
     @property
-    def asks_on(self) -> bool:
-        """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
-        grows = memory_growth(self.memory) is not None or self.kept is not None
+    def needs_more_tensors(self) -> bool:
+        """Would more tensors follow the one that failed, so that room for this one alone is not
+        enough?
+        """
+        grows = first_and_last_if_growing(self.memory) is not None or self.kept is not None
         return grows or (self.cause is not None and not self.cause.by_rows)
 
     @property
-    def comes_late(self) -> bool:
+    def failed_after_many_steps(self) -> bool:
         """Did many steps fit, so that the batch which failed was larger than those before?"""
         by_rows = self.cause is None or self.cause in LATE_CAUSES
-        if self.is_padded_to_the_context or self.fillings or self.kept is not None:
+        if self.rows_have_context_length or self.settings_that_fill_rows or self.kept is not None:
             return False
-        return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
+        return (
+            self.step >= MIN_FITTED_STEPS
+            and by_rows
+            and first_and_last_if_growing(self.memory) is None
+        )
 
     @property
-    def least_states(self) -> float | None:
-        """GiB of weights, gradients and states, where they alone are more than the GPU; None where that is not sure."""
+    def least_gib_of_states(self) -> float | None:
+        """GiB of weights, gradients and optimizer states, if they alone are more than the GPU; None
+        if that is not sure.
+        """
         settings, capacity = self.settings, self.capacity
         if settings.trained is None or capacity is None or settings.sharded:
             return None
@@ -309,11 +348,11 @@ class MemoryStory:
     @property
     def is_fragmented(self) -> bool:
         """Is there room enough, in pieces that are each too small?"""
-        return self.pieces is not None and not self.asks_on
+        return self.pieces is not None and not self.needs_more_tensors
 
     def evidence(self) -> Iterator[str]:
-        """What the traceback and the output prove, one line each."""
-        grown = memory_growth(self.memory)
+        """What the traceback, the output and the files prove, one line each."""
+        grown = first_and_last_if_growing(self.memory)
         if grown is not None:
             steps = float(np.ptp(self.memory.finite().step))
             yield (
@@ -324,25 +363,25 @@ class MemoryStory:
         elif self.cause is not None and self.kept is None:
             yield f"what needed the memory: {self.cause.cause}"
         yield from self.weights.evidence()
-        yield from describe_engine_share(
+        yield from evidence_of_engine_share(
             self.cause, self.beside.setting(ENGINE_SHARE), self.capacity
         )
-        yield from self._evidence_of_shape()
+        yield from self._evidence_of_row_length()
         yield from self._evidence_of_batches()
-        yield from describe_unit(self.asked, self.whole_model, self.unit, self.beside)
-        yield from self._evidence_of_files()
-        if self.comes_late and self.is_fragmented:
+        yield from evidence_of_fsdp_unit(self.asked, self.whole_model, self.unit, self.beside)
+        yield from self._evidence_of_script()
+        if self.failed_after_many_steps and self.is_fragmented:
             yield (
                 f"{self.step:,.0f} steps fitted before: rows of many lengths leave pieces that later batches"
                 " can't use"
             )
-        elif self.comes_late:
+        elif self.failed_after_many_steps:
             yield (
                 f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
                 " than those, one row many times as long as the others"
             )
         settings = self.settings
-        if trains_embeddings(settings) and settings.share is not None:
+        if share_shows_trained_embeddings(settings) and settings.share is not None:
             yield (
                 f"{settings.trained:,} parameters are trained, {settings.share:.1%} of all: an"
                 " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
@@ -350,9 +389,9 @@ class MemoryStory:
             )
 
     def _evidence_of_batches(self) -> Iterator[str]:
-        """What the batch that failed holds beside the rows that are set."""
+        """Evidence of what the batch that failed holds besides the rows that are set."""
         batch, by_length, kept = self.batch, self.by_length, self.kept
-        if self.is_of_pairs and batch is not None and self.cause in LATE_CAUSES:
+        if self.passes_hold_pairs and batch is not None and self.cause in LATE_CAUSES:
             yield (
                 f"chosen and rejected answers go through the model together: {batch} pairs are {2 * batch} rows,"
                 " padded to the longest of both"
@@ -364,9 +403,9 @@ class MemoryStory:
         if kept is not None:
             yield f"{kept.place}: {kept.text} (see {kept.value}), which fills the GPU step by step"
 
-    def _evidence_of_shape(self) -> Iterator[str]:
-        """The length of the rows, by the size of the tensor."""
-        if self.is_of_pictures:
+    def _evidence_of_row_length(self) -> Iterator[str]:
+        """Evidence of the length of the rows, by the size of the tensor."""
+        if self.rows_are_mostly_pictures:
             yield from self._evidence_of_pictures()
             return
         shape = self.shape
@@ -375,13 +414,13 @@ class MemoryStory:
         yield f"{self.asked:.2f} GiB is {shape.text}: rows of {shape.length:,} tokens"
         limit = self.limit
         if limit is not None:
-            yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_fillings()
-        elif self._is_longer_than_rows(shape.length):
+            yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_row_filling()
+        elif self._exceeds_counted_rows(shape.length):
             yield (
                 f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the"
                 " settings (sequence_len, cutoff_len, max_length), fills rows"
             )
-        elif shape.is_whole_context:
+        elif shape.is_model_context:
             padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
             where = f" ({padded.place}: {padded.text})" if padded is not None else ""
             yield (
@@ -390,7 +429,7 @@ class MemoryStory:
             )
 
     def _evidence_of_pictures(self) -> Iterator[str]:
-        """That pictures make the length of rows, and what leaves them so large."""
+        """Evidence that pictures make the length of rows, and what leaves them so large."""
         if self.pictures is not None:
             printed = self.pictures
             yield (
@@ -399,31 +438,33 @@ class MemoryStory:
         else:
             yield (
                 f"{self.asked:.2f} GiB of logits over a vocabulary of {VOCABULARY_OF_PICTURES:,} is rows of about"
-                f" {self._length_of_pictures():,} tokens"
+                f" {self._length_by_unlimited_pictures():,} tokens"
             )
-        for setting in self.beside.all_named(PICTURES_WITHOUT_LIMIT):
+        for setting in self.beside.settings_named(PICTURES_WITHOUT_LIMIT):
             sizes = f"; {setting.value}" if setting.value else ""
             yield f"{setting.place}: {setting.text}{sizes}"
 
-    def _is_longer_than_rows(self, length: int) -> bool:
+    def _exceeds_counted_rows(self, length: int) -> bool:
         """Does the trainer's own count say that no row comes near this length?"""
         longest = self.settings.longest
         return longest is not None and 2 * longest <= length
 
-    def _describe_fillings(self) -> str:
-        """What fills rows to the limit, and how long they are themselves."""
-        if not self.fillings:
+    def _describe_row_filling(self) -> str:
+        """A phrase on what fills rows to the limit, and how long they are themselves."""
+        if not self.settings_that_fill_rows:
             return ""
-        by = " and ".join(f"{one.text} ({one.place})" for one in self.fillings)
-        verb = "fill" if len(self.fillings) > 1 else "fills"
-        lengths = self._describe_longest()
+        by = " and ".join(f"{one.text} ({one.place})" for one in self.settings_that_fill_rows)
+        verb = "fill" if len(self.settings_that_fill_rows) > 1 else "fills"
+        lengths = self._describe_longest_row()
         return f": {by} {verb} each row of a batch to it" + (
             f", though {lengths}" if lengths else ""
         )
 
-    def _describe_longest(self) -> str:
-        """How long the longest row is, where that is far from the limit; empty where it is not, or not known."""
-        limit, needed = self.limit, self._tokens_needed()
+    def _describe_longest_row(self) -> str:
+        """A phrase on the longest row, if that is far from the limit; empty if it is not, or not
+        known.
+        """
+        limit, needed = self.limit, self._tokens_that_hold_every_row()
         if limit is None or needed is None or not isinstance(limit.value, int):
             return ""
         if 2 * needed > limit.value:
@@ -432,8 +473,10 @@ class MemoryStory:
             return f"the longest row has {self.settings.longest:,} tokens"
         return f"the longest row has {needed:,} bytes of text"
 
-    def _tokens_needed(self) -> int | None:
-        """Tokens that hold every row: as the trainer counted them, else one for each byte; None: not known."""
+    def _tokens_that_hold_every_row(self) -> int | None:
+        """The number of tokens that holds every row: as the trainer counted them, otherwise one for
+        each byte; None if not known.
+        """
         if self.settings.longest is not None:
             return self.settings.longest
         limit = self.limit
@@ -445,20 +488,20 @@ class MemoryStory:
         known = [one for one in lengths if one is not None]
         return max(known) if known and len(known) == len(lengths) else None
 
-    def _evidence_of_files(self) -> Iterator[str]:
-        """What the script beside the log does that explains it."""
+    def _evidence_of_script(self) -> Iterator[str]:
+        """Evidence of what the script beside the log does that explains it."""
         if self.cause in BEHIND_EVALUATION:
-            for setting in self.beside.all_named(MODE_OF_EVALUATION):
+            for setting in self.beside.settings_named(MODE_OF_EVALUATION):
                 yield f"{setting.place} puts the model into eval() mode, and nothing puts it back"
-            for setting in self.beside.all_named(KEPT_BY_EVALUATION):
+            for setting in self.beside.settings_named(KEPT_BY_EVALUATION):
                 yield f"{setting.place}: {setting.text}"
         # Of these the value is the name of the rule that found the line.
-        for setting in self.beside.all_named(*self._settings_of_rules()):
+        for setting in self.beside.settings_named(*self._settings_found_by_rules()):
             yield f"{setting.place}: {setting.text} (see {setting.value})"
         yield from self._evidence_of_checkpointing()
 
-    def _settings_of_rules(self) -> tuple[str, ...]:
-        """The settings that stand for what rules on scripts found, and that the cause is about."""
+    def _settings_found_by_rules(self) -> tuple[str, ...]:
+        """The settings that rules on scripts found, and that the cause is about."""
         if self.cause is OWN_EVALUATION:
             return (KEPT_BY_EVALUATION,)
         loading = (MODEL_LOADING.name, LOADED_AFTER_TRAINING.name)
@@ -466,22 +509,28 @@ class MemoryStory:
         return (SECOND_MODEL,) if is_loading else ()
 
     def _evidence_of_checkpointing(self) -> Iterator[str]:
-        """That gradient checkpointing is set, and this step goes without it."""
+        """Evidence that gradient checkpointing is set, but this step runs without it."""
         checkpointing = self.beside.setting("gradient_checkpointing")
         is_set = checkpointing is not None and checkpointing.value is True
-        if is_set and is_training_step(self.frames) and passes_plain_layer(self.frames):
+        if (
+            is_set
+            and failed_in_training_step(self.frames)
+            and passes_layer_without_checkpoint(self.frames)
+        ):
             yield (
                 f"gradient checkpointing is on in {checkpointing.place if checkpointing else ''}, but this step goes"
                 " through a layer without it: the model is in eval() mode, or use_cache or a wrapper switches it off"
             )
 
     def advice(self, gpu: str) -> str:
-        """What to change, in order; nothing that the output says is in use already."""
+        """What to change, in order; nothing that the output says is in use already. `gpu`: its
+        memory.
+        """
         plan = (
             f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
             " script, or the model's folder, for SETTINGS)"
         )
-        if memory_growth(self.memory) or self.kept is not None:
+        if first_and_last_if_growing(self.memory) or self.kept is not None:
             return (
                 "keep losses with .item() and outputs (hidden states, logits) with"
                 " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
@@ -489,16 +538,16 @@ class MemoryStory:
             )
         if self.whole_model is not None or self.unit is not None:
             # An estimate takes FSDP to share out each layer.
-            return unit_advice(self.unit)
+            return advice_on_fsdp_unit(self.unit)
         weights = self.weights
-        if weights.run_again is not None:
+        if weights.model_cell_run_twice is not None:
             # The run fitted before: a smaller batch is no remedy.
             return next(weights.changes())
         if self.cause is not None and self.cause.name in UNPLANNED:
-            return "; ".join(self._changes())
-        return "; ".join((*self._changes(), plan))
+            return "; ".join(self._changes_by_price())
+        return "; ".join((*self._changes_by_price(), plan))
 
-    def _changes(self) -> Iterator[str]:
+    def _changes_by_price(self) -> Iterator[str]:
         """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
         if self.is_fragmented:
             yield (
@@ -511,12 +560,12 @@ class MemoryStory:
                 f"leave out {self.by_length.text} ({self.by_length.place}), or set the batch for the longest rows: a"
                 " lower max_length, fewer rows at a time"
             )
-        if self.comes_late:
+        if self.failed_after_many_steps:
             yield (
                 "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"
                 " cut them with max_length"
             )
-        if trains_embeddings(self.settings) and self.cause in (
+        if share_shows_trained_embeddings(self.settings) and self.cause in (
             None,
             OPTIMIZER_STATES,
             GRADIENT_CLIPPING,
@@ -526,46 +575,50 @@ class MemoryStory:
                 " added (then trainable_token_indices trains these rows alone)"
             )
         if self.limit is not None:
-            yield from self._lower_limit(self.limit)
-        elif self.is_padded_to_the_context:
-            yield self._limit_of_rows()
+            yield from self._changes_of_length_limit(self.limit)
+        elif self.rows_have_context_length:
+            yield self._change_to_limit_rows()
         if self.cause in OF_EVALUATION:
-            yield from self._of_evaluation()
+            yield from self._changes_of_evaluation()
         else:
-            yield from self._of_cause()
+            yield from self._changes_for_cause()
 
-    def _of_cause(self) -> Iterator[str]:
-        """What the cause itself advises, unless it is done already, and smaller steps where rows bring it."""
-        if self.is_of_pictures:
-            yield from self._smaller_pictures()
+    def _changes_for_cause(self) -> Iterator[str]:
+        """The changes that the cause itself advises, unless they are done already, and smaller
+        steps if rows are the cause.
+        """
+        if self.rows_are_mostly_pictures:
+            yield from self._changes_to_smaller_pictures()
             return
-        fused = self.settings.fused_loss or _is_on(self.beside.setting("use_liger_kernel"))
+        fused = self.settings.fused_loss or _is_switched_on(self.beside.setting("use_liger_kernel"))
         if self.cause is LOSS_LOGITS and fused:
             yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
         elif self.cause is not None:
             yield self.cause.advice
         if self.cause is None or self.cause.by_rows:
-            yield from self._smaller_steps()
+            yield from self._changes_to_smaller_steps()
 
-    def _lower_limit(self, limit: SettingBeside) -> Iterator[str]:
-        """A lower limit where rows are filled to it, or are let grow to a model's whole context."""
+    def _changes_of_length_limit(self, limit: SettingBeside) -> Iterator[str]:
+        """The change to a lower length limit, if rows are filled to it, or may grow to a model's
+        whole context.
+        """
         assert isinstance(limit.value, int)
-        needed = self._tokens_needed()
-        lower = max(LEAST_LIMIT, _power_of_two(needed)) if needed is not None else USUAL_LIMIT
+        needed = self._tokens_that_hold_every_row()
+        lower = max(LEAST_LIMIT, _next_power_of_two(needed)) if needed is not None else USUAL_LIMIT
         if lower >= limit.value:
             return
-        if self.fillings:
-            reason = self._describe_longest() or "which is enough for most rows"
+        if self.settings_that_fill_rows:
+            reason = self._describe_longest_row() or "which is enough for most rows"
             yield f"lower {limit.key} from {limit.value:,} to {lower:,} ({limit.place}): {reason}"
-        elif self.is_padded_to_the_context:
+        elif self.rows_have_context_length:
             yield (
                 f"lower {limit.key} ({limit.place}): rows of the batch reach it (`truetune check DATA -t TOKENIZER -v`"
                 " prints their lengths)"
             )
 
-    def _limit_of_rows(self) -> str:
-        """A limit on rows that are padded to the model's whole context."""
-        if self.shape is not None and self._is_longer_than_rows(self.shape.length):
+    def _change_to_limit_rows(self) -> str:
+        """The change that sets a limit for rows that are padded to the model's whole context."""
+        if self.shape is not None and self._exceeds_counted_rows(self.shape.length):
             return (
                 "lower the length limit of the settings (sequence_len, cutoff_len, max_length):"
                 " rows are filled to it"
@@ -577,8 +630,8 @@ class MemoryStory:
             ' the longest row of a batch (padding=True in the collator), not padding="max_length"'
         )
 
-    def _of_evaluation(self) -> Iterator[str]:
-        """Changes of an evaluation, with its batch as far as a file says it."""
+    def _changes_of_evaluation(self) -> Iterator[str]:
+        """Changes to the evaluation, with its batch size as far as a file says it."""
         assert self.cause is not None
         rows = self.beside.setting("per_device_eval_batch_size")
         if self.cause is not EVALUATION_BATCH or rows is None:
@@ -594,8 +647,8 @@ class MemoryStory:
                 " prediction_loss_only=True where no metric is computed"
             )
 
-    def _smaller_pictures(self) -> Iterator[str]:
-        """A limit of pixels, then what is left of smaller steps."""
+    def _changes_to_smaller_pictures(self) -> Iterator[str]:
+        """The change to a limit of pixels, then those that make a step smaller."""
         setting = self.beside.setting(PICTURES_WITHOUT_LIMIT)
         where = f" ({setting.place})" if setting is not None else ""
         side = TOKEN_SIDES[0]
@@ -607,32 +660,34 @@ class MemoryStory:
             " tokens"
         )
         if self.batch is not None and self.batch > 1:
-            yield f"{self._smaller_batch(self.batch)} and double gradient_accumulation_steps"
+            yield f"{self._change_to_smaller_batch(self.batch)} and double gradient_accumulation_steps"
 
-    def _smaller_steps(self) -> Iterator[str]:
-        """What makes a step smaller and is not in use yet; rows unless those are advised already."""
-        batch, checkpointing = self.batch, self._checkpointing()
+    def _changes_to_smaller_steps(self) -> Iterator[str]:
+        """Changes that make a step smaller and are not in use yet; shorter rows only if they are
+        not advised already.
+        """
+        batch, checkpointing = self.batch, self._is_checkpointing_on()
         if batch is None or batch > 1:
-            yield f"{self._smaller_batch(batch)} and double gradient_accumulation_steps"
+            yield f"{self._change_to_smaller_batch(batch)} and double gradient_accumulation_steps"
         setting = self.beside.setting("gradient_checkpointing")
         if checkpointing is False and setting is not None:
             yield f"turn gradient_checkpointing on: it is off ({setting.place}: {setting.text})"
         elif checkpointing is None:
             yield "turn gradient_checkpointing on, unless it is"
-        if batch == 1 and checkpointing and self.least_states is not None:
+        if batch == 1 and checkpointing and self.least_gib_of_states is not None:
             yield (
                 f"weights, gradients and optimizer states of {self.settings.trained:,} trained parameters are"
-                f" {self.least_states:.0f} GiB at least, more than the GPU has: share them out (FSDP or ZeRO stage 3),"
-                " or train an adapter"
+                f" {self.least_gib_of_states:.0f} GiB at least, more than the GPU has: share them out"
+                " (FSDP or ZeRO stage 3), or train an adapter"
             )
-        elif batch == 1 and checkpointing and not self.comes_late:
+        elif batch == 1 and checkpointing and not self.failed_after_many_steps:
             yield (
                 "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
                 " TOKENIZER -v` prints the lengths), or more GPUs"
             )
 
-    def _smaller_batch(self, batch: int | None) -> str:
-        """How to halve the batch, by the key and line that set it where these are known."""
+    def _change_to_smaller_batch(self, batch: int | None) -> str:
+        """The change that halves the batch, by the key and line that set it if these are known."""
         if batch is None:
             return "halve per_device_train_batch_size, if it is above 1,"
         setting = self.beside.setting("per_device_train_batch_size")
@@ -640,24 +695,26 @@ class MemoryStory:
             return f"lower per_device_train_batch_size from {batch} to {batch // 2}"
         return f"lower {setting.key} from {batch} to {batch // 2} ({setting.place})"
 
-    def _checkpointing(self) -> bool | None:
-        """Is gradient checkpointing on, as the output or a file beside it says? None: not known."""
-        if self.settings.checkpointing or _is_on(self.beside.setting(RECOMPUTED_BY_LAUNCHER)):
+    def _is_checkpointing_on(self) -> bool | None:
+        """Is gradient checkpointing on, as the output or a file beside it says? None if not known."""
+        if self.settings.checkpointing or _is_switched_on(
+            self.beside.setting(RECOMPUTED_BY_LAUNCHER)
+        ):
             return True
         setting = self.beside.setting("gradient_checkpointing")
         return bool(setting.value) if setting is not None else None
 
 
-def _number_of(setting: SettingBeside | None) -> int | None:
-    """The value of a setting that counts; None where there is none."""
+def _number_of_setting(setting: SettingBeside | None) -> int | None:
+    """The value of a setting that is a number; None if there is none."""
     return setting.value if setting is not None and type(setting.value) is int else None
 
 
-def _power_of_two(number: int) -> int:
+def _next_power_of_two(number: int) -> int:
     """The smallest power of two that is not less."""
     return 1 << max(number - 1, 0).bit_length()
 
 
-def _is_on(setting: SettingBeside | None) -> bool:
+def _is_switched_on(setting: SettingBeside | None) -> bool:
     """Is a switch set, and on?"""
     return setting is not None and setting.value is True

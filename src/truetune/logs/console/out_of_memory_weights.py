@@ -1,4 +1,5 @@
-"""What the weights of a model take on a GPU that ran out of memory, by the files beside the log.
+"""Explains what the weights of a model take on a GPU that ran out of memory, by the files beside
+the log.
 
 The traceback says where memory ended; how much of it the weights hold, the load beside the log says: its type, its
 place, the number of parameters. Sizes are lower bounds, so that "more than the GPU has" is a fact.
@@ -21,10 +22,10 @@ from truetune.logs.console.out_of_memory_causes import (
     OPTIMIZER_STATES,
     WHOLE_WEIGHTS,
     MemoryCause,
-    is_training_step,
+    failed_in_training_step,
 )
-from truetune.logs.console.tracebacks import Frame
-from truetune.logs.files_beside import (
+from truetune.logs.console.parse_tracebacks import Frame
+from truetune.logs.findings_in_files_beside_log import (
     ADAPTER_SLOT_RANK,
     ADAPTER_SLOTS,
     CELL_RUN_AGAIN,
@@ -69,54 +70,69 @@ class WeightsOnGpu(NamedTuple):
     log_file: str = ""
 
     @property
-    def is_loading(self) -> bool:
+    def failed_while_loading(self) -> bool:
         """Were weights being loaded?"""
         return self.cause is not None and self.cause.name == MODEL_LOADING.name
 
-    def _setting(self, name: str) -> SettingBeside | None:
-        """A setting that the run itself made, as far as the traceback tells; None elsewhere."""
+    def _setting_of_run(self, name: str) -> SettingBeside | None:
+        """The setting of this name that the run itself made, as far as the traceback tells; None
+        otherwise.
+        """
         found = self.beside.setting(name)
-        return found if found is not None and is_of_run(found, self.frames) else None
+        return found if found is not None and is_setting_of_failed_run(found, self.frames) else None
 
     @property
-    def _parameters(self) -> SettingBeside | None:
+    def _parameter_count_setting(self) -> SettingBeside | None:
+        """The number of the model's parameters, by the files beside the log; None if it is not
+        known.
+        """
         return self.beside.setting(MODEL_PARAMETERS)
 
     @property
-    def float32_load(self) -> SettingBeside | None:
-        """The load without a type that fills a good part of the GPU; None where a step did not fail by it."""
-        load, size = self._setting(LOADED_IN_FLOAT32), self._gib(BYTES_OF_FLOAT32)
-        is_of_step = self.cause in OF_A_STEP and is_training_step(self.frames)
-        if load is None or size is None or not (is_of_step or self.is_loading):
+    def load_in_float32(self) -> SettingBeside | None:
+        """The load without a dtype, in float32, that fills a good part of the GPU; None if a step
+        did not fail by it.
+        """
+        load, size = self._setting_of_run(LOADED_IN_FLOAT32), self._gib_of_weights(BYTES_OF_FLOAT32)
+        is_of_step = self.cause in OF_A_STEP and failed_in_training_step(self.frames)
+        if load is None or size is None or not (is_of_step or self.failed_while_loading):
             return None
         return load if self.capacity is not None and size > MIN_SHARE * self.capacity else None
 
     @property
     def spread(self) -> SettingBeside | None:
-        """The device_map that puts layers on several GPUs, where a later one of them was full in a step."""
-        found = self._setting(LAYERS_SPREAD)
+        """The device_map that puts layers on several GPUs, if a later one of them was full in a
+        step.
+        """
+        found = self._setting_of_run(LAYERS_SPREAD)
         is_later = self.gpu_number not in ("", "0")
         return found if is_later and self.cause in (None, LOSS_LOGITS, LOGITS_CAST) else None
 
     @property
-    def run_again(self) -> SettingBeside | None:
-        """The cell that loads a model, and was run a second time; None where memory ended elsewhere."""
+    def model_cell_run_twice(self) -> SettingBeside | None:
+        """The notebook cell that loads a model and was run a second time; None if memory ended
+        elsewhere.
+        """
         return (
-            self.beside.setting(CELL_RUN_AGAIN) if self.cause is None or self.is_loading else None
+            self.beside.setting(CELL_RUN_AGAIN)
+            if self.cause is None or self.failed_while_loading
+            else None
         )
 
     @property
     def stage(self) -> SettingBeside | None:
-        """The stage of ZeRO that leaves weights whole; None where weights were not being put on the GPUs."""
+        """The stage of ZeRO that leaves weights whole on each GPU; None if weights were not being
+        put on the GPUs.
+        """
         found = self.beside.setting(ZERO_STAGE)
         is_whole = found is not None and found.value in (0, 1, 2)
         return found if is_whole and self.cause is WHOLE_WEIGHTS else None
 
     def evidence(self) -> Iterator[str]:
-        """What the files say of the weights, one line each."""
-        yield from self._evidence_of_type()
+        """What the files show of the weights, one line each."""
+        yield from self._evidence_of_float32()
         yield from self._evidence_of_size()
-        again, spread = self.run_again, self.spread
+        again, spread = self.model_cell_run_twice, self.spread
         if again is not None:
             yield (
                 f"{again.text}: the cell that loads the model was run again in a kernel that still holds the first one,"
@@ -128,24 +144,24 @@ class WeightsOnGpu(NamedTuple):
                 f" {self.gpu_number} holds later layers, and the last one the head, whose logits come on top"
             )
 
-    def _evidence_of_type(self) -> Iterator[str]:
-        """That weights are held in float32: by the load, or by what was saved."""
-        load, size = self.float32_load, self._gib(BYTES_OF_FLOAT32)
+    def _evidence_of_float32(self) -> Iterator[str]:
+        """Evidence that weights are held in float32: by the load, or by what was saved."""
+        load, size = self.load_in_float32, self._gib_of_weights(BYTES_OF_FLOAT32)
         if load is not None and size is not None:
             yield (
                 f"{load.place} loads {load.value or 'the model'} by {load.text}: transformers before 5 then loads"
                 f" float32, {size:,.1f} GiB of weights in place of {size / 2:,.1f}, and gradients of the same type"
             )
         saved, capacity = self.beside.setting(SAVED_IN_FLOAT32), self.capacity or 0.0
-        if saved is not None and self.is_loading and float(saved.value) > capacity / 2:
+        if saved is not None and self.failed_while_loading and float(saved.value) > capacity / 2:
             yield (
                 f"{saved.text} ({saved.place}): its weights were saved in float32, {float(saved.value):,.1f} GiB, twice"
                 " those in 16 bits"
             )
 
     def _evidence_of_size(self) -> Iterator[str]:
-        """The size of all weights, where they are being put on the GPU."""
-        model, half = self._parameters, self._gib(BYTES_IN_16_BITS)
+        """Evidence of the size of all weights, if they are being put on the GPU."""
+        model, half = self._parameter_count_setting, self._gib_of_weights(BYTES_IN_16_BITS)
         if model is None or half is None:
             return
         stage = self.stage
@@ -153,8 +169,10 @@ class WeightsOnGpu(NamedTuple):
             yield (
                 f"{stage.text} ({stage.place}): each GPU holds all weights of {model.text}, {half:,.0f} GiB in 16 bits"
             )
-        elif self.is_loading and self.capacity is not None and self.float32_load is None:
-            quarter = self._gib(BYTES_IN_4_BITS) or 0.0
+        elif (
+            self.failed_while_loading and self.capacity is not None and self.load_in_float32 is None
+        ):
+            quarter = self._gib_of_weights(BYTES_IN_4_BITS) or 0.0
             yield (
                 f"{model.text} has {int(model.value) / 1e9:.3g} billion parameters: {half:,.0f} GiB in 16 bits,"
                 f" {quarter:,.0f} in 4 bits and embeddings on top, of {self.capacity:.1f} GiB on this GPU"
@@ -165,14 +183,19 @@ class WeightsOnGpu(NamedTuple):
                     " experts in one tensor of three dimensions (transformers 5) stay in 16 bits"
                 )
 
-    def _gib(self, bytes_of_weight: float) -> float | None:
-        """GiB of all weights; None where the model's size is not known."""
-        model = self._parameters
+    def _gib_of_weights(self, bytes_of_weight: float) -> float | None:
+        """GiB of all weights; None if the model's size is not known."""
+        model = self._parameter_count_setting
         return int(model.value) * bytes_of_weight / GIB if model is not None else None
 
     def changes(self) -> Iterator[str]:
-        """Edits that follow from it."""
-        load, again, spread, stage = self.float32_load, self.run_again, self.spread, self.stage
+        """The edits to the load of the weights that make them smaller."""
+        load, again, spread, stage = (
+            self.load_in_float32,
+            self.model_cell_run_twice,
+            self.spread,
+            self.stage,
+        )
         if again is not None:
             yield (
                 "restart the kernel and run each cell once; or above the load: del model, trainer; gc.collect();"
@@ -192,12 +215,12 @@ class WeightsOnGpu(NamedTuple):
                 f' max_memory={{0: "{first:.0f}GiB", {self.gpu_number}: "{later:.0f}GiB"}}), or start one process for'
                 " each GPU with FSDP or ZeRO"
             )
-        yield from self._changes_of_programs()
+        yield from self._changes_of_merge_or_harness()
 
-    def _changes_of_programs(self) -> Iterator[str]:
-        """Edits of a merge, and of an evaluation harness."""
-        merge, rows = self._setting(MERGES_ADAPTER), self.beside.setting(HARNESS_ROWS)
-        if merge is not None and self.is_loading:
+    def _changes_of_merge_or_harness(self) -> Iterator[str]:
+        """The edits of a merge, and of an evaluation harness."""
+        merge, rows = self._setting_of_run(MERGES_ADAPTER), self.beside.setting(HARNESS_ROWS)
+        if merge is not None and self.failed_while_loading:
             yield (
                 f'merge on the CPU: device_map="cpu" and dtype=torch.bfloat16 in the load of {merge.place},'
                 " or `truetune merge ADAPTER -o MERGED`"
@@ -206,16 +229,20 @@ class WeightsOnGpu(NamedTuple):
             yield f"lower --batch_size from {rows.value} to {max(1, rows.value // FEW_SHOT_TIMES)} ({rows.place})"
 
 
-def is_of_run(setting: SettingBeside, frames: Sequence[Frame]) -> bool:
-    """Does the traceback go through the script that makes a setting? Files of settings are those of any run."""
+def is_setting_of_failed_run(setting: SettingBeside, frames: Sequence[Frame]) -> bool:
+    """Does the traceback go through the script that makes a setting? Files of settings are those of
+    any run.
+    """
     name = Path(setting.file).name
     if not name.endswith(SCRIPT_SUFFIXES):
         return True
     return any(Path(frame.file.replace("\\", "/")).name == name for frame in frames)
 
 
-def describe_adapter_slots(beside: FilesBeside) -> Iterator[str]:
-    """How much more room a server reserves for adapters than the one beside the log takes."""
+def evidence_of_adapter_slots(beside: FilesBeside) -> Iterator[str]:
+    """Evidence of how much more room a server reserves for adapters than the one beside the log
+    takes.
+    """
     slots, rank = beside.setting(ADAPTER_SLOTS), beside.setting(ADAPTER_SLOT_RANK)
     if rank is None:
         return
@@ -228,10 +255,10 @@ def describe_adapter_slots(beside: FilesBeside) -> Iterator[str]:
     )
 
 
-def describe_engine_share(
+def evidence_of_engine_share(
     cause: MemoryCause | None, share: SettingBeside | None, capacity: float | None
 ) -> Iterator[str]:
-    """What the share of a server leaves beside it on the GPU, where that part was full."""
+    """Evidence of what a server's share of the GPU leaves for others, if that part was full."""
     is_engine = cause is not None and cause.name in (GENERATION_ENGINE.name, ENGINE_GRAPHS.name)
     if share is None or capacity is None or not is_engine:
         return

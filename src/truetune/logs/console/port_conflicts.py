@@ -1,4 +1,4 @@
-"""Processes of one run that try to open the same port.
+"""Finds processes of one run that try to open the same port, from the console output.
 
 One process of a run opens the port at which all meet. Where a process of another run holds it, that one process fails.
 Where several tasks fail with the same port at the same time, they are rivals of each other: each started a launcher, or
@@ -43,8 +43,8 @@ class PortConflict:
     """Launchers that the output shows"""
 
     @property
-    def who(self) -> str:
-        """`tasks 0, 1, 3 of ga014`"""
+    def describe_tasks(self) -> str:
+        """The processes in conflict as text: `tasks 0, 1, 3 of ga014`."""
         named = ", ".join(map(str, self.tasks[:8])) + ("" if len(self.tasks) <= 8 else ", ...")
         text = f"tasks {named}" if self.tasks else f"{self.failures} launchers"
         return text + (f" of {self.host}" if self.host else "")
@@ -62,24 +62,24 @@ class PortConflictReader:
     _hosts: dict[str, set[int]] = field(default_factory=dict)
 
     def add_line(self, text: str, process: str) -> None:
-        """One line as it stands, and the process that its prefixes name."""
+        """Read one line as it is, and the process that its prefixes name."""
         if "torch/distributed/run.py" in text:
             launcher = LAUNCHER_LINE.search(text)
             if launcher is not None and len(self._launchers) < MAX_PROCESSES:
                 self._launchers[launcher["pid"]] = None
         elif text.startswith("srun: error: "):
-            self._add_host(text)
+            self._read_tasks_of_host(text)
         elif "errno: 98" in text or "EADDRINUSE" in text:
-            self._add_failure(text, process)
+            self._read_port_failure(text, process)
 
-    def _add_host(self, text: str) -> None:
-        """The tasks that ended on a host."""
+    def _read_tasks_of_host(self, text: str) -> None:
+        """Read which tasks ended on which host."""
         match = TASKS_OF_HOST.match(text)
         if match is not None and len(self._hosts) < MAX_PROCESSES:
-            self._hosts.setdefault(match["host"], set()).update(_numbers_of(match["tasks"]))
+            self._hosts.setdefault(match["host"], set()).update(_parse_task_numbers(match["tasks"]))
 
-    def _add_failure(self, text: str, process: str) -> None:
-        """A line on a port that could not be opened."""
+    def _read_port_failure(self, text: str, process: str) -> None:
+        """Read a line on a port that could not be opened."""
         match = TAKEN_PORT.search(text)
         if match is None or len(self._tasks_of) >= MAX_PROCESSES:
             return
@@ -97,16 +97,18 @@ class PortConflictReader:
             self._seconds = [min([now, *self._seconds]), max([now, *self._seconds])]
 
     def finish(self) -> PortConflict | None:
-        """The port that several processes of the run tried to open; None where it was one, or at other times."""
+        """The port that several processes of the run tried to open at the same time; None if it was
+        one process, or at other times.
+        """
         if self._seconds and self._seconds[1] - self._seconds[0] > MAX_SECONDS:
             return None
-        conflicts = (self._conflict_at(port) for port in self._tasks_of)
+        conflicts = (self._conflict_at_port(port) for port in self._tasks_of)
         return next((conflict for conflict in conflicts if conflict is not None), None)
 
-    def _conflict_at(self, port: str) -> PortConflict | None:
-        """Who failed at a port, where they are several on one machine; None elsewhere."""
+    def _conflict_at_port(self, port: str) -> PortConflict | None:
+        """The processes that failed at a port, if they are several on one machine; None otherwise."""
         tasks = tuple(sorted(map(int, self._tasks_of[port])))
-        host = self._host_of_several(tasks)
+        host = self._host_of_several_tasks(tasks)
         if host:
             tasks = tuple(task for task in tasks if task in self._hosts[host])
         elif self._hosts:
@@ -118,14 +120,14 @@ class PortConflictReader:
             return None
         return PortConflict(port, tasks, failures, host, launchers)
 
-    def _host_of_several(self, tasks: Collection[int]) -> str:
+    def _host_of_several_tasks(self, tasks: Collection[int]) -> str:
         """The first host on which several of the tasks ran; empty where the output names none."""
         several = (name for name, own in self._hosts.items() if len(own.intersection(tasks)) > 1)
         return next(several, "")
 
 
-def _numbers_of(text: str) -> set[int]:
-    """The tasks of `0-1,3`."""
+def _parse_task_numbers(text: str) -> set[int]:
+    """The task numbers in a range text: `0-1,3`."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""Settings of a run that its console output prints, as far as advice depends on them.
+"""Reads the settings of a run that its console output prints, as far as advice depends on them.
 
 Trainers print what they were given: transformers `Instantaneous batch size per device = 1`, PEFT and LLaMA-Factory
 `trainable params: ... || all params: ...`, Unsloth a banner, DeepSpeed its offloading. Advice that names what is in use
@@ -400,7 +400,7 @@ class PrintedSettings:
 
     @property
     def share(self) -> float | None:
-        """Share of the parameters that are trained; None where it is not printed."""
+        """The share of the parameters that are trained; None if it is not printed."""
         return self.trained / self.parameters if self.trained and self.parameters else None
 
     @property
@@ -422,18 +422,18 @@ class SettingsReader:
     _is_vllm_started: bool = False
 
     def add_line(self, text: str) -> None:
-        """One line without its prefixes."""
+        """Read one line without its prefixes."""
         if not self._server:
-            self._server = self._server_of(text)
+            self._server = self._server_of_line(text)
         if not any(word in text for word in SETTING_WORDS):
             return
         for name, pattern in COMPILED_PATTERNS:
             match = pattern.search(text)
             if match is not None:
-                self._keep(name, match)
+                self._keep_match(name, match)
 
-    def _server_of(self, text: str) -> str:
-        """The program whose log a line stands in; empty where it does not show it."""
+    def _server_of_line(self, text: str) -> str:
+        """The inference server whose log a line is from; empty if it does not show it."""
         self._is_vllm_started = self._is_vllm_started or "vllm serve " in text
         # The command and a line of vLLM's own behind it: the same lines without it are of an engine inside of a script.
         if self._is_vllm_started and VLLM_LINE.search(text):
@@ -443,7 +443,7 @@ class SettingsReader:
         return next((name for name, pattern in SERVER_PATTERNS if pattern.search(text)), "")
 
     def finish(self) -> PrintedSettings:
-        """What was printed."""
+        """The settings that were printed."""
         count = self._counts.get
         return PrintedSettings(
             batch=count("batch"),
@@ -482,8 +482,8 @@ class SettingsReader:
             rows_mapped=count("rows_mapped"),
         )
 
-    def _keep(self, name: str, match: re.Match[str]) -> None:
-        """Keeps what a pattern's groups hold; a pattern without groups is a flag by its name."""
+    def _keep_match(self, name: str, match: re.Match[str]) -> None:
+        """Keep what a pattern's groups hold; a pattern without groups is a flag by its name."""
         groups = match.groupdict()
         if not groups:
             self._flags.add(name)

@@ -1,4 +1,5 @@
-"""Code that torch.compile compiles again, and CUDA graphs that are recorded again, as PyTorch prints it.
+"""Counts the code that torch.compile compiles again, and CUDA graphs that are recorded again, as
+PyTorch prints it.
 
 With TORCH_LOGS=recompiles each compilation is some lines: the function, and the guard that failed (`size mismatch at
 index 1. expected 512, actual 640`). Without it only the end is seen: the limit is reached, and the code runs
@@ -80,23 +81,23 @@ class RecompilationReader:
     _quick: list[float] = field(default_factory=list)
 
     def add_line(self, text: str, number: int) -> None:
-        """One line."""
+        """Read one line without prefixes."""
         if "Recompiling function" in text:
-            self._read_function(text, number)
+            self._read_recompiled_function(text, number)
         elif "size mismatch" in text or ".size()[" in text:
-            self._read_sizes(text)
+            self._read_size_guard(text)
         elif "_limit" in text or "torch._dynamo hit" in text:
-            self._read_limit(text, number)
+            self._read_limit_reached(text, number)
         elif "CUDAGraph supports" in text:
             graphs = GRAPHS.search(text)
             if graphs is not None:
                 self._graphs = max(self._graphs, int(graphs["count"]))
-                self._mark(number, text)
+                self._mark_recompilation(number, text)
         elif self._first[0]:
-            self._read_rest(text)
+            self._read_duration_or_limited_function(text)
 
     def finish(self) -> Recompilations:
-        """What was seen."""
+        """The recompilations that were printed, with the times around them."""
         index = self._indices.most_common(1)[0][0] if self._indices else None
         function = self._functions.most_common(1)[0][0] if self._functions else ""
         sizes = self._sizes.get(index, set()) if index is not None else set()
@@ -115,21 +116,21 @@ class RecompilationReader:
             quick_s=median(self._quick) if timed else None,
         )
 
-    def _mark(self, number: int, text: str) -> None:
-        """Keeps the first line, and that something was compiled since the last duration."""
+    def _mark_recompilation(self, number: int, text: str) -> None:
+        """Keep the first line, and that something was compiled since the last duration."""
         if not self._first[0]:
             self._first = (number, text.strip()[:200])
         self._compiled = True
 
-    def _read_function(self, text: str, number: int) -> None:
-        """A function that is compiled again."""
+    def _read_recompiled_function(self, text: str, number: int) -> None:
+        """Read which function is compiled again."""
         match = RECOMPILED.search(text)
         if match is not None and len(self._functions) < MAX_SIZES:
             self._functions[f"{match['name']} ({match['place']})"] += 1
-            self._mark(number, text)
+            self._mark_recompilation(number, text)
 
-    def _read_sizes(self, text: str) -> None:
-        """The guard that failed: a size that differs."""
+    def _read_size_guard(self, text: str) -> None:
+        """Read the guard that failed: a size that differs."""
         match = MISMATCH.search(text) or SIZE_GUARD.search(text)
         if match is None:
             return
@@ -141,18 +142,20 @@ class RecompilationReader:
                 int(size) for name, size in match.groupdict().items() if name != "index" and size
             )
 
-    def _read_limit(self, text: str, number: int) -> None:
-        """PyTorch gave up."""
+    def _read_limit_reached(self, text: str, number: int) -> None:
+        """Read that PyTorch reached its limit and gave up."""
         match = LIMIT.search(text)
         if match is None:
             return
         self._reached = True
         limit = match["limit"]
         self._limit = int(limit) if limit else self._limit
-        self._mark(number, text)
+        self._mark_recompilation(number, text)
 
-    def _read_rest(self, text: str) -> None:
-        """A line behind the first compilation: how long a request or step took, or the function at the limit."""
+    def _read_duration_or_limited_function(self, text: str) -> None:
+        """Read a line after the first compilation: how long a request or step took, or the function
+        at the limit.
+        """
         named = FUNCTION.search(text)
         if named is not None and not self._functions:
             self._functions[

@@ -1,4 +1,5 @@
-"""Records that stand in one output several times, because several trainings write into it at the same time.
+"""Counts how often each training record is in one output, because several trainings write into it
+at the same time.
 
 A trainer prints each record once, on its main process. Where each record is there four times, one right after the
 other, four processes print, each of which takes itself for the main one. Their values are nearly the same (one seed,
@@ -84,14 +85,14 @@ class RepeatedRecordReader:
     _first: tuple[int, str] = (0, "")
 
     def add_line(self, text: str, number: int) -> None:
-        """One line; what is printed after the first record says nothing of the start."""
+        """Read one line before the first record; what is printed later says nothing of the start."""
         if self._seen:
             return
         alone = IS_ALONE.search(text)
         if alone is not None:
             # One process may say it in two ways: only what is said in one way is said by several.
             self._alone[alone[0]] += 1
-            self._keep_first(text, number)
+            self._keep_first_sign_of_single_process(text, number)
         for name, pattern in (
             ("total", ROWS_A_STEP),
             ("each", ROWS_ON_A_GPU),
@@ -102,15 +103,15 @@ class RepeatedRecordReader:
                 value = int(found[1].replace(",", "") or 0)
                 self._counts.setdefault(name, Counter())[value] += 1
                 if name == "total":
-                    self._keep_first(text, number)
+                    self._keep_first_sign_of_single_process(text, number)
 
-    def _keep_first(self, text: str, number: int) -> None:
-        """Keeps the first line that shows a process which counts itself alone."""
+    def _keep_first_sign_of_single_process(self, text: str, number: int) -> None:
+        """Keep the first line that shows a process which counts itself alone."""
         if not self._first[0]:
             self._first = (number, text.strip()[:200])
 
     def add_record(self, record: Mapping[str, Any]) -> None:
-        """One record of the training."""
+        """Read one record of the training, a new one or a copy of the last."""
         place = tuple((name, str(record[name])) for name in PLACES if name in record)
         loss = record.get("loss")
         if not SURE_PLACES & {name for name, _ in place} or loss is None:
@@ -131,7 +132,9 @@ class RepeatedRecordReader:
             copies.figures.add(repr(sorted((name, str(one)) for name, one in record.items())))
 
     def finish(self) -> RepeatedRecords:
-        """What was seen; one copy where records stand there once, or as a run that was started again repeats them."""
+        """The number of copies; 1 if records are there once, or are repeated by a run that was
+        started again.
+        """
         records = list(self._seen.values())
         counts = Counter(len(one.losses) for one in records)
         if len(records) < MIN_RECORDS:
@@ -146,15 +149,17 @@ class RepeatedRecordReader:
             copies,
             len(records),
             any(len(one.figures) > 1 for one in same),
-            _are_near(same),
-            max([self._alone_by_rows(), *self._alone.values()]),
+            _are_near_copies(same),
+            max([self._processes_that_count_themselves_alone(), *self._alone.values()]),
             line,
             text,
             tuple(same[len(same) // 2].losses),
         )
 
-    def _alone_by_rows(self) -> int:
-        """Processes that print a step of as many rows as one GPU takes with accumulation."""
+    def _processes_that_count_themselves_alone(self) -> int:
+        """The number of processes whose printed step has only as many rows as one GPU takes with
+        accumulation.
+        """
         found = [self._counts.get(name, Counter()) for name in ("total", "each", "accumulated")]
         if any(len(one) != 1 for one in found):
             return 0
@@ -162,7 +167,7 @@ class RepeatedRecordReader:
         return often if total == each * accumulated else 0
 
 
-def _are_near(records: list[_Copies]) -> bool:
+def _are_near_copies(records: list[_Copies]) -> bool:
     """Do copies differ, and far less than records that follow one another?"""
     within = [max(one.losses) - min(one.losses) for one in records]
     means = [sum(one.losses) / len(one.losses) for one in records]

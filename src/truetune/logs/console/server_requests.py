@@ -1,4 +1,5 @@
-"""What the log of a server says of its requests: how many it works on at once, how many wait, and what holds them back.
+"""Reads from an inference server's log how many requests it works on at once, how many wait, and
+what holds them back.
 
 Servers tell of waiting in different ways. vLLM and SGLang print how many requests run and wait, and how full the cache
 is; TGI prints of each request how long it waited; Ollama prints when each ended and how long it took, so that those
@@ -137,17 +138,17 @@ class ServedRequests:
     """Was the cache of keys and values full while requests ran?"""
 
     @property
-    def cap(self) -> ServerCap | None:
-        """The smallest of the settings that bound the requests."""
+    def smallest_cap(self) -> ServerCap | None:
+        """The smallest of the settings that limit the requests; None if there is none."""
         return min(self.caps, key=lambda cap: cap.value, default=None)
 
     @property
-    def loads_each_time(self) -> bool:
+    def loads_weights_for_each_request(self) -> bool:
         """Are weights loaded again for each request, or nearly?"""
         return self.loads >= MIN_LOADS and self.loads >= MIN_LOADS_A_REQUEST * self.requests
 
     @property
-    def is_asked_one_by_one(self) -> bool:
+    def gets_one_request_at_a_time(self) -> bool:
         """Was there never more than one request at a time?"""
         return self.reports >= MIN_REPORTS and self.most_at_once == 1
 
@@ -165,12 +166,12 @@ class _ReportedQueue:
     _fullest: float = 0.0
 
     @property
-    def is_full(self) -> bool:
+    def was_cache_full(self) -> bool:
         """Was the cache full in one of the reports?"""
         return self._fullest >= FULL_CACHE
 
     def add(self, running: int, waiting: int, cache: float | None) -> None:
-        """One report."""
+        """Add one report of running and waiting requests, and how full the cache is."""
         self._fullest = max(self._fullest, cache or 0.0)
         if not waiting or not running:
             return
@@ -182,9 +183,11 @@ class _ReportedQueue:
             self._cached += 1
 
     def finish(self) -> RequestQueue | None:
-        """The queue, where always as many run, more wait than that, and the cache has room."""
+        """The queue, if always as many requests run, more of them wait than that, and the cache has
+        room; None otherwise.
+        """
         seen = self._running.total()
-        if seen < MIN_QUEUED or not self._cached or self.is_full:
+        if seen < MIN_QUEUED or not self._cached or self.was_cache_full:
             return None
         running, count = self._running.most_common(1)[0]
         waiting, cache = self._waiting / seen, self._cache / self._cached
@@ -204,18 +207,21 @@ class _TimedWaits:
     _worked: float = 0.0
 
     def add(self, text: str) -> None:
-        """One line of TGI on a request."""
+        """Read one line of TGI on a request."""
         match = WAITED_LINE.search(text)
         if match is None:
             return
-        waited, worked = parse_duration(match["queue"]), parse_duration(match["work"])
+        waited, worked = (
+            parse_duration_seconds(match["queue"]),
+            parse_duration_seconds(match["work"]),
+        )
         self._seen += 1
         self._queued += waited > MIN_TIMES_LONGER * worked
         self._waited += waited
         self._worked += worked
 
     def finish(self, cap: int) -> RequestQueue | None:
-        """The queue, where most requests waited longer than they were worked on."""
+        """The queue, if most requests waited longer than they were worked on; None otherwise."""
         if self._queued < MIN_QUEUED or self._queued < 0.5 * self._seen:
             return None
         waited, worked = self._waited / self._seen, self._worked / self._seen
@@ -241,16 +247,16 @@ class RequestReader:
     _idle: int = 0
 
     def add_line(self, text: str, number: int = 0) -> None:
-        """One line, or what stands between two carriage returns, with what draws a bar."""
+        """Read one line, or the part of it between two carriage returns, with progress bars."""
         # Servers log millions of requests: a search for words decides whether a pattern is tried at all.
         if "100%" in text or "load_tensors" in text:
             self._is_loaded = self._is_loaded or LOADED_LINE.search(text) is not None
         if any(word in text for word in CAP_WORDS):
-            self._read_caps(text, number)
+            self._read_request_limits(text, number)
         if "HTTP/" in text or "[GIN]" in text:
-            self._read_request(text)
+            self._read_answered_request(text)
         elif "Running: " in text or "#running-req" in text:
-            self._read_report(text)
+            self._read_queue_report(text)
         elif "queue_time=" in text:
             self._waits.add(text)
         elif "slot" in text:
@@ -258,7 +264,7 @@ class RequestReader:
             self._idle += SLOTS_IDLE in text
 
     def finish(self) -> ServedRequests:
-        """What was counted."""
+        """How the server worked on its requests, as counted."""
         caps = tuple(self._caps.values())
         return ServedRequests(
             self._requests,
@@ -267,11 +273,11 @@ class RequestReader:
             self._most,
             caps,
             self._queue.finish() or self._find_queue(caps),
-            self._queue.is_full,
+            self._queue.was_cache_full,
         )
 
-    def _read_request(self, text: str) -> None:
-        """A request that was answered."""
+    def _read_answered_request(self, text: str) -> None:
+        """Read a line on a request that was answered."""
         if REQUEST_LINE.search(text) is None:
             return
         # Weights that are loaded at the start are loaded once before the first request. What counts is each
@@ -282,23 +288,25 @@ class RequestReader:
         timed = TIMED_REQUEST.search(text)
         if timed is not None and len(self._spans) < MAX_TIMED:
             end = datetime.strptime(timed["end"], "%Y/%m/%d - %H:%M:%S").timestamp()
-            self._spans.append((end - parse_duration(timed["took"]), end))
+            self._spans.append((end - parse_duration_seconds(timed["took"]), end))
 
-    def _read_report(self, text: str) -> None:
-        """A line that counts what runs and waits."""
+    def _read_queue_report(self, text: str) -> None:
+        """Read a line that counts the running and waiting requests."""
         report = next((m for p in QUEUE_REPORTS if (m := p.search(text)) is not None), None)
         if report is None:
             return
         figures = report.groupdict()
         running, waiting = int(figures["running"]), int(figures["waiting"])
-        cache = _share_in_use(figures)
+        cache = _share_of_cache_in_use(figures)
         # idle reports would make any server look as if it were asked one by one
         self._reports += running + waiting > 0
         self._most = max(self._most, running + waiting)
         self._queue.add(running, waiting, cache)
 
-    def _read_caps(self, text: str, number: int) -> None:
-        """Settings that bound the requests; of several values the last holds, as of a server that is started again."""
+    def _read_request_limits(self, text: str, number: int) -> None:
+        """Read the settings that limit the requests; of several values the last counts, as of a
+        server that is started again.
+        """
         for setting, pattern in CAP_PATTERNS:
             match = pattern.search(text)
             value = next((group for group in match.groups() if group), "0") if match else "0"
@@ -306,33 +314,37 @@ class RequestReader:
                 self._caps[setting] = ServerCap(setting, int(value), number, match[0])
 
     def _find_queue(self, caps: tuple[ServerCap, ...]) -> RequestQueue | None:
-        """A queue by the times of requests, or by slots that are never idle; both need a cap that is printed."""
+        """The queue by the times of requests, or by slots that are never idle; both need a printed
+        limit. None if there is none.
+        """
         cap = min((cap.value for cap in caps), default=0)
         if not cap:
             return None
         return (
             self._waits.finish(cap)
-            or _queue_of_spans(self._spans, cap)
-            or self._queue_of_slots(cap)
+            or _queue_of_overlapping_requests(self._spans, cap)
+            or self._queue_of_busy_slot(cap)
         )
 
-    def _queue_of_slots(self, cap: int) -> RequestQueue | None:
-        """One slot that is given the next request each time before it could be idle."""
+    def _queue_of_busy_slot(self, cap: int) -> RequestQueue | None:
+        """The queue if one slot is given the next request each time before it could be idle; None
+        otherwise.
+        """
         busy = self._started - self._idle
         if cap != 1 or busy < MIN_QUEUED or self._idle > (1 - SAME_RUNNING) * self._started:
             return None
         return RequestQueue(1, 1.0, 1, busy)
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of `2m47s`, `21.4ms`, `1.2s`."""
+def parse_duration_seconds(text: str) -> float:
+    """The seconds of a duration: `2m47s`, `21.4ms`, `1.2s`."""
     return sum(
         float(number) * SECONDS_OF_UNIT[unit] for number, unit in DURATION_PART.findall(text)
     )
 
 
-def _share_in_use(figures: dict[str, str | None]) -> float | None:
-    """How full a report says that the cache is, from 0 to 1; None where it does not."""
+def _share_of_cache_in_use(figures: dict[str, str | None]) -> float | None:
+    """How full a report says that the cache is, from 0 to 1; None if it does not say."""
     percent, share = figures.get("percent"), figures.get("share")
     try:
         if percent:
@@ -342,15 +354,17 @@ def _share_in_use(figures: dict[str, str | None]) -> float | None:
         return None
 
 
-def _queue_of_spans(spans: list[tuple[float, float]], cap: int) -> RequestQueue | None:
-    """The queue of requests that were under way together, more than the server works on."""
-    waiting = [count - cap for count in _under_way_at_starts(spans) if count > cap]
+def _queue_of_overlapping_requests(
+    spans: list[tuple[float, float]], cap: int
+) -> RequestQueue | None:
+    """The queue if more requests are under way together than the server works on; None otherwise."""
+    waiting = [count - cap for count in _requests_under_way_at_starts(spans) if count > cap]
     if len(waiting) < MIN_QUEUED:
         return None
     return RequestQueue(cap, sum(waiting) / len(waiting), max(waiting), len(waiting))
 
 
-def _under_way_at_starts(spans: list[tuple[float, float]]) -> Iterator[int]:
+def _requests_under_way_at_starts(spans: list[tuple[float, float]]) -> Iterator[int]:
     """How many requests are under way when each of them begins, itself included."""
     # The end is printed in whole seconds: a request that begins within a second of an end is not taken to overlap.
     ends = sorted(end - 1.0 for begin, end in spans)

@@ -1,4 +1,5 @@
-"""Steps that DeepSpeed skips because gradients overflow in float16, and what its loss scale does then.
+"""Counts the steps that DeepSpeed skips because gradients overflow in float16, and follows its loss
+scale.
 
 A scale that is searched is halved at each overflow, once or twice after a delay (hysteresis). One that is printed as
 the same number before and after is fixed by the settings: every step that overflows once overflows again.
@@ -40,12 +41,12 @@ class SkippedSteps:
 
     @property
     def is_fixed(self) -> bool:
-        """Is the scale a fixed number, at which gradients overflow?"""
+        """Is the loss scale a fixed number, at which gradients overflow?"""
         is_same = self.unchanged == self.overflows >= MIN_AT_ONE_SCALE
         return is_same and self.scale > LEAST_SCALE
 
     @property
-    def are_all(self) -> bool:
+    def are_all_steps(self) -> bool:
         """Does DeepSpeed count every step as skipped?"""
         return self.steps > 0 and self.skipped >= self.steps
 
@@ -64,19 +65,19 @@ class SkippedStepReader:
     _counted_at: int = 0
 
     def add_line(self, text: str, number: int) -> None:
-        """One line."""
+        """Read one line."""
         if not any(mark in text for mark in MARKS):
             return
         overflow = OVERFLOW.search(text)
         if overflow is not None:
-            self._count(float(overflow[1]), float(overflow[2]), text, number)
+            self._count_overflow(float(overflow[1]), float(overflow[2]), text, number)
         counter = COUNTER.search(text)
         if counter is not None:
             self._steps, self._skipped = int(counter[1]), int(counter[2])
             self._counted_at = number
 
-    def _count(self, tried: float, reduced: float, text: str, number: int) -> None:
-        """Counts one overflow."""
+    def _count_overflow(self, tried: float, reduced: float, text: str, number: int) -> None:
+        """Count one overflow."""
         if not self._overflows:
             self._line, self._text = number, text.strip()[:300]
         self._overflows += 1
@@ -84,7 +85,7 @@ class SkippedStepReader:
         self._scale = tried
 
     def finish(self) -> SkippedSteps:
-        """What was counted."""
+        """The skipped steps that were counted."""
         return SkippedSteps(
             self._overflows,
             self._unchanged,

@@ -1,4 +1,4 @@
-"""How long steps take and whether they come evenly, as lines of a log print it.
+"""Measures how long steps take and whether they come evenly, from the lines of a log.
 
 Three ways, the first that a log has: what a line says that its step took (`9.8 s/it`, `dt: 812 ms`), bars with their
 seconds a step, and the clock in front of lines that count steps. Evenly means that the slowest tenth takes little
@@ -59,8 +59,8 @@ class StepPace:
     last: datetime | None = None
     """When the last step was logged, by the log's clock"""
 
-    def stands_still(self, until: datetime | None) -> bool | None:
-        """Was no step logged for long before this time? None where the log has no clock."""
+    def stood_still_until(self, until: datetime | None) -> bool | None:
+        """Was no step logged for long before this time? None if the log has no clock."""
         if self.last is None or until is None or self.seconds is None:
             return None
         gap = (until - self.last).total_seconds()
@@ -77,32 +77,32 @@ class PaceReader:
     _bars: list[float] = field(default_factory=list)
 
     def add_line(self, text: str) -> None:
-        """One line with its clock."""
+        """Read one line, with its clock and what it says of a step."""
         lowered = text.lower()
         if "step" not in lowered and "it" not in lowered and "batch" not in lowered:
             return
         counter = STEP_COUNTER.search(text)
         if counter is None or len(self._times) >= MAX_KEPT or len(self._marks) >= MAX_KEPT:
             return
-        seconds = step_seconds(text)
+        seconds = seconds_of_step_in_line(text)
         if seconds:
             self._times.append(seconds)
         rate = ROW_RATE.search(text) if not any(word in text for word in EPOCH_TIMES) else None
         if rate is not None:
             self._rates.append(float(rate["rate"] or rate["named"]))
-        clock = parse_clock(text)
+        clock = parse_date_and_time(text)
         step = int(counter["step"])
         if clock is not None and (not self._marks or step > self._marks[-1][0]):
             self._marks.append((step, clock))
 
     def add_bar(self, seconds: float | None) -> None:
-        """What a bar says that a step takes."""
+        """Add the seconds per step that a bar shows."""
         if seconds and len(self._bars) < MAX_KEPT:
             self._bars.append(seconds)
 
     def finish(self) -> StepPace:
-        """The pace."""
-        times = self._times or self._bars or self._times_by_clock()
+        """The pace of the steps."""
+        times = self._times or self._bars or self._step_seconds_by_clock()
         last = self._marks[-1][1] if self._marks else None
         rows = median(self._rates) if self._rates else None
         if not times:
@@ -114,15 +114,15 @@ class PaceReader:
         is_even = len(times) >= MIN_EVEN and slow <= MAX_SPREAD * usual
         return StepPace(usual, is_even, rows, last)
 
-    def _times_by_clock(self) -> list[float]:
-        """Seconds of a step between the lines that count steps."""
+    def _step_seconds_by_clock(self) -> list[float]:
+        """Seconds per step between the lines that count steps."""
         pairs = zip(self._marks, self._marks[1:], strict=False)
         spans = [((b[1] - a[1]).total_seconds(), b[0] - a[0]) for a, b in pairs]
         return [seconds / steps for seconds, steps in spans if seconds > 0]
 
 
-def step_seconds(text: str) -> float | None:
-    """What a line says that its step took; None where it does not."""
+def seconds_of_step_in_line(text: str) -> float | None:
+    """The seconds that a line says its step took; None if it says none."""
     match = STEP_TIME.search(text)
     if match is None:
         rate = STEP_RATE.search(text)
@@ -132,8 +132,8 @@ def step_seconds(text: str) -> float | None:
     return float(figure) / (1000 if unit.lower() == "ms" else 1)
 
 
-def parse_clock(text: str) -> datetime | None:
-    """The first date and time of a line; None where it has none."""
+def parse_date_and_time(text: str) -> datetime | None:
+    """The first date and time in a line; None if it has none."""
     match = CLOCK.search(text)
     if match is None:
         return None

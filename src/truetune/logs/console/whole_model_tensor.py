@@ -1,4 +1,5 @@
-"""A tensor that failed, and that has the size of all weights of the model together.
+"""Recognises a failed tensor that has the size of all weights together, as FSDP gathers them in one
+unit.
 
 Logits and scores grow with rows; this one does not. FSDP flattens each unit to one tensor, and gathers it whole: where
 it makes one unit of the model, that tensor is the model, once for the weights and once for their gradients.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.logs.files_beside import (
+from truetune.logs.findings_in_files_beside_log import (
     LEAST_UNIT,
     MODEL_GIB,
     SHARDED_AS_ONE_UNIT,
@@ -23,8 +24,10 @@ MAX_DIFFERENCE = 0.01
 GIB = 1 << 30
 
 
-def whole_model_bytes(asked: float | None, beside: FilesBeside) -> int | None:
-    """Bytes of a weight if a tensor has the size of all weights, at two or four bytes each; None elsewhere."""
+def bytes_per_weight_of_tensor(asked: float | None, beside: FilesBeside) -> int | None:
+    """Bytes per weight if a tensor has the size of all weights, at two or four bytes each; None
+    otherwise.
+    """
     model = beside.setting(MODEL_GIB)
     if asked is None or model is None:
         return None
@@ -35,8 +38,8 @@ def whole_model_bytes(asked: float | None, beside: FilesBeside) -> int | None:
     return None
 
 
-def unit_setting(beside: FilesBeside) -> SettingBeside | None:
-    """The setting that makes the whole model one unit of FSDP; None where none is known to."""
+def fsdp_unit_setting(beside: FilesBeside) -> SettingBeside | None:
+    """The setting that makes the whole model one unit of FSDP; None if none is known to."""
     policy = beside.setting(SHARDED_AS_ONE_UNIT)
     if policy is not None:
         return policy
@@ -47,10 +50,10 @@ def unit_setting(beside: FilesBeside) -> SettingBeside | None:
     return least if float(least.value) > parameters else None
 
 
-def describe_unit(
+def evidence_of_fsdp_unit(
     asked: float | None, each: int | None, unit: SettingBeside | None, beside: FilesBeside
 ) -> Iterator[str]:
-    """What the tensor is, and which setting makes it as large."""
+    """Evidence of what the tensor is, and which setting makes it so large."""
     model = beside.setting(MODEL_GIB)
     if each is not None and model is not None:
         yield (
@@ -64,8 +67,8 @@ def describe_unit(
         )
 
 
-def unit_advice(unit: SettingBeside | None) -> str:
-    """How FSDP gathers one layer at a time."""
+def advice_on_fsdp_unit(unit: SettingBeside | None) -> str:
+    """Advice on how FSDP gathers one layer at a time."""
     if unit is not None:
         return (
             f"set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP in place of {unit.text} ({unit.place}): then one"

@@ -11,7 +11,7 @@ from typing import Any
 from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.data.find_data_files import Source, open_raw
 from truetune.data.read_file_records import read_records
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.config import Config

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.turn_forms import PLAIN_TURNS, TurnForm, turns_of_model
-from truetune.data.script_rows.last_column import find_last_column
-from truetune.data.script_rows.script_state import kept_while_unchanged
-from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.data.script_rows.trained_rows import (
+from truetune.data.script_rows.keep_while_script_unchanged import kept_while_script_unchanged
+from truetune.data.script_rows.last_column_in_trained_text import find_last_column
+from truetune.data.script_rows.read_rows_given_to_trainer import (
     ScriptRows,
     read_token_rows,
-    tokenizer_of_script,
+    tokenizer_name_of_script,
 )
+from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.errors import TruetuneError
 
 IGNORED = -100
@@ -118,13 +118,13 @@ class RowsAtLimit(NamedTuple):
     """Rows of one batch of a loop of the script's own; None for a trainer, and where it is not known"""
 
 
-@kept_while_unchanged
+@kept_while_script_unchanged
 def whole_prompts_in_labels(script: str) -> PromptLabels | None:
     """Chats whose prompts the script learns whole; None where it learns no prompts, or that is not known.
 
     A collator that labels every token is none of these: whoever takes it trains on texts.
     """
-    turns = turns_of_model(tokenizer_of_script(script) or "")
+    turns = turns_of_model(tokenizer_name_of_script(script) or "")
     if turns is None and OWN_MASK.search(_source_of(script)):
         return None
     tokenizer = PieceTokenizer(1, turns or PLAIN_TURNS)
@@ -141,10 +141,10 @@ def whole_prompts_in_labels(script: str) -> PromptLabels | None:
     return PromptLabels(len(rows.rows), prompts, answers, first.file, first.line)
 
 
-@kept_while_unchanged
+@kept_while_script_unchanged
 def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
-    turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
+    turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
     tokenizer = PieceTokenizer(characters, turns)
     rows = _rows_of_pieces(script, tokenizer)
     if rows is None:
@@ -177,10 +177,10 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     )
 
 
-@kept_while_unchanged
+@kept_while_script_unchanged
 def token_row_lengths(script: str, characters: int) -> tuple[int, ...] | None:
     """The lengths of the rows of ids that a script makes, in tokens of so many characters; None where it makes none."""
-    turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
+    turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
     rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
     return None if rows is None else tuple(_lengths(rows))
 

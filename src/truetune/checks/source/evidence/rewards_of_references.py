@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.data.script_rows.concrete_run import ConcreteRun
-from truetune.data.script_rows.row_files import RowFiles
-from truetune.data.script_rows.row_table import Row, Table, make_table
+from truetune.data.script_rows.row_files_of_script import RowFiles
+from truetune.data.script_rows.symbolic_run_with_rows import ConcreteRun
+from truetune.data.script_rows.tables_with_known_rows import Row, Table, make_table
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import to_value
@@ -354,7 +354,7 @@ def _rewards(
         given = {name: value for name, value in given.items() if name in taken}
     run.is_judging = True
     try:
-        result = run.call_with(function, (), given)
+        result = run.call_script_function(function, (), given)
     except _ConversionError:
         return []  # no handler: the run ends there, and says so
     finally:

@@ -6,16 +6,16 @@ A message is data: how it reads, what causes it, what to do next, and where that
 from truetune.logs.console.messages.known_message import KnownMessage, Shown
 from truetune.logs.console.messages.message_table import (
     MESSAGES,
-    find_message,
-    message_of_exception,
-    message_of_line,
+    known_message_of_exception,
+    known_message_of_line,
+    message_by_name,
 )
 
 __all__ = [
     "MESSAGES",
     "KnownMessage",
     "Shown",
-    "find_message",
-    "message_of_exception",
-    "message_of_line",
+    "known_message_of_exception",
+    "known_message_of_line",
+    "message_by_name",
 ]

@@ -1,4 +1,4 @@
-"""Messages on packages that are missing, broken, or do not fit one another."""
+"""Known messages about packages that are missing, broken, or do not fit one another."""
 
 from __future__ import annotations
 

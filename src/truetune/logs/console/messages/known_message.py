@@ -1,4 +1,6 @@
-"""Message: one thing that a program prints, with its cause."""
+"""KnownMessage: one message that a program prints when something is wrong, with its cause and what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def define_message(
     refined_by: tuple[str, ...] = (),
     least: int = 1,
 ) -> KnownMessage:
-    """A message of the table. Patterns know capitals from small letters, and a dot does not match a line's end."""
+    """Make a known message of the table from its pattern, cause and advice. The pattern is
+    case-sensitive, and a dot does not match the end of a line.
+    """
     return KnownMessage(
         name,
         title,

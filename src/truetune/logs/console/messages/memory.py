@@ -1,4 +1,4 @@
-"""Messages on memory: of the GPU, of the machine, of its disks."""
+"""Known messages about memory: of the GPU, of the machine, of its disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of messages, and what fits an exception or a line.
+"""The table of known messages, and which of them fits an exception or a line.
 
 Messages are data in files by subject. Their order is the only rule of precedence: several patterns may fit one text,
 and the first names it. A line of ordinary output is none of them, which one pattern of all says at once.
@@ -46,37 +46,39 @@ MESSAGES: tuple[KnownMessage, ...] = (
 """The first that fits an exception or a line holds: what is more special stands before what is general"""
 
 
-def _messages_shown_as(shown: Shown) -> tuple[KnownMessage, ...]:
-    """The messages that are printed in this way, in their order."""
+def _messages_printed_as(shown: Shown) -> tuple[KnownMessage, ...]:
+    """The messages that are printed in this way (in an exception, on a line of its own), in their
+    order.
+    """
     return tuple(message for message in MESSAGES if message.shown == shown)
 
 
-def _alternatives_pattern(messages: Iterable[KnownMessage]) -> re.Pattern[str]:
+def _pattern_of_any_message(messages: Iterable[KnownMessage]) -> re.Pattern[str]:
     """One pattern that fits whatever any of the messages fits."""
     return re.compile("|".join(f"(?:{message.pattern.pattern})" for message in messages))
 
 
 EXCEPTIONS, NOTICES, ENDS = (
-    _messages_shown_as("exception"),
-    _messages_shown_as("notice"),
-    _messages_shown_as("end"),
+    _messages_printed_as("exception"),
+    _messages_printed_as("notice"),
+    _messages_printed_as("end"),
 )
-KNOWN_LINE = _alternatives_pattern((*NOTICES, *ENDS))
+KNOWN_LINE = _pattern_of_any_message((*NOTICES, *ENDS))
 """Most lines of a log are none of them: one pattern says so"""
 
 
-def find_message(name: str) -> KnownMessage | None:
+def message_by_name(name: str) -> KnownMessage | None:
     """The message of that name; None where there is none."""
     return next((message for message in MESSAGES if message.name == name), None)
 
 
-def message_of_exception(text: str) -> KnownMessage | None:
-    """What an exception's `Type: text` is known to mean; None where it is not known."""
+def known_message_of_exception(text: str) -> KnownMessage | None:
+    """The known message that an exception's `Type: text` fits; None if there is none."""
     return next((message for message in EXCEPTIONS if message.pattern.search(text)), None)
 
 
-def message_of_line(text: str) -> KnownMessage | None:
-    """What a line is known to mean that begins like this; None where it is no known message."""
+def known_message_of_line(text: str) -> KnownMessage | None:
+    """The known message that a line begins with; None if there is none."""
     if KNOWN_LINE.match(text) is None:
         return None
     return next((message for message in (*NOTICES, *ENDS) if message.pattern.match(text)), None)

@@ -1,4 +1,4 @@
-"""Messages on models, adapters and tokenizers as they are loaded."""
+"""Known messages about the loading of models, adapters and tokenizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages on losses, gradients and numbers that are not finite."""
+"""Known messages about losses, gradients and numbers that are not finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Messages of FSDP, DeepSpeed ZeRO and quantized layers under them: weights that are held in parts."""
+"""Known messages of FSDP, DeepSpeed ZeRO and quantized layers under them: weights that are held in
+shards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of trainers on their arguments and settings."""
+"""Known messages of trainers about their arguments and settings."""
 
 from __future__ import annotations
 

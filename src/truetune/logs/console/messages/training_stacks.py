@@ -1,5 +1,6 @@
-"""Messages of training stacks on rows, templates and devices: TRL, PEFT, Unsloth, LLaMA-Factory, Axolotl,
-accelerate."""
+"""Known messages of training stacks about rows, templates and devices: TRL, PEFT, Unsloth,
+LLaMA-Factory, Axolotl, accelerate.
+"""
 
 from __future__ import annotations
 

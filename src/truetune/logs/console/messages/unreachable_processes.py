@@ -1,4 +1,6 @@
-"""Messages of processes that can't reach one another: NCCL's sockets and InfiniBand, the rendezvous of torch."""
+"""Known messages of processes that can't reach one another: NCCL's sockets and InfiniBand, the
+rendezvous of torch.
+"""
 
 from __future__ import annotations
 

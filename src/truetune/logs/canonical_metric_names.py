@@ -1,0 +1,97 @@
+"""Gives one name to the quantities that loggers write under different names.
+
+Rules ask for `loss` and `eval_loss`, whoever wrote them. A name that is not known here stays as it is: it is shown and
+drawn, and no rule takes it for something else.
+"""
+
+from __future__ import annotations
+
+STEP_KEYS = (
+    "step",
+    "global_step",
+    "train/global_step",
+    "trainer/global_step",
+    "current_steps",
+    "global_step/max_steps",
+    "iteration",
+    "iter",
+    "Step",
+    "_step",
+)
+"""Where a record says its step, best first"""
+
+METRIC_ALIASES = {
+    "lr": "learning_rate",
+    "train_loss": "loss",
+    "train_loss_step": "loss",
+    "training_loss": "loss",
+    "loss_step": "loss",
+    "val_loss": "eval_loss",
+    "valid_loss": "eval_loss",
+    "validation_loss": "eval_loss",
+    "grad_norm_step": "grad_norm",
+    "gradient_norm": "grad_norm",
+    "total_tokens": "num_tokens",
+    "num_input_tokens_seen": "num_tokens",
+    "tokens": "num_tokens",
+    "throughput": "tokens_per_second",
+    "tokens_per_second_per_gpu": "tokens_per_second",
+    "train_tokens_per_second": "tokens_per_second",
+    "reward_accuracy": "rewards/accuracies",
+    "_timestamp": "wall_time",
+    "memory(GiB)": "memory",
+    "memory/max_mem_active(gib)": "memory",
+    "memory/max_active (GiB)": "memory",
+    "memory/max_mem_active (GiB)": "memory",
+    "peak_memory_active": "memory",
+    "gpu_memory_gib": "memory",
+    "val/contain_eos_token": "completions/ended",
+    "actor/grad_norm": "grad_norm",
+    "actor/lr": "learning_rate",
+    "actor/kl_loss": "kl",
+    "critic/score/mean": "reward",
+    "response_length/clip_ratio": "completions/clipped_ratio",
+    "response_length/mean": "completions/mean_length",
+}
+"""Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
+OnlineDPO, which writes it of the answers it trains on"""
+
+RUN_RESULT_NAMES = {
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "total_flos",
+    "train_tokens_per_second_total",
+}
+RUN_RESULT_KEYS = RUN_RESULT_NAMES | {f"train/{name}" for name in RUN_RESULT_NAMES}
+"""Figures on the whole run that a record may hold; `train_loss` beside one of them is the mean of the run"""
+
+MEAN_TRAIN_LOSS = "train/train_loss"
+"""Where transformers writes that mean among the curves of TensorBoard and W&B; with other trainers, it is the loss"""
+
+SPLIT_PREFIXES = (
+    ("train/", ""),
+    ("eval/", "eval_"),
+    ("val/", "eval_"),
+    ("valid/", "eval_"),
+    ("validation/", "eval_"),
+)
+
+
+def canonical_metric_name(name: str) -> str:
+    """truetune's name for a logged quantity (`train/loss` -> `loss`, `eval/loss` -> `eval_loss`,
+    `lr-AdamW` -> ...); an unknown name as it is.
+    """
+    # a mean of the run or a loss of each step: only the whole log tells (RunLogBuilder)
+    if name == MEAN_TRAIN_LOSS:
+        return name
+    if name in METRIC_ALIASES:
+        return METRIC_ALIASES[name]
+    for prefix, ours in SPLIT_PREFIXES:
+        if name.startswith(prefix):
+            name = ours + name[len(prefix) :]
+            break
+    # Lightning's LearningRateMonitor: one curve for each group of parameters, of which the first stands for the run
+    if name.startswith("lr-"):
+        return "learning_rate" if "/pg" not in name or name.endswith("/pg1") else name
+    return METRIC_ALIASES.get(name, name)

@@ -1,0 +1,78 @@
+"""Tells whether a training loss is a sum and no mean, by comparison with the run's evaluation loss.
+
+A loss that is added up over accumulated batches is a whole multiple of the mean. Overfitting and dropout make other
+ratios, and none that stays at a whole number while both losses fall. So three things must hold: enough evaluations,
+losses that fall, and a ratio that is near the same whole number at each of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from truetune.logs.run_log import RunLog
+
+MIN_EVALUATIONS = 4
+RATIO_TOLERANCE = 0.08
+"""How far the median ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated
+batches; and how far each ratio may be from the median, as a distance that shrinks is no factor"""
+MAX_REMAINING_SHARE = 0.8
+"""The losses must fall to this share, so that a constant factor is told from a constant distance"""
+LOSS_NAME = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
+"""How the name of a loss ends: `ploss_3`, `train/aux_loss`"""
+MIN_PARTS_RECORDS = 3
+
+
+def means_added_up_in_loss(log: RunLog) -> float | None:
+    """About how many means were added up to make the logged loss; None if that is not shown."""
+    loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
+    if not log.has_token_loss or not loss:
+        return None
+    comparable = (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
+    if comparable.sum() < MIN_EVALUATIONS:
+        return None
+    step, value = evaluated.step[comparable], evaluated.value[comparable]
+    if value[-1] > MAX_REMAINING_SHARE * value[0]:
+        return None
+    # A logged loss is the mean over many steps, and lags behind while the loss falls fast: the second half counts.
+    ratios = (loss.at(step) / value)[step.size // 2 :]
+    times = float(np.median(ratios))
+    whole = [
+        count
+        for count in _possible_accumulation_counts(log, times)
+        if abs(times - count) <= RATIO_TOLERANCE * count
+    ]
+    is_constant = np.abs(ratios - times).max() <= RATIO_TOLERANCE * times
+    return times if whole and is_constant else None
+
+
+def parts_of_training_loss(log: RunLog) -> tuple[str, ...]:
+    """The names of the losses that are logged beside the training loss and are each smaller: it is made of them."""
+    loss = log.curve("loss").finite()
+    if not loss:
+        return ()
+    parts = []
+    for name, curve in log.curves.items():
+        if name == "loss" or LOSS_NAME.search(name) is None:
+            continue
+        if name.startswith(("eval", "test", "valid")):
+            continue
+        part = curve.finite()
+        # a loss that begins later than the training's is of another phase, and no summand of its first records
+        if part.step.size < MIN_PARTS_RECORDS or part.step[0] > loss.step[0]:
+            continue
+        if bool((part.value[:3] < loss.at(part.step[:3])).all()):
+            parts.append(name)
+    # one smaller loss may be anything (a loss without its penalty); a sum has two summands at least
+    return tuple(parts) if len(parts) >= 2 else ()
+
+
+def _possible_accumulation_counts(log: RunLog, times: float) -> tuple[float, ...]:
+    """Whole numbers of batches that may have been added up: by the settings, where the log knows them."""
+    accumulated = log.number("gradient_accumulation_steps")
+    if accumulated is None:
+        counts: tuple[float, ...] = (round(times),)
+    else:
+        counts = (accumulated, accumulated * (log.number("devices") or 1))
+    return tuple(count for count in counts if count >= 2)
