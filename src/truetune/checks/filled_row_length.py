@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.read_files_beside import limit_of_config
 from truetune.data.row_text_sizes import first_row_text_sizes
 from truetune.errors import TruetuneError
@@ -46,7 +46,7 @@ def _longest(config: Config) -> tuple[int | None, str]:
     if not config.spec.data:
         return None, ""
     try:
-        files = [one for name in config.spec.data for one in data_files_of(name)]
+        files = [one for name in config.spec.data for one in local_data_files(name)]
         sizes, is_whole = first_row_text_sizes(files)
     except (TruetuneError, OSError, ValueError):
         return None, ""

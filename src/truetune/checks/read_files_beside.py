@@ -10,8 +10,8 @@ from pathlib import Path
 
 from truetune.checks.adapters_beside import adapters_of_files
 from truetune.checks.config.evidence.setting_places import setting_place
-from truetune.checks.config.evidence.step_counts import training_rows
-from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.config.evidence.step_counts import count_training_rows
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -283,11 +283,11 @@ def _rows_of_file(file: Path) -> list[RowsBeside]:
 
 def _rows_of_config(config: Config) -> RowsBeside | None:
     """The rows of one run, where all of its files are here; None elsewhere."""
-    counted = training_rows(config)
+    counted = count_training_rows(config)
     if counted is None or not config.spec.data:
         return None
     is_packed = bool(config.spec.training.packing)
-    sizes = row_text_sizes(one for name in config.spec.data for one in data_files_of(name))
+    sizes = row_text_sizes(one for name in config.spec.data for one in local_data_files(name))
     return RowsBeside(
         config.path,
         counted.count,

@@ -83,7 +83,7 @@ class AttentionComputedEagerly(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        key = self._eager_key()
+        key = self._key_of_eager_attention()
         if key is None or READS_WEIGHTS in config.text:
             return
         model = config.spec.model or ""
@@ -98,7 +98,7 @@ class AttentionComputedEagerly(ConfigRule):
             cases=[setting_case(config, config.raw.get(key, "eager"), key)],
         )
 
-    def _eager_key(self) -> str | None:
+    def _key_of_eager_attention(self) -> str | None:
         """The setting that asks for eager attention; None where none does."""
         config = self.subject
         if config.stack == "axolotl" and config.raw.get("eager_attention") is True:

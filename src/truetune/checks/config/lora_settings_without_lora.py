@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
@@ -111,4 +111,4 @@ def _may_lack_lora(config: Config, switch: str) -> bool:
         return False
     if config.stack == "axolotl" and config.raw.get("adapter"):
         return False
-    return keeps_its_defaults(config) or switch in config.raw
+    return keeps_stack_defaults(config) or switch in config.raw

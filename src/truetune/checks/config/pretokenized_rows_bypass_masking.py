@@ -90,7 +90,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         shown = Case(f"columns: {name_list(sorted(there))}")
         for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
-                yield from self._of_option(option, mask, there, shown)
+                yield from self._findings_on_option(option, mask, there, shown)
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
         if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
@@ -105,10 +105,10 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 ],
             )
 
-    def _of_option(
+    def _findings_on_option(
         self, option: str, mask: str, there: frozenset[str], shown: Case
     ) -> Iterator[Finding]:
-        """An option that masks, over rows without labels and without its own column."""
+        """Findings on an option that masks, over rows without labels and without its own column."""
         config, training = self.subject, self.subject.spec.training
         field = f"training.{option}"
         if "input_ids" in there:

@@ -105,8 +105,8 @@ class StaleMapCache(ConfigRule):
             " made",
             f"delete {name}, or give it another name",
             evidence=[
-                f"encoded: {_time_text(max(prepared))}",
-                f"data changed: {_time_text(newest[1])}",
+                f"encoded: {_format_time(max(prepared))}",
+                f"data changed: {_format_time(newest[1])}",
             ],
             cases=[
                 setting_case(config, name, "training.prepared_path"),
@@ -127,6 +127,6 @@ def _prepared_times(config: Config, name: str) -> list[float]:
     return list(found.values())
 
 
-def _time_text(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """A time as messages write it."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

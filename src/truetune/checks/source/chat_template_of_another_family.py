@@ -52,9 +52,9 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks import (
     SAVED_TEMPLATES,
-    mark_of_chat_model,
-    mark_of_model,
-    mark_of_template,
+    question_mark_of_chat_model,
+    question_mark_of_model,
+    question_mark_of_template,
 )
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -105,7 +105,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
         module = self.subject
         for given in _given_templates(module):
             names = _loaded_models(module, given)
-            marks = {mark_of_chat_model(name) for name in names}
+            marks = {question_mark_of_chat_model(name) for name in names}
             own = marks.pop() if len(marks) == 1 else None
             if own is None or own == given.mark:
                 continue
@@ -121,7 +121,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
         """Prompts with the marks of one family, written for the chat model of another."""
         written = list(_marks_by_hand(self.subject))
         names = likely_model_names(self.subject, None) if written else []
-        own_marks = {mark_of_chat_model(name) for name in names}
+        own_marks = {question_mark_of_chat_model(name) for name in names}
         own = own_marks.pop() if len(own_marks) == 1 else None
         # A script that writes the marks of the right family too knows both: one may be read, and the other written.
         if own is None or any(mark == own for mark, _ in written):
@@ -167,7 +167,7 @@ def _templates_by_name(module: Module) -> Iterator[_GivenTemplate]:
         name = module.flow.value(call.argument(1, "chat_template"))
         if not isinstance(name, str) or name.lower() in SAVED_TEMPLATES:
             continue
-        mark = mark_of_template(name) or mark_of_model(name)
+        mark = question_mark_of_template(name) or question_mark_of_model(name)
         if mark is not None:
             tokenizer = call.argument(0, "tokenizer")
             yield _GivenTemplate(name, mark, tokenizer, call.node, "get_chat_template")
@@ -191,7 +191,9 @@ def _templates_of_models(module: Module) -> Iterator[_GivenTemplate]:
     ]
     for source, tokenizer, place, setting in given:
         name = module.flow.value(source)
-        mark = mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+        mark = (
+            question_mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+        )
         if mark is not None:
             yield _GivenTemplate(f"of {name}", mark, tokenizer, place, setting)
 
@@ -204,7 +206,7 @@ def _template_of_tokenizer(
     if not isinstance(source, ast.Attribute) or source.attr != "chat_template":
         return
     names = set(_names_of_tokenizer(module, source.value))
-    marks = {mark_of_model(name) for name in names}
+    marks = {question_mark_of_model(name) for name in names}
     mark = marks.pop() if len(marks) == 1 else None
     if mark is not None:
         yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node, "chat_template")

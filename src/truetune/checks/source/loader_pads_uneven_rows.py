@@ -75,7 +75,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.script_token_rows import token_row_lengths
+from truetune.checks.config.evidence.script_token_rows import lengths_of_script_rows
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.padding_share import (
@@ -182,7 +182,7 @@ def _shuffled_loaders(module: Module, trace: Trace) -> Iterator[_Loader]:
 
 def _row_lengths(module: Module, loader: CallEvent) -> list[int] | None:
     """About how many tokens each row of a loader has; None where that is not known."""
-    stored = token_row_lengths(module.path, CHARACTERS_PER_TOKEN)
+    stored = lengths_of_script_rows(module.path, CHARACTERS_PER_TOKEN)
     if stored is not None:
         return list(stored)
     # Rows that are left out by their length are in the file, and not in the batches.

@@ -78,7 +78,7 @@ from truetune.checks.batches_without_label import (
     has_batches_without_label,
     has_guard,
 )
-from truetune.checks.config.evidence.script_token_rows import rows_at_limit
+from truetune.checks.config.evidence.script_token_rows import find_rows_cut_by_script
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
@@ -124,7 +124,7 @@ class PromptsFillTheLimit(SourceRule):
         loader = next(_loaders(module), None)
         if loader is None or _may_be_sound(module):
             return
-        cut = rows_at_limit(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
+        cut = find_rows_cut_by_script(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
         if cut is None or not has_batches_without_label(
             cut.rows, cut.without_label, cut.rows_at_once
         ):
