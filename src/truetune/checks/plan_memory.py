@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_toke
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
-from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
+from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
     place_in_file,
@@ -174,7 +174,7 @@ def _of_script(path: Path) -> Config | None:
         config = replace(config, spec=spec) if length is not None else config
     config = _as_it_is_launched(config, path)
     # A quantized load is cast by that function too; only without one are all weights four bytes.
-    if next(casts_to_float32(module), None) is not None:
+    if next(kbit_preparations_and_loads(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
         config = replace(
             config,

@@ -70,17 +70,17 @@ class AnswersBesideOtherReferences(SourceRule):
     looks_at = CodePlaces("lists that are compared in files that generate", row_pairs)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_several_answers()
+        yield from self._findings_on_several_answers()
         module = self.subject
         if module.mentions(*RESTORES):
             return
         order = RowOrder(module)
         for pair in row_pairs(module):
-            finding = self._of_pair(order, pair)
+            finding = self._find_changed_side(order, pair)
             if finding is not None:
                 yield finding
 
-    def _of_pair(self, order: RowOrder, pair: RowPair) -> Finding | None:
+    def _find_changed_side(self, order: RowOrder, pair: RowPair) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
         traces = [order.of(side) for side in pair.sides]
         if not all(trace.begins_as(traces[0]) for trace in traces):
@@ -89,11 +89,13 @@ class AnswersBesideOtherReferences(SourceRule):
         for side, own in zip(pair.sides, changes, strict=True):
             alone = [node for node in own if not all(node in other for other in changes)]
             if alone and (is_score(self.subject, pair) or is_generated(self.subject, pair)):
-                return self._finding(pair, side, min(alone, key=_line_number))
+                return self._finding_on_side(pair, side, min(alone, key=_line_number))
         return None
 
-    def _of_several_answers(self) -> Iterator[Finding]:
-        """Several answers for each prompt, in one list, which is paired with a list of one reference for each."""
+    def _findings_on_several_answers(self) -> Iterator[Finding]:
+        """Findings on several answers for each prompt, in one list, which is paired with one
+        reference for each prompt.
+        """
         module = self.subject
         if GROUPS.search(module.text):
             return
@@ -116,7 +118,8 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding(self, pair: RowPair, side: ast.expr, change: ast.AST) -> Finding:
+    def _finding_on_side(self, pair: RowPair, side: ast.expr, change: ast.AST) -> Finding:
+        """The finding on a side whose order was changed, and not that of what it is compared with."""
         module = self.subject
         return self.finding(
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"

@@ -100,10 +100,12 @@ class CastMakesColumnConstant(SourceRule):
             told.add(found.node)
             remedy = "bring both sides to one type and spelling, as the rows have it"
             if found.kind == "cast":
-                remedy = f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
+                remedy = f"compare with the text that means yes: {_suggest_comparison(module, found.node)}"
             elif found.kind.startswith("cast of"):
                 limit = "> 0" if found.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
-                remedy = f"compare with a number: {_cast_value(module, found.node)} {limit}"
+                remedy = (
+                    f"compare with a number: {_cast_operand_in_words(module, found.node)} {limit}"
+                )
             yield self.finding(
                 found.what,
                 remedy,
@@ -121,7 +123,7 @@ class CastMakesColumnConstant(SourceRule):
             )
 
 
-def _cast_value(module: Module, cast: ast.AST) -> str:
+def _cast_operand_in_words(module: Module, cast: ast.AST) -> str:
     """What a cast to `bool` is of, in the words of the code."""
     if not isinstance(cast, ast.Call):
         return "value"
@@ -130,7 +132,7 @@ def _cast_value(module: Module, cast: ast.AST) -> str:
     return module.text_of(cast.args[0]) if cast.args else "value"
 
 
-def _comparison_with_yes(module: Module, cast: ast.AST) -> str:
+def _suggest_comparison(module: Module, cast: ast.AST) -> str:
     """What to write in place of a cast, in the words of the code: its own column and variable."""
     if isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute):
         column = module.text_of(cast.func.value)

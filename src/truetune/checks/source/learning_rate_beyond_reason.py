@@ -91,22 +91,24 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _places(module: Module) -> Iterator[object]:
+def _rates_and_optimizers(module: Module) -> Iterator[object]:
     """What a rate is judged for."""
     yield from _model_optimizers(module)
-    yield from _soft_prompts(module)
+    yield from _soft_prompt_settings(module)
 
 
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
-    looks_at = CodePlaces("optimizers over a language model, and soft prompts", _places)
+    looks_at = CodePlaces(
+        "optimizers over a language model, and soft prompts", _rates_and_optimizers
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in PROMPT_TUNING):
-            yield from self._soft_prompts()
+            yield from self._findings_on_soft_prompts()
             return
         for call in _model_optimizers(module):
             rate, cases = call.argument(1, "lr"), [case_at(module, call.node)]
@@ -126,10 +128,12 @@ class LearningRateBeyondReason(SourceRule):
                     cases=cases,
                 )
 
-    def _soft_prompts(self) -> Iterator[Finding]:
-        """Rates of weights at which the vectors of a soft prompt, which begin at random, stay where they are."""
+    def _findings_on_soft_prompts(self) -> Iterator[Finding]:
+        """Findings on rates at which the vectors of a soft prompt, which begin at random, stay
+        where they are.
+        """
         module = self.subject
-        made = next(iter(_soft_prompts(module)), None)
+        made = next(iter(_soft_prompt_settings(module)), None)
         if made is None or any(module.calls("peft.Lora*Config")):
             return
         for call, rate in _rates_given(module):
@@ -158,7 +162,7 @@ def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | Non
     return next((one for one in given if one is not None), None)
 
 
-def _soft_prompts(module: Module) -> Iterator[Call]:
+def _soft_prompt_settings(module: Module) -> Iterator[Call]:
     """Settings of a prompt or a prefix that is learned directly; a prefix behind a network takes low rates."""
     for call in module.calls("peft.PromptTuningConfig", "peft.PrefixTuningConfig"):
         projected = call.keywords.get("prefix_projection")
