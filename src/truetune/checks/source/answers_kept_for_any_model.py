@@ -62,7 +62,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_caches import caches_without_model, stores_in_caches
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
-from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
+from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads_and_paths
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -124,7 +124,9 @@ def _kept_answers(module: Module) -> Iterator[KeptAnswers]:
     if "chdir" in module.text:
         return
     varying = [
-        given for _, given in model_loads(module) if _is_argument_or_loop_value(module, given)
+        given
+        for _, given in model_loads_and_paths(module)
+        if _is_argument_or_loop_value(module, given)
     ]
     if not varying:
         return

@@ -111,6 +111,7 @@ class _TemplateResult(NamedTuple):
     uses: tuple[tuple[ast.AST, str], ...]
 
     def of(self, how: str) -> list[ast.AST]:
+        """The uses of the result that are of this kind."""
         return [node for node, kind in self.uses if kind == how]
 
 

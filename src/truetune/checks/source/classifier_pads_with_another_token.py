@@ -103,8 +103,8 @@ class ClassifierPadsWithAnotherToken(SourceRule):
         if ENCODER.search(f"{name} {' '.join(loads[0].names)}"):
             return
         yield self.finding(
-            f"the tokenizer pads with {_pad_in_words(tokenizer)}, and the classifier looks for {_pad_in_words(model)}: in a"
-            " batch it reads the answer off a pad",
+            f"the tokenizer pads with {_pad_in_words(tokenizer)}, and the classifier looks for"
+            f" {_pad_in_words(model)}: in a batch it reads the answer off a pad",
             "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad is set",
             cases=[case_at(module, model.node), case_at(module, tokenizer.node)],
         )

@@ -87,7 +87,7 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
     for call in module.calls(*ADAM_OPTIMIZERS, *SGD_OPTIMIZERS):
         params = call.argument(0, "params")
-        if params is not None and _is_of_model(module, params):
+        if params is not None and _are_parameters_of_loaded_model(module, params):
             yield call
 
 
@@ -119,7 +119,7 @@ class LearningRateBeyondReason(SourceRule):
                 cases.append(
                     Case(f"{rates[0]:g} on the command line", file=given.file, line=given.line)
                 )
-            fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
+            fault = _effect_of_rate_in_words(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
@@ -181,7 +181,7 @@ def _rates_given(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, rate
 
 
-def _effect_of_rate(call: Call, rate: float) -> str | None:
+def _effect_of_rate_in_words(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
     if call.named(*SGD_OPTIMIZERS):
         if 0 < rate < MIN_SGD_RATE and "momentum" not in call.keywords:
@@ -194,7 +194,7 @@ def _effect_of_rate(call: Call, rate: float) -> str | None:
     return None
 
 
-def _is_of_model(module: Module, params: ast.expr) -> bool:
+def _are_parameters_of_loaded_model(module: Module, params: ast.expr) -> bool:
     """Are these the parameters of a model that was loaded, as such, filtered or in a list of groups?"""
     nodes = [params, *(origin.node for origin in module.flow.origins(params))]
     for node in (part for whole in nodes for part in ast.walk(whole)):
@@ -208,7 +208,7 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
 
 
 def _has_random_weights(module: Module, node: ast.AST) -> bool:
-    """A model with random weights can take larger steps at first."""
+    """Does the model have random weights, which can take larger steps at first?"""
     return isinstance(node, ast.Call) and module.flow.call(node).named(
         "*.from_config", "transformers.*For*LM"
     )

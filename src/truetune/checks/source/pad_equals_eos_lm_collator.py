@@ -84,7 +84,7 @@ class PadEqualsEosLmCollator(SourceRule):
         reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
         if reached:
             sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
-            yield self._finding(reached, sinks)
+            yield self._finding_on_settings(reached, sinks)
         for node in masks_eos(module):
             yield self.finding(
                 "labels that equal EOS are masked: EOS is never learned, the model will not stop",
@@ -92,8 +92,8 @@ class PadEqualsEosLmCollator(SourceRule):
                 cases=[case_at(module, node)],
             )
 
-    def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
-        """What is said of settings whose pads are masked in these places."""
+    def _finding_on_settings(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
+        """The finding on settings whose pads are masked in these places."""
         module = self.subject
         advice = pad_advice(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
@@ -116,12 +116,14 @@ class PadEqualsEosLmCollator(SourceRule):
             ],
             count=len(reached),
             fix=fix_of_changes(
-                module, _changes_of_all(module, reached, advice.token), safe=advice.sure
+                module, _edits_of_all_settings(module, reached, advice.token), safe=advice.sure
             ),
         )
 
 
-def _changes_of_all(module: Module, settings: list[PadSetting], token: str | None) -> Changes:
+def _edits_of_all_settings(
+    module: Module, settings: list[PadSetting], token: str | None
+) -> Changes:
     """The changes that give every setting this pad token; none where one of them can't be changed.
 
     Half a fix would leave pad and EOS the same in one branch and say that it was repaired.

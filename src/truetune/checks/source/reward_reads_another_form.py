@@ -82,7 +82,7 @@ class RewardReadsAnotherForm(SourceRule):
         if not any(module.calls(*TRAINERS)):
             return
         for found in paid_in_another_form(module):
-            asked, paid = _write_out(found.asked), _write_out(found.paid)
+            asked, paid = _answer_form_in_full(found.asked), _answer_form_in_full(found.paid)
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
             yield self.finding(
@@ -95,7 +95,7 @@ class RewardReadsAnotherForm(SourceRule):
             )
 
 
-def _write_out(mark: str) -> str:
+def _answer_form_in_full(mark: str) -> str:
     """A form in full, by the mark that opens it: `<answer>...</answer>` of `<answer>`."""
     if mark.startswith("<"):
         return f"{mark}...</{mark[1:]}"
