@@ -53,6 +53,7 @@ class AnswersNotTrained(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no data set names the roles to train."""
         if (lacking := super().unmet()) is not None:
             return lacking
         return (
@@ -62,6 +63,7 @@ class AnswersNotTrained(ConfigRule):
         )
 
     def figure(self) -> Measurement:
+        """How many data sets with roles to train hold no answer."""
         return count_measurement(
             "data sets whose roles_to_train hold no answer", 0, len(self._data_sets_with_roles())
         )

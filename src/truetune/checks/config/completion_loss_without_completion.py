@@ -67,11 +67,13 @@ class CompletionLossWithoutCompletion(ConfigRule):
     reads = ("training.assistant_only_loss",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the columns of the rows are not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         return None if training_columns(self.subject) else NO_ROWS
 
     def figure(self) -> str:
+        """The settings that were compared, and the columns of the rows."""
         return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:

@@ -69,11 +69,13 @@ class FsdpWithoutWrapPolicy(ConfigRule):
     stability = "preview"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where FSDP does not shard the run."""
         if not self._fsdp_options() and self._wrap_policy() is None:
             return Unmet("it is about runs that FSDP shards, and this is none")
         return None
 
     def figure(self) -> Measurement | str:
+        """That FSDP is given a wrap policy."""
         return "FSDP is given a policy by which it wraps layers"
 
     def findings(self) -> Iterator[Finding]:

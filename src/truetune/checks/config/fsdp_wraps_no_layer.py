@@ -53,6 +53,7 @@ class FsdpWrapsNoLayer(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no layer class is named, or that of the model is not known."""
         if not self._named_classes():
             return Unmet("it is about classes of layers that FSDP wraps, and none is named")
         if self._own_layer_class() is None:
@@ -60,6 +61,7 @@ class FsdpWrapsNoLayer(ConfigRule):
         return None
 
     def figure(self) -> Measurement | str:
+        """The layer classes that FSDP wraps."""
         return f"FSDP wraps {self._named_classes()}, the layers of the model"
 
     def findings(self) -> Iterator[Finding]:

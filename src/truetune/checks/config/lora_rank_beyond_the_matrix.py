@@ -70,6 +70,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without LoRA on named modules, or where the shapes of the weights are not known."""
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
@@ -78,6 +79,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         return None if self._target_matrices() else NO_WEIGHTS
 
     def figure(self) -> Measurement:
+        """How many of the target matrices the rank exceeds."""
         what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
         return count_measurement(what, 0, len(self._target_matrices()))
 

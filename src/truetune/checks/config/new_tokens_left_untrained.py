@@ -85,6 +85,9 @@ class NewTokensLeftUntrained(ConfigRule):
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without LoRA; else as other rules, unless the base never trained marks of the
+        template.
+        """
         if self.subject.spec.training.lora is None:
             return NO_LORA
         return None if _marks_base_never_trained(self.subject) else super().unmet()

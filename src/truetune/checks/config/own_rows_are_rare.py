@@ -107,6 +107,7 @@ class OwnRowsAreRare(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet unless own files stand beside published sets of a known size."""
         if (lacking := super().unmet()) is not None:
             return lacking
         own, large = _own_sets(self.subject), _published_sets(self.subject)
@@ -117,6 +118,7 @@ class OwnRowsAreRare(ConfigRule):
         )
 
     def figure(self) -> str:
+        """The number of own rows, beside that of published ones."""
         own, large = _own_sets(self.subject), _published_sets(self.subject)
         return (
             f"own rows {sum(one.rows for one in own):,}, beside published ones"

@@ -108,6 +108,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
     stacks = STACKS
 
     def unmet(self) -> Unmet | None:
+        """Unmet where rows are joined, batches hold one row, or the lengths are not known."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -134,6 +135,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         return pad_batches(lengths, batch, config.limit) if lengths else None
 
     def figure(self) -> str:
+        """The share of padding in the batches."""
         padded = self._padded_batches
         assert padded is not None, "else the rule is not judged"
         return describe_padding(padded)

@@ -122,6 +122,7 @@ class RowsSurelyCut(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if has_local_tokenizer(self.subject):
@@ -133,6 +134,7 @@ class RowsSurelyCut(ConfigRule):
         return None if self._measure_long_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement | str:
+        """How many rows are too long for certain."""
         cut = self._rows_cut_by_script()
         if cut is not None:
             return count_measurement("rows that the script cuts for certain", cut.cut, cut.rows)

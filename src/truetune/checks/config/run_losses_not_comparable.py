@@ -109,12 +109,14 @@ class RunLossesNotComparable(ConfigRule):
     methods = ("sft", "pretrain")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no comparable run lies beside it."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if comparable_runs_beside(self.subject) else NO_OTHER_RUN
 
     def figure(self) -> str:
+        """The runs whose losses are means over the same tokens and rows."""
         others = ", ".join(PurePath(one.file).name for one in comparable_runs_beside(self.subject))
         return f"the loss is a mean over the same tokens and rows as in {others}"
 

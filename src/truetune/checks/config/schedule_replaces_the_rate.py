@@ -74,11 +74,13 @@ class ScheduleReplacesTheRate(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the run has no DeepSpeed settings."""
         if not self.subject.raw.get("deepspeed"):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
     def figure(self) -> str:
+        """The settings' learning rate, and the one of DeepSpeed's schedule."""
         rate = self.subject.spec.training.learning_rate
         found = self._deepspeed_schedule()
         scheduled = f"{found.rate.schedule} up to {found.rate.peak:g}" if found else "sets none"

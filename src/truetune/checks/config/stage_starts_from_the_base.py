@@ -97,12 +97,14 @@ class StageStartsFromTheBase(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no SFT is given beside a later stage."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if sft_stages_before(self.subject) else NO_STAGES
 
     def figure(self) -> str:
+        """What the stage starts from, and what the SFT runs write."""
         own = stage_of(self.subject)
         assert own is not None
         outputs = ", ".join(one.output for one in sft_stages_before(self.subject))

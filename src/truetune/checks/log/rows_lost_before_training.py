@@ -87,6 +87,7 @@ class RowsLostBeforeTraining(OutputRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the trainer's count, or the settings with their rows, are missing."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -100,6 +101,7 @@ class RowsLostBeforeTraining(OutputRule):
         return None
 
     def figure(self) -> str:
+        """The rows that the trainer counts, beside those of the files."""
         rows = self._rows_of_settings()
         assert rows is not None, "else the rule is not judged"
         return f"the trainer counts {self._rows_counted_by_trainer():,} rows, the files hold {rows.rows:,}"

@@ -61,6 +61,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
     looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where an older transformers is pinned, which returns a list."""
         if self.subject.pins.before("transformers", "5.0.0"):
             return OLDER
         return super().unmet()

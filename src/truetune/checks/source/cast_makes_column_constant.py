@@ -85,6 +85,7 @@ class CastMakesColumnConstant(SourceRule):
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the values that a cast turns into labels are not seen."""
         lacking = super().unmet()
         if lacking is None and has_unseen_labels(self.subject):
             return Unmet(

@@ -96,6 +96,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     looks_at = CodePlaces("losses of one's own that a trainer computes", _custom_losses)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where an older transformers is pinned, which counts no items."""
         if self.subject.pins.before("transformers", COUNTS_ITEMS):
             return OLDER
         return super().unmet()

@@ -102,6 +102,7 @@ class LabelsShiftedByHand(SourceRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet with another reason where labels can't be followed to what makes them."""
         unmet = super().unmet()
         if unmet is not None and any(True for _ in _given_labels(self.subject)):
             return Unmet("the labels that the model is given can't be followed to what makes them")

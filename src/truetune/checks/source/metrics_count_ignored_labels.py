@@ -163,6 +163,7 @@ class MetricsCountIgnoredLabels(SourceRule):
     looks_at = PLACES
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the metrics, or their comparison with labels, are not seen."""
         missing = super().unmet()
         if missing is not None:
             return missing

@@ -89,6 +89,7 @@ class MetricsUnshifted(SourceRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the metrics, or their comparison with labels, are not seen."""
         missing = super().unmet()
         if missing is not None:
             return missing

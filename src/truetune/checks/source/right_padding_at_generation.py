@@ -75,6 +75,7 @@ class RightPaddingAtGeneration(SourceRule):
     looks_at = GENERATE_CALLS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where all models encode prompts apart from their answers."""
         if has_encoder_models_only(self.subject):
             return ENCODES_APART
         return super().unmet()

@@ -82,6 +82,7 @@ class TrainerArgumentGone(SourceRule):
     looks_at = calls_of("trainers that are made", *TRAINERS)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where Unsloth rewrites the trainers."""
         if self.subject.imports_unsloth:
             return REWRITTEN
         return super().unmet()
